@@ -38,6 +38,15 @@ def test_the_terms_are_the_best_that_scikit_learn_finds(place: int) -> None:
         assert view.positive == TEXTS[place]
 
 
+def test_how_rare_a_term_is_is_not_learned_from_new_documents() -> None:
+    texts = ["alpha beta gamma delta", "alpha beta one two", *["gamma delta three four"] * 9]
+    documents = [Document(f"d{number}", "", text, "en") for number, text in enumerate(texts)]
+    new = [document.document_id for document in documents[2:]]
+    asked = [keyphrase(Material(documents, "en", new=each))(documents[0], 1, 1)[0].query for each in ([], new)]
+    assert asked == ["alpha beta", "gamma delta"]
+    assert keyphrase(Material(documents, "en", new=new))(documents[-1], 1, 1), "a new document asks all the same"
+
+
 def test_terms_stand_in_their_own_forms_and_order() -> None:
     longest = max((view.query for view in views(TEXTS, "en")), key=len)
     words = longest.split()

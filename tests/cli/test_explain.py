@@ -17,7 +17,7 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
-from anmi.cli.explain import find_rows
+from anmi.cli.explain import find_query
 from anmi.errors import AnmiError
 from anmi.judging.cross_encoder import fold_of
 from anmi.report.explanation import fold_of_query
@@ -26,22 +26,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def selection() -> Candidates:
-    """A query of two positives, hence two rows, and one that was dropped."""
+    """A query of two positives, and one that was dropped."""
     block = Candidates(
-        query_ids=np.array(["q-alpha", "q-alpha", "q-beta"]),
-        positives=np.array([[0, 5], [5, 0], [1, -1]], np.int32),
-        documents=np.array([[1, 2, 3], [1, 2, 3], [2, 0, -1]], np.int32),
-        source=np.array([[3, 1, 2], [3, 1, 2], [8, 1, 0]], np.uint8),
-        columns={"bm25": np.array([[9.5, 8, 0.125]] * 2 + [[1, 2, np.nan]], np.float32)},
-        positive_columns={"bm25": np.array([[10, 4], [4, 10], [3, np.nan]], np.float32)},
-        query_columns={"positive_rank": np.array([1, 1, 40], np.float32)},
+        query_ids=np.array(["q-alpha", "q-beta"]),
+        positives=np.array([[0, 5], [1, -1]], np.int32),
+        documents=np.array([[1, 2, 3], [2, 0, -1]], np.int32),
+        source=np.array([[3, 1, 2], [8, 1, 0]], np.uint8),
+        columns={"bm25": np.array([[9.5, 8, 0.125], [1, 2, np.nan]], np.float32)},
+        positive_columns={"bm25": np.array([[10, 4], [3, np.nan]], np.float32)},
+        query_columns={"positive_rank": np.array([1, 40], np.float32)},
     )
-    first = np.array([[True, False, False]] * 2 + [[False] * 3])
+    first = np.array([[True, False, False], [False] * 3])
     block = block.rejected("max_ratio", first, "bm25 ≥ 0.9 of the positive's", "unsafe")
-    taken = np.array([[False, False, True]] * 2 + [[False] * 3])
+    taken = np.array([[False, False, True], [False] * 3])
     block = block.with_columns({"choice": np.where(taken, 1, np.nan)})
     block = replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
-    return block.dropped("consistency", np.array([False, False, True]), "BM25 does not find a positive near the top")
+    return block.dropped("consistency", np.array([False, True]), "BM25 does not find a positive near the top")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,10 +55,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         with KedroSession.create(project_path=ROOT) as session:
             catalog: Any = session.load_context().catalog
             catalog.save("selection", CandidateShards.of([selection()]))
-            documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(8)]
+            documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in (*range(8), "2-label")]
             catalog.save("corpus", pd.DataFrame(documents, columns=["document_id", "title", "text"]))
             queries = pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is [alpha]?"], "same_as": ["d4"]})
             catalog.save("queries", queries)
+            labels = pd.DataFrame({"query_id": "q-alpha", "document_id": ["d0", "d5", "d2-label"], "relevance": 1})
+            catalog.save("qrels", labels)
             gone = 'its labels went to the query of the same text "q-alpha"'
             columns = ["kind", "id", "file", "line", "reason"]
             catalog.save("quarantine", pd.DataFrame([["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns))
@@ -82,14 +84,13 @@ def test_each_candidate_is_told_its_fate() -> None:
     output = explained("q-alpha").stdout
     assert "q-alpha: what is [alpha]?" in output
     assert "positive_rank: 1" in output
-    assert row_of(output, "d0") == ["+", "d0", "qrels", "10", "positive", "of this row", ""]
+    assert row_of(output, "d0") == ["+", "d0", "qrels", "10", "positive", "compared with", ""]
     rule = "max_ratio: bm25 ≥ 0.9 of the positive's (bm25 ≥ 9)"
     assert row_of(output, "d1") == ["1", "d1", "bm25", "9.5", "unsafe", rule, "1"]
     assert row_of(output, "d2") == ["2", "d2", "bm25", "8", "not drawn", "1 taken before it", "1"]
     assert row_of(output, "d3") == ["3", "d3", "dense", "0.125", "negative", "choice 1 of 1", "1"]
     assert output.index(" d0 ") < output.index(" d1 ")
-    # The second positive has a row, and a limit, of its own.
-    assert "(bm25 ≥ 3.6)" in output
+    assert row_of(output, "d5") == ["+", "d5", "qrels", "4", "positive", "", ""]
 
 
 def test_top_never_hides_a_negative() -> None:
@@ -122,21 +123,22 @@ def test_the_nearest_are_found_among_many() -> None:
     one = np.zeros((len(ids), 1), np.int32)
     block = Candidates(query_ids=ids, positives=one, documents=one, source=one.astype(np.uint8))
     with pytest.raises(AnmiError, match='no query "dokument-012345": the nearest are document-012345,'):
-        find_rows([block], "dokument-012345")
+        find_query([block], "dokument-012345")
 
 
-def test_one_document_is_shown_beside_the_positive_of_each_row() -> None:
+def test_one_document_is_shown_beside_the_positive() -> None:
     output = explained("q-alpha", "--doc", "d1").stdout
-    assert output.count("bm25 ≥ 0.9 of the positive's") == 2
+    assert output.count("bm25 ≥ 0.9 of the positive's") == 1
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines() if "│ bm25  " in line[:9]]
-    assert rows == [["bm25", "9.5", "10"], ["bm25", "9.5", "4"]]
+    assert rows == [["bm25", "9.5", "10"]]
     assert " d3 " not in output
 
 
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ("d5", "it is another positive of the query"),
+        ("d5", "it is a positive of the query"),
+        ("d2-label", "it is a positive of the query, which was not measured: dense.positives"),
         ("d6", "it has the text of the positive d0"),
         ("d4", "it is the query itself, or has its text, and so is no negative"),
         ("d7", "no source retrieved it for this query (candidates: 2 from bm25, 2 from dense)"),
@@ -158,16 +160,11 @@ def test_an_unknown_document_gets_the_nearest() -> None:
 def test_json_holds_every_candidate_whatever_is_shown() -> None:
     found = json.loads(explained("q-alpha", "--json", "--top", "0").stdout)
     assert found["query"] == "what is [alpha]?"
-    assert [row["positives"][0]["document_id"] for row in found["rows"]] == ["d0", "d5"]
-    assert [c["document_id"] for c in found["rows"][0]["candidates"]] == ["d1", "d2", "d3"]
-    one = found["rows"][1]["candidates"][0]
-    assert (one["verdict"], one["step"], one["here"], one["scores"]["bm25"]) == (
-        "unsafe",
-        "max_ratio",
-        "bm25 ≥ 3.6",
-        9.5,
-    )
-    only = json.loads(explained("q-alpha", "--json", "--doc", "d2").stdout)["rows"][0]
+    assert [positive["document_id"] for positive in found["positives"]] == ["d0", "d5"]
+    assert [c["document_id"] for c in found["candidates"]] == ["d1", "d2", "d3"]
+    one = found["candidates"][0]
+    assert (one["verdict"], one["step"], one["here"], one["scores"]["bm25"]) == ("unsafe", "max_ratio", "bm25 ≥ 9", 9.5)
+    only = json.loads(explained("q-alpha", "--json", "--doc", "d2").stdout)
     assert [candidate["document_id"] for candidate in only["candidates"]] == ["d2"]
     assert only["not_a_candidate"] is None
 
@@ -179,4 +176,4 @@ def test_evidence_is_told_by_the_coefficients_that_did_not_see_the_query() -> No
 
 def test_where_nothing_was_mined_there_is_no_query_to_explain() -> None:
     with pytest.raises(AnmiError, match="to explain: No negatives were mined"):
-        find_rows([], "q-alpha")
+        find_query([], "q-alpha")

@@ -102,28 +102,6 @@ def test_without_any_labels_the_corpus_is_what_there_is(folder, asked):
     assert reasons(found) == ({"no label names the query": 40} if asked else {})
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
-def test_missing_file(folder, name):
-    collection = folder.write()
-    (folder.path / name).unlink()
-    with pytest.raises(AnmiError, match=f"{name} does not exist"):
-        load_collection(collection)
-
-
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp949"])
-def test_wrong_encoding_names_the_line(folder, encoding):
-    collection = folder.write()
-    text = '{"_id": "d0", "text": "plain"}\n{"_id": "d1", "text": "한국어 é"}\n'
-    if encoding == "latin-1":
-        text = text.replace("한국어 ", "")
-    if encoding == "cp949":
-        text = text.replace(" é", "")
-    (folder.path / "corpus.jsonl").write_bytes(text.encode(encoding))
-    line = 1 if encoding == "utf-16" else 2
-    with pytest.raises(AnmiError, match=f"corpus.jsonl line {line} is not UTF-8"):
-        load_collection(collection)
-
-
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -655,21 +655,12 @@ FILES: Final = [
 # What is survivable or right; it must not be refused.
 FINE: Final = _of_files(
     {
-        "CRLF": (lambda c: c.write(CORPUS, c.lines(CORPUS), "\r\n"), ()),
-        "a byte-order mark": (lambda c: c.write(TRAIN, c.lines(TRAIN), mark=b"\xef\xbb\xbf"), ()),
         "no line end at the end": (lambda c: (c.path / CORPUS).write_bytes((c.path / CORPUS).read_bytes()[:-1]), ()),
-        "ids that are whole numbers": (lambda c: c.change(CORPUS, 40, '{"_id": 40, "text": "a"}'), ()),
-        "half of a surrogate pair": (lambda c: c.change(CORPUS, 3, '{"_id": "d2", "text": "\\ud800"}'), ()),
         "a line separator of Unicode in a text": (_document(3, text="a\u2028b"), ()),
         "a zero byte in a text": (_document(3, text="a\0b"), ()),
         "a line of 20 megabytes": (_document(3, text="a " * 10_000_000), ()),
         "metadata that is a text": (_document(3, metadata="x"), ()),
         "a title that is a list": (_document(3, title=["a"]), ()),
-        "labels twice": (lambda c: c.add(TRAIN, *c.lines(TRAIN)[1:]), ()),
-        "one damaged label": (lambda c: c.add(TRAIN, f"q1\td1\t{2**63}"), ()),
-        "no training labels": (lambda c: c.remove(TRAIN), ()),
-        "no labels": (lambda c: shutil.rmtree(c.path / "qrels"), ()),
-        "no labels and no queries": (lambda c: (shutil.rmtree(c.path / "qrels"), c.remove(QUERIES)), ()),
         "one test query": (lambda c: c.label("test", range(30, 31)), ()),
     }
 )

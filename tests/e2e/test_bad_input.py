@@ -101,38 +101,6 @@ def test_it_is_not_trained_where_nobody_asks_a_test_query(collection: Collection
 
 
 @pytest.fixture
-def graph(collection: Collection) -> Collection:
-    return collection.graph()
-
-
-def test_what_is_survivable_of_a_graph_is_counted(graph: Collection, run: Any, data: Path) -> None:
-    graph.write("triples.tsv", [*graph.lines("triples.tsv"), "u:7\tr\tu:0"])
-    metadata = {"triples": [["u:0", "r", "u:2"], ["u:0", "r"]]}
-    graph.change("corpus.jsonl", 1, json.dumps({"_id": "d0", "text": "a text", "metadata": metadata}))
-    done = run(f"kg:{graph.path}")
-    assert done.exit_code == 0, done.output
-    (info,) = data.glob("02_intermediate/collection_info.json/*/*.json")
-    found = json.loads(info.read_text(encoding="utf-8"))
-    assert (found["entities"], found["facts"]) == (3, 1)
-    assert found["quarantined"]["the head is no entity"] == 1
-    assert sum(found["quarantined"].values()) == 2
-    assert found["notes"]["stated triples that the graph lacks"] == 1
-
-
-def test_what_is_survivable_is_counted(collection: Collection, run: Any, data: Path) -> None:
-    corpus = [*collection.lines("corpus.jsonl"), json.dumps({"_id": "d40", "text": "  "})]
-    collection.write("corpus.jsonl", corpus, newline="\r\n", mark=b"\xef\xbb\xbf")
-    collection.write("qrels/train.tsv", [*collection.lines("qrels/train.tsv"), "q1\tx1\t1"])
-    done = run(f"beir:{collection.path}", ingestion__max_quarantine=0.1)
-    assert done.exit_code == 0, done.output
-    (info,) = data.glob("02_intermediate/collection_info.json/*/*.json")
-    found = json.loads(info.read_text(encoding="utf-8"))
-    assert found["documents"] == 40
-    assert sorted(found["quarantined"].values()) == [1, 1]
-    assert "not in the corpus" in " ".join(found["quarantined"])
-
-
-@pytest.fixture
 def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]:
     """Train on rows as the selection writes them for a recipe without judges, without mining them."""
     import pandas as pd

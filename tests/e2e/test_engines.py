@@ -22,7 +22,7 @@ ENGINES: Final = {
     "ray 2": "engine.kind=ray,engine.workers=2",
 }
 # It asks for evidence, for the fused judge and for the cross-encoders.
-RECIPE: Final = "clean_top"
+RECIPE: Final = "denoising"
 PARAMETERS: Final = f"recipe={RECIPE},bm25.shard=8"
 ARTIFACTS: Final = (
     "03_primary/document_embeddings.npy",

@@ -39,6 +39,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
             selection=Runner(book.get("in_batch"), 1).run(scifact.rated()),
             corpus=collection[0],
             queries=collection[1],
+            qrels=collection[2],
             related_documents=known["related_documents"],
             recipe="in_batch",
             recipes=book,

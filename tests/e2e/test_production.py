@@ -292,7 +292,8 @@ def test_another_process_reads_the_results(production: Production, finished: Fin
     assert f"{ROOT}/08_reporting/report.html/{finished.run_id}/report.html" in done.stdout
     query = re.search(r"next: kedro anmi explain --env prod (\S+)", done.stdout)
     assert query
-    assert max((production.requests("GET") - before).values()) == 1, "something was downloaded twice"
+    downloads = [n for name, n in (production.requests("GET") - before).items() if not name.endswith("/run.json")]
+    assert max(downloads) == 1, "something was downloaded twice, other than the notes of a run, which may still change"
     explained = production.kedro("anmi", "explain", "--env", "prod", query[1])
     assert explained.returncode == 0, explained.stderr
     assert "p_relevant" in explained.stdout

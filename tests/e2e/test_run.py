@@ -251,6 +251,9 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     assert selected(again, 0) == selected(whole_run, 0)
     assert entries(store) == before > 3000
     assert teachers(store) == made
+    told = kedro("anmi", "results", data_root=again.data, store=store).stdout
+    onward = "--pipelines=adaptation,training,evaluation,reporting --env=test --params recipe=anmi_2_1"
+    assert told.endswith(f"\nnext: kedro run {onward}\n")
 
 
 def test_killed_and_resumed_in_two_workers_and_without_a_cache_it_makes_the_same_bytes(

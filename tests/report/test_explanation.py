@@ -114,12 +114,12 @@ def test_artifacts_from_before_there_were_rules_still_tell_the_step() -> None:
     ],
 )
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_limit_shown_for_a_row_is_the_one_that_was_applied(step: Any, column: str, sign: int) -> None:
-    # Of negative scores the same rules hold; here all but the positive's own sign stays.
+def test_the_limit_shown_is_the_one_that_was_applied(step: Any, column: str, sign: int) -> None:
+    # Of negative scores the same rules hold; here all but the sign stays.
     shift = np.float32(0 if sign > 0 else -2)
     columns = {name: values + shift for name, values in row().columns.items()}
-    own = {name: values + shift for name, values in row().positive_columns.items()}
-    block = selected([step], block=row(columns=columns, positive_columns=own))
+    positives = {name: values + shift for name, values in row().positive_columns.items()}
+    block = selected([step], block=row(columns=columns, positive_columns=positives))
     candidates = explain(block, CORPUS)["candidates"]
     rejected = np.array([candidate["verdict"] == "unsafe" for candidate in candidates])
     assert 0 < rejected.sum() < len(rejected)
@@ -127,9 +127,7 @@ def test_the_limit_shown_for_a_row_is_the_one_that_was_applied(step: Any, column
     assert (rejected == (block.columns[column][0] >= limit)).all()
 
 
-def test_a_limit_relative_to_the_lowest_positive_is_shown_too() -> None:
-    assert in_numbers("dense ≥ 0.9 of the lowest positive's", row()) == "dense ≥ 0.45"
-    assert in_numbers("dense ≥ the lowest positive's − 0.1", row()) == "dense ≥ 0.4"
+def test_a_limit_without_the_positives_score_is_not_shown() -> None:
     assert in_numbers("gap not in 100…300 Elo", row()) == "elo not in 500…700"
     assert in_numbers("cross ≥ 0.9 of the positive's", row()) == ""
 
@@ -170,7 +168,10 @@ def test_an_explanation_is_plain_json() -> None:
 
 def test_a_document_that_is_no_candidate_has_a_reason() -> None:
     group = {"d8": "d7"}
-    assert not_a_candidate(0, row(), CORPUS, {}) == "it is the positive of this row"
-    assert not_a_candidate(7, row(), CORPUS, {}) == "it is another positive of the query"
-    assert not_a_candidate(8, row(), CORPUS, group) == "it has the text of the positive d7, and so is no negative"
+    assert not_a_candidate(0, row(), CORPUS, {}) == "it is a positive of the query, the one that is compared with"
+    assert not_a_candidate(7, row(), CORPUS, {}) == "it is a positive of the query"
+    for positives in ({}, {"positives": np.array([[0]], np.int32), "positive_columns": {}}):
+        told = not_a_candidate(8, row(**positives), CORPUS, group, labelled=["d0", "d7"])
+        assert told == "it has the text of the positive d7, and so is no negative"
+    assert "which was not measured: dense.positives" in not_a_candidate(8, row(), CORPUS, {}, labelled=["d8"])
     assert "candidates: 6 from bm25, 6 from dense" in not_a_candidate(8, row(), CORPUS, {})

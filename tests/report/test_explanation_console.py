@@ -13,7 +13,6 @@ from anmi.report.explanation import candidates_table, document_table, strongest
 POSITIVE = {
     "document_id": "a.positive",
     "start": "does what is asked",
-    "own": True,
     "scores": {"dense": 0.8, "dense_rank": 1.0, "p_relevant": None},
 }
 

@@ -106,7 +106,7 @@ def make_pseudo_queries(
         for name, title, text, about in (zip(*(each[asked] for each in columns), strict=True) if kinds else ())
     ]
     write = None if writer is None else partial(writer.write, seed=seed)
-    material = Material(documents, language, question or QuestionOptions(), write)
+    material = Material(documents, language, question or QuestionOptions(), new, write)
     makers = {kind: KINDS[kind].fit(material) for kind in kinds}
     columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
     shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None)

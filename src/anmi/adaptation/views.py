@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class Material:
         ISO 639-1 code.
     question
         Where metadata say what a document is about.
+    new
+        Ids of documents that nothing is learned from.
     write
         Has a language model write queries, and returns those of each document by its id; None where there is no model.
     """
@@ -71,6 +73,7 @@ class Material:
     documents: Sequence[Document]
     language: str
     question: QuestionOptions = field(default_factory=QuestionOptions)
+    new: Collection[str] = ()
     write: Callable[[Sequence[Document]], Mapping[str, list[str]]] | None = None
 
 

@@ -21,6 +21,7 @@ _SHOWN: Final = (
     "selection",
     "corpus",
     "queries",
+    "qrels",
     "quarantine",
     "fused_judge",
     "selection_summary",
@@ -45,16 +46,13 @@ def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env
     with project(env, as_json=as_json) as context:
         catalog = belonging(context, *_SHOWN)
         corpus, queries = load(catalog, "corpus", "ingestion"), load(catalog, "queries", "ingestion")
-        blocks = find_rows(load(catalog, "selection", "mining"), query_id, _set_aside(catalog))
+        block = find_query(load(catalog, "selection", "mining"), query_id, _set_aside(catalog))
         asked = queries[queries["query_id"] == query_id]
         query = str(asked["text"].iloc[0]) if len(asked) else ""
-        rows = _explained(catalog, blocks, corpus, query, context.params["seed"])
+        found = {"query_id": query_id, "query": query}
+        found |= _explained(catalog, block, corpus, query, context.params["seed"])
         if document_id is not None:
-            rows = [
-                _only(row, block, corpus, document_id, catalog, _itself(asked))
-                for row, block in zip(rows, blocks, strict=True)
-            ]
-        found = {"query_id": query_id, "query": query, "rows": rows}
+            found = _only(found, block, corpus, document_id, catalog, _itself(asked))
         if as_json:
             echo_json(found)
         else:
@@ -75,8 +73,8 @@ def _set_aside(catalog: Any) -> dict[str, str]:
     return dict(zip(rows["id"], rows["reason"], strict=True))
 
 
-def find_rows(shards: Any, query_id: str, set_aside: Mapping[str, str] | None = None) -> list[Any]:
-    """Return the rows of a query, one block each.
+def find_query(shards: Any, query_id: str, set_aside: Mapping[str, str] | None = None) -> Any:
+    """Return the block of a query alone.
 
     Parameters
     ----------
@@ -94,19 +92,18 @@ def find_rows(shards: Any, query_id: str, set_aside: Mapping[str, str] | None = 
     """
     import numpy as np
 
-    found, known = [], set()
+    known: set[str] = set()
     for block in shards:
+        if (places := np.flatnonzero(block.query_ids == query_id)).size:
+            return block.take(places)
         known.update(block.query_ids.tolist())
-        found += [block.take(np.array([row])) for row in np.flatnonzero(block.query_ids == query_id)]
-    if not found and set_aside and query_id in set_aside:
+    if set_aside and query_id in set_aside:
         raise AnmiError(f'query "{query_id}" was set aside when the collection was read: {set_aside[query_id]}')
     if not known:
         from anmi.report.console import NOTHING_MINED
 
         raise AnmiError(f'there is no query "{query_id}" to explain: {NOTHING_MINED}')
-    if not found:
-        raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known, "the selection")}')
-    return found
+    raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known, "the selection")}')
 
 
 def _nearest(name: str, known: Iterable[str], what: str) -> str:
@@ -122,17 +119,19 @@ def _shared(one: str, other: str) -> int:
     return next(differ, min(len(one), len(other)))
 
 
-def _explained(catalog: Any, blocks: list[Any], corpus: Any, query: str, seed: int) -> list[dict[str, Any]]:
+def _explained(catalog: Any, block: Any, corpus: Any, query: str, seed: int) -> dict[str, Any]:
     from anmi.report.explanation import explain, fold_of_query
 
     fused = catalog.load("fused_judge") if catalog.exists("fused_judge") else {}
     summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
     fold = fold_of_query(fused, query, seed)
-    return [explain(block, corpus, fused, fold, summary.get("negatives_wanted")) for block in blocks]
+    return explain(block, corpus, fused, fold, summary.get("negatives_wanted"))
 
 
-def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any, itself: str) -> dict[str, Any]:
-    """Keep of a row what is about one document; say why where it is no candidate.
+def _only(
+    found: dict[str, Any], block: Any, corpus: Any, document_id: str, catalog: Any, itself: str
+) -> dict[str, Any]:
+    """Keep what is about one document; say why where it is no candidate.
 
     Raises
     ------
@@ -141,7 +140,7 @@ def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalo
     """
     from anmi.report.explanation import not_a_candidate
 
-    mine = [candidate for candidate in row["candidates"] if candidate["document_id"] == document_id]
+    mine = [candidate for candidate in found["candidates"] if candidate["document_id"] == document_id]
     reason = None
     if not mine:
         place = corpus.index[corpus["document_id"] == document_id]
@@ -151,9 +150,12 @@ def _only(row: dict[str, Any], block: Any, corpus: Any, document_id: str, catalo
         from anmi.corpus.related import copies
 
         group = copies(catalog.load("related_documents")) if catalog.exists("related_documents") else {}
-        reason = not_a_candidate(int(place[0]), block, corpus, group, itself)
-    own = [positive for positive in row["positives"] if positive["own"] or positive["document_id"] == document_id]
-    return row | {"positives": own, "candidates": mine, "not_a_candidate": reason}
+        labels = load(catalog, "qrels", "ingestion")
+        labelled = labels.document_id[labels.query_id == found["query_id"]].tolist()
+        reason = not_a_candidate(int(place[0]), block, corpus, group, itself, labelled)
+    first, *others = found["positives"]
+    shown = [first, *(positive for positive in others if positive["document_id"] == document_id)]
+    return found | {"positives": shown, "candidates": mine, "not_a_candidate": reason}
 
 
 def _visible(value: Any) -> Any:
@@ -172,16 +174,15 @@ def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
     # Where the width is not known, a wide one: rather long lines than cut ones.
     out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
     out.print(f"{found['query_id']}: {found['query']}", style="bold")
-    for row in found["rows"]:
-        if row["dropped"]:
-            rule = f": {row['dropped']['rule']}" if row["dropped"]["rule"] else ""
-            out.print(f"dropped by {row['dropped']['step']}{rule}", style="red")
-        out.print(", ".join(f"{name}: {number(value)}" for name, value in row["figures"].items()))
-        if document_id is None:
-            out.print(candidates_table(row, top, out.width))
-            continue
-        if row["not_a_candidate"]:
-            out.print(f"{document_id} is not a candidate: {row['not_a_candidate']}", style="yellow")
-        others = [positive for positive in row["positives"] if positive["document_id"] == document_id]
-        for document in [*row["candidates"], *others]:
-            out.print(document_table(row, document))
+    if found["dropped"]:
+        rule = f": {found['dropped']['rule']}" if found["dropped"]["rule"] else ""
+        out.print(f"dropped by {found['dropped']['step']}{rule}", style="red")
+    out.print(", ".join(f"{name}: {number(value)}" for name, value in found["figures"].items()))
+    if document_id is None:
+        out.print(candidates_table(found, top, out.width))
+        return
+    if found["not_a_candidate"]:
+        out.print(f"{document_id} is not a candidate: {found['not_a_candidate']}", style="yellow")
+    others = [positive for positive in found["positives"] if positive["document_id"] == document_id]
+    for document in [*found["candidates"], *others]:
+        out.print(document_table(found, document))

@@ -23,6 +23,7 @@ MINING_KEYS: Final = (
     "false_negatives",
 )  # fmt: skip
 _MINED: Final = ("negatives", "training_rows")
+_ONWARD: Final = ("adaptation", "training", "evaluation", "reporting")
 
 
 @click.command(short_help="Print the results of the last run.", epilog=example("kedro anmi results"))
@@ -30,12 +31,22 @@ _MINED: Final = ("negatives", "training_rows")
 @env_option
 def results(as_json: bool, env: str | None) -> None:
     """Print the results of the last run; of one that was not evaluated, what was mined."""
+    from anmi.hooks.record import Runs, data_root, flatten
+    from anmi.hooks.versions import command
+
     with project(env, as_json=as_json) as context:
         catalog = belonging(context, "results", "report", "trained_model", "selection_summary", *_MINED)
         if not catalog.exists("results") and catalog.exists("selection_summary"):
             summary = catalog.load("selection_summary")
             found = {key: summary.get(key) for key in MINING_KEYS} | {"paths": places(catalog, *_MINED)}
-            echo_json(found) if as_json else _print_mining(found)
+            if as_json:
+                echo_json(found)
+                return
+            _print_mining(found)
+            version = catalog.get("selection_summary").resolve_load_version()
+            params = flatten(Runs(data_root(context)).read(version).get("runtime_parameters", {}))
+            options = {"pipelines": _ONWARD} | ({"env": [env]} if env else {})
+            click.echo(f"\nnext: {command(options, params)}")
             return
         saved = load(catalog, "results", "evaluation,reporting")
         saved = saved | {"paths": saved.get("paths") or places(catalog, "report", "trained_model")}
@@ -76,7 +87,6 @@ def _print_mining(found: dict[str, Any]) -> None:
     ):
         click.echo(line)
     echo_places(found["paths"])
-    click.echo("\nnext: kedro run --pipelines adaptation,training,evaluation,reporting goes on from there")
 
 
 def _tracking(context: Any) -> str:

@@ -196,13 +196,13 @@ def _told(wrong: Mapping[str, Any], asked: Mapping[str, Any], first: Sequence[st
     part = {"pipelines": record.pipelines} if record.pipelines != ["__default__"] else {}
     part |= {{"node_names": "nodes"}.get(name, name): values for name, values in record.filters.items()}
     what = f'"{first[0]}" of run {first[1]}'
-    anew = f"make all of it by `{_command(env, given)}`"
+    anew = f"make all of it by `{command(env, given)}`"
     if not made:
         places = " and ".join(f"{name.removesuffix(FILES)}={asked[name.removesuffix(FILES)]}" for name in differing)
         return f"the files of {places} are not those that {what} was made from: put them back, or {anew}"
     return (
         f"{what} was made from {_listed(made)}, and this run is asked for {_listed(meant)}: go on with "
-        f"`{_command(env | part, given | made)}`, or {anew}"
+        f"`{command(env | part, given | made)}`, or {anew}"
     )
 
 
@@ -210,7 +210,8 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return ",".join(f"{name}={'null' if value is None else value}" for name, value in settings.items())
 
 
-def _command(options: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> str:
+def command(options: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> str:
+    """Return the `kedro run` of options and parameters, as it is typed."""
     words = ["kedro", "run", *(f"--{name.replace('_', '-')}={','.join(values)}" for name, values in options.items())]
     return shlex.join([*words, *(["--params", _listed(params)] if params else [])])
 

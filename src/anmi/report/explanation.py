@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,8 +24,8 @@ from anmi.judging.fusing import contributions
 
 TEXT_START: Final = 200
 _NUMBER: Final = r"(-?[\d.]+(?:e[-+]?\d+)?)"
-_SHARE: Final = re.compile(rf"(\w+) ≥ {_NUMBER} of the (lowest )?positive's")
-_BELOW: Final = re.compile(rf"(\w+) ≥ the (lowest )?positive's − {_NUMBER}")
+_SHARE: Final = re.compile(rf"(\w+) ≥ {_NUMBER} of the positive's")
+_BELOW: Final = re.compile(rf"(\w+) ≥ the positive's − {_NUMBER}")
 _GAP: Final = re.compile(rf"gap < {_NUMBER} Elo")
 _CHANCE: Final = re.compile(rf"P\(gap < {_NUMBER} Elo\) > {_NUMBER}")
 _GAPS: Final = re.compile(rf"gap not in {_NUMBER}…{_NUMBER} Elo")
@@ -54,12 +54,12 @@ def explain(
     fold: int = 0,
     wanted: int | None = None,
 ) -> dict[str, Any]:
-    """Say of each candidate of a row what was measured and what was decided, by which rule.
+    """Say of each candidate of a query what was measured and what was decided, by which rule.
 
     Parameters
     ----------
     row
-        A block of one row after selection.
+        A block of one query after selection.
     corpus
         ``document_id, title, text``; a document's index is its row.
     fused
@@ -72,12 +72,12 @@ def explain(
     Returns
     -------
     dict
-        ``dropped`` (None, or ``step`` and ``rule``), ``figures`` of the query, ``positives`` (the row's own first)
-        and ``candidates`` in the block's order, with their ``count``. A candidate has its ``place`` from 1,
-        ``source``, ``scores`` by column (and the Elo ``gap`` to the row's own positive), ``verdict`` (``negative``,
-        ``not drawn``, ``query dropped``, or the kind of the rule that decided), ``step``, ``rule``, ``here`` (the
-        rule in this row's numbers), ``why`` (all of this in one phrase), ``weight``, ``choice``, ``tier``, and under
-        ``evidence`` what each kind adds to the log-odds. Numbers that were not measured are None.
+        ``dropped`` (None, or ``step`` and ``rule``), ``figures`` of the query, ``positives`` (first the one that
+        candidates are compared with) and ``candidates`` in the block's order, with their ``count``. A candidate has its
+        ``place`` from 1, ``source``, ``scores`` by column (and the Elo ``gap`` to that positive), ``verdict``
+        (``negative``, ``not drawn``, ``query dropped``, or the kind of the rule that decided), ``step``, ``rule``,
+        ``here`` (the rule in this query's numbers), ``why`` (all of this in one phrase), ``weight``, ``choice``,
+        ``tier``, and under ``evidence`` what each kind adds to the log-odds. Numbers that were not measured are None.
     """
     legend, rules = row.legend, row.rules
     dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else None
@@ -113,8 +113,7 @@ def explain(
         "dropped": {"step": dropped, "rule": rules[dropped].text if dropped in rules else ""} if dropped else None,
         "figures": {name: _plain(values[0]) for name, values in row.query_columns.items()},
         "positives": [
-            _document(corpus, document)
-            | {"own": place == 0, "scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
+            _document(corpus, document) | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
             for place, document in enumerate(row.positives[0])
             if document != PADDING
         ],
@@ -178,28 +177,27 @@ def tier_name(tier: int) -> str:
 
 
 def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
-    """Return a rule that is relative to a positive of the row in this row's numbers; empty for any other.
+    """Return a rule that is relative to the positive in this query's numbers; empty for any other.
 
-    The block has one row; on ``place`` depends only what is told of an interval of gaps.
+    The block has one query; on ``place`` depends only what is told of an interval of gaps.
 
     Examples
     --------
     >>> one = np.array([[0]], np.int32)
-    >>> own = {"dense": np.full((1, 1), 0.8)}
-    >>> row = Candidates(np.array(["q"]), one, one, one.astype(np.uint8), positive_columns=own)
+    >>> its = {"dense": np.full((1, 1), 0.8)}
+    >>> row = Candidates(np.array(["q"]), one, one, one.astype(np.uint8), positive_columns=its)
     >>> in_numbers("dense ≥ 0.95 of the positive's", row), in_numbers("p_relevant ≥ 0.5", row)
     ('dense ≥ 0.76', '')
     """
 
-    def positive(column: str, lowest: bool = False) -> float:
-        values = row.positive_columns.get(column, np.zeros((1, 0), np.float32))[0, : None if lowest else 1]
-        return float(np.min(values[np.isfinite(values)], initial=math.inf))
+    def positive(column: str) -> float:
+        return float(row.positive_columns[column][0, 0]) if column in row.positive_columns else math.inf
 
     if found := _SHARE.fullmatch(rule):
-        reference, text = positive(found[1], bool(found[3])), f"{found[1]} ≥ {{}}"
-        limits = [reference - abs(reference) * (1 - float(found[2]))]
+        of, text = positive(found[1]), f"{found[1]} ≥ {{}}"
+        limits = [of - abs(of) * (1 - float(found[2]))]
     elif found := _BELOW.fullmatch(rule):
-        limits, text = [positive(found[1], bool(found[2])) - float(found[3])], f"{found[1]} ≥ {{}}"
+        limits, text = [positive(found[1]) - float(found[2])], f"{found[1]} ≥ {{}}"
     elif found := _CHANCE.fullmatch(rule):
         gap = positive("elo") - row.columns["elo"][0, place] if "elo" in row.columns else math.nan
         error = row.columns["gap_se"][0, place] if "gap_se" in row.columns else math.nan
@@ -214,19 +212,27 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
 
 
 def not_a_candidate(
-    document: int, row: Candidates, corpus: pd.DataFrame, group: Mapping[str, str], itself: str = ""
+    document: int,
+    row: Candidates,
+    corpus: pd.DataFrame,
+    group: Mapping[str, str],
+    itself: str = "",
+    labelled: Collection[str] = (),
 ) -> str:
-    """Say why a document of the corpus is not among the candidates of a row.
+    """Say why a document of the corpus is not among the candidates of a query.
 
-    ``group`` gives by the id of a document that repeats another's text the id of the first that has it; ``itself`` is
-    the id of the document that the query is itself or has the text of, empty where there is none.
+    ``labelled`` are the documents that labels call relevant, measured or not. ``group`` gives by the id of a document
+    that repeats another's text the id of the first that has it; ``itself`` is the id of the document that the query is
+    itself or has the text of, empty where there is none.
     """
     ids = corpus["document_id"]
-    positives = row.positives[0][row.positives[0] != PADDING].tolist()
+    positives = ids.iloc[row.positives[0][row.positives[0] != PADDING]].astype(str).tolist()
     name = str(ids.iloc[document])
-    if document in positives:
-        return "it is the positive of this row" if document == positives[0] else "it is another positive of the query"
-    for positive in map(str, ids.iloc[positives]):
+    if name in positives:
+        return f"it is a positive of the query{', the one that is compared with' if name == positives[0] else ''}"
+    if name in labelled:
+        return "it is a positive of the query, which was not measured: dense.positives says how many of them are"
+    for positive in (*positives, *labelled):
         if group.get(name, name) == group.get(positive, positive):
             return f"it has the text of the positive {positive}, and so is no negative"
     if itself and group.get(name, name) == group.get(itself, itself):
@@ -246,7 +252,7 @@ def _plain(value: Any) -> float | None:
 
 
 def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
-    """Return the positives and candidates of one row, each with the rule that decided on it.
+    """Return the positives and candidates of one query, each with the rule that decided on it.
 
     The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far as ``width`` cells
     hold them, those first that most rules go by. Under each document stands the start of its text, under a score its
@@ -271,9 +277,9 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     table.add_column("verdict", min_width=9)
     table.add_column("why", min_width=rule)
     table.add_column("weight", justify="right", no_wrap=True)
-    for row in found["positives"]:
-        told = ("positive", "of this row" if row["own"] else "of the query, so no candidate", "")
-        style = "green" if row["own"] else "dim green"
+    for place, row in enumerate(found["positives"]):
+        told = ("positive", "" if place else "compared with", "")
+        style = "dim green" if place else "green"
         table.add_row("+", *_measured(row, ["qrels"], room, names, wide), *map(Text, told), style=style)
     for row in shown:
         verdict = row["verdict"] if wide else row["verdict"].replace(" ", "\n")
@@ -350,21 +356,21 @@ def _caption(rows: list[Mapping[str, Any]], shown: int) -> str:
 
 
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
-    """Return everything about one candidate, or another positive, beside the row's own positive.
+    """Return everything about one candidate, or another positive, beside the positive that is compared with.
 
     Both are of what :func:`anmi.report.explanation.explain` returns.
     """
-    own = found["positives"][0]
+    first = found["positives"][0]
     table = Table(show_lines=False)
     table.add_column("name", no_wrap=True)
     table.add_column("value", overflow="fold")
-    table.add_column("the row's positive", overflow="fold")
+    table.add_column("the positive", overflow="fold")
 
     def add(name: str, value: str, beside: str = "", style: str = "") -> None:
         table.add_row(*(Text(cell) for cell in (name, value, beside)), style=style)
 
-    add("document", candidate["document_id"], own["document_id"], "bold")
-    add("text", candidate["start"], own["start"])
+    add("document", candidate["document_id"], first["document_id"], "bold")
+    add("text", candidate["start"], first["start"])
     if "verdict" in candidate:
         add("verdict", candidate["verdict"], "positive", STYLES.get(candidate["verdict"], ""))
         add("why", candidate["why"])
@@ -376,11 +382,11 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
     table.add_section()
     for name, value in candidate["scores"].items():
         if name not in evidence:
-            add(name, number(value), number(own["scores"].get(name)))
+            add(name, number(value), number(first["scores"].get(name)))
     table.add_section()
     for name, part in evidence.items():
         told = f"{number(candidate['scores'].get(name))} ({part or 0:+.2f} log-odds)"
-        add(name, told, number(own["scores"].get(name)))
+        add(name, told, number(first["scores"].get(name)))
     return table
 
 

@@ -102,15 +102,13 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
         )  # fmt: skip
 
     @app.get("/query")
-    def query(id: str, row: Annotated[int, Query(ge=1, le=10**6)] = 1, every: bool = False) -> Response:
+    def query(id: str, every: bool = False) -> Response:
         told = run.explained(id)
-        row = min(row, len(told["rows"]))
-        chosen = told["rows"][row - 1]
-        ordered = sorted(chosen["candidates"], key=lambda candidate: (-candidate["doubt"], candidate["place"]))
+        ordered = sorted(told["candidates"], key=lambda candidate: (-candidate["doubt"], candidate["place"]))
         names = run.overview["query_id"].tolist()
         here = names.index(id)
         return show(
-            "query", query=told, row=chosen, number=row, said=_said(marks, id), every=every,
+            "query", query=told, said=_said(marks, id), every=every,
             candidates=ordered if every else ordered[:_CANDIDATES],
             before=names[here - 1] if here else None, after=names[here + 1] if here + 1 < len(names) else None,
         )  # fmt: skip

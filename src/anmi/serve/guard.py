@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlencode
@@ -126,17 +125,6 @@ class Guarded:
 
         answer = self._guard.refused(Request(scope))
         await (self._app if answer is None else answer)(scope, receive, with_headers)
-
-
-def allowed_hosts(names: Iterable[str]) -> frozenset[str]:
-    """Return names of hosts as a header has them.
-
-    Examples
-    --------
-    >>> sorted(allowed_hosts(["LOCALHOST", "[::1]"]))
-    ['::1', 'localhost']
-    """
-    return frozenset(map(_name, names))
 
 
 def _name(host: str) -> str:

@@ -239,9 +239,8 @@ class Run:
         Returns
         -------
         dict
-            ``query_id, text, split`` and ``rows``, one per positive, as :func:`anmi.report.explanation.explain`
-            tells them; positives and candidates have their ``title`` and the start of their ``text``, candidates their
-            ``doubt``.
+            ``query_id, text, split``, and what :func:`anmi.report.explanation.explain` tells; positives and candidates
+            have their ``title`` and the start of their ``text``, candidates their ``doubt``.
 
         Raises
         ------
@@ -256,19 +255,13 @@ class Run:
         block = self._block(self._shard[query_id])
         block = block.take(np.flatnonzero(block.query_ids == query_id))
         fold = fold_of_query(self.fused, str(asked["text"]), self.seed)
-        rows = []
-        for number in range(len(block)):
-            one = block.take(np.array([number]))
-            row = explain(one, self.corpus, self.fused, fold, self.wanted)
-            doubts = doubt(one)[0]
-            for candidate in row["candidates"]:
-                candidate["doubt"] = float(doubts[candidate["place"] - 1])
-            for document in (*row["positives"], *row["candidates"]):
-                document.update(self._texts(self._documents[document["document_id"]], SHOWN))
-            rows.append(row)
-        return {
-            "query_id": query_id, "text": str(asked["text"])[:LONGEST], "split": str(asked["split"]), "rows": rows,
-        }  # fmt: skip
+        told = explain(block, self.corpus, self.fused, fold, self.wanted)
+        doubts = doubt(block)[0]
+        for candidate in told["candidates"]:
+            candidate["doubt"] = float(doubts[candidate["place"] - 1])
+        for document in (*told["positives"], *told["candidates"]):
+            document.update(self._texts(self._documents[document["document_id"]], SHOWN))
+        return told | {"query_id": query_id, "text": str(asked["text"])[:LONGEST], "split": str(asked["split"])}
 
     def _block(self, number: int) -> Candidates:
         files = self.selection.files

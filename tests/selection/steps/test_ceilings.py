@@ -1,4 +1,4 @@
-"""Ceilings on scores: names, references, adaptation, and the form for Elo."""
+"""Ceilings on scores: names, adaptation, and the form for Elo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anmi.selection.steps.ceilings import PRESETS, MaxRatio
 
 
 def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
-    """One row of candidates with these scores, under positives with those, the row's own first."""
+    """One row of candidates with these scores, under positives with those, the one compared with first."""
     return Candidates(
         query_ids=np.array(["q"]),
         positives=1000 + np.arange(len(positives), dtype=np.int32)[None, :],
@@ -42,13 +42,11 @@ def test_presets_are_named_by_what_they_do() -> None:
 
 
 @pytest.mark.parametrize(("name", "strictness"), [("max_ratio", {"max_ratio": 0.9}), ("margin", {"margin": 0.05})])
-def test_the_reference_is_the_own_or_the_lowest_known_positive(name: str, strictness: dict[str, float]) -> None:
+def test_the_first_positive_is_compared_with(name: str, strictness: dict[str, float]) -> None:
     block = block_of([0.5, 0.6, 0.7, 0.83], [0.9, 0.66, np.nan])
     assert kept(block, name, **strictness) == [True, True, True, name == "margin"]
-    assert kept(block, name, **strictness, reference="lowest") == [True, name == "margin", False, False]
     # Without a score of the positive nothing is known to be below it.
-    assert not any(kept(block_of([0.1], [np.nan]), name, reference="lowest"))
-    assert kept(block_of([0.1], [np.nan, 0.9]), name, reference="lowest") == [True]
+    assert not any(kept(block_of([0.1], [np.nan, 0.9]), name))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +74,6 @@ def test_an_absolute_ceiling_does_not_look_at_the_positive() -> None:
 
 
 def test_the_rule_that_decided_is_told() -> None:
-    item = Step.of("max_ratio", {"max_ratio": "bold", "reference": "lowest"})
+    item = Step.of("max_ratio", {"max_ratio": "bold"})
     after = item.type.apply(block_of([0.9], [0.5]), item.params, Context(0, 3))
-    assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the lowest positive's", "unsafe", False)
+    assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the positive's", "unsafe", False)

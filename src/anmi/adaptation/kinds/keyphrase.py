@@ -43,7 +43,7 @@ def keyphrase(material: Material) -> Make:
     Parameters
     ----------
     material
-        Documents whose frequencies are counted: N of them, df holding a term.
+        Documents whose frequencies are counted: N of them that are not new, df holding a term.
 
     Returns
     -------
@@ -59,7 +59,9 @@ def keyphrase(material: Material) -> Make:
     """
     forms = _Forms(material.language)
     cut = forms.of([_text(document) for document in material.documents])
-    best = dict(zip((document.document_id for document in material.documents), _best(cut, forms), strict=True))
+    names = [document.document_id for document in material.documents]
+    learned = [words for name, words in zip(names, cut, strict=True) if name not in material.new]
+    best = dict(zip(names, _best(cut, learned, forms), strict=True))
 
     def make(document: Document, most: int, seed: int) -> list[View]:
         found, text = best[document.document_id], _text(document)
@@ -135,16 +137,16 @@ def _ascii_words(text: str) -> list[str]:
     return [word for part in found for word in ((part,) if part.isalnum() else _ASCII_WORD.findall(part))]
 
 
-def _best(cut: Sequence[NDArray[np.int32]], forms: _Forms) -> Iterator[_Best]:
-    """Yield the best terms of each document, given by its words."""
+def _best(cut: Sequence[NDArray[np.int32]], learned: Sequence[NDArray[np.int32]], forms: _Forms) -> Iterator[_Best]:
+    """Yield the best terms of each document, given by its words; how rare they are, ``learned`` says."""
     terms, words = forms.terms(), np.array(forms.words(), dtype=object)
-    size, count = int(terms.max(initial=0)) + 1, len(cut)
+    size, count = int(terms.max(initial=0)) + 1, len(learned)
     frequency = np.zeros(size, np.int64)
     for start in range(0, count, _DOCUMENTS):
-        pair, _ = _pairs(cut[start : start + _DOCUMENTS], terms, size)
+        pair, _ = _pairs(learned[start : start + _DOCUMENTS], terms, size)
         frequency += np.bincount(pair[_begins(pair)] % size, minlength=size)
     idf = np.array([1 + math.log((1 + count) / (1 + each)) for each in frequency.tolist()])
-    for start in range(0, count, _DOCUMENTS):
+    for start in range(0, len(cut), _DOCUMENTS):
         yield from _best_of_some(cut[start : start + _DOCUMENTS], terms, idf, words)
 
 

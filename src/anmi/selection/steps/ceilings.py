@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from anmi.candidates import Candidates
@@ -17,18 +16,6 @@ from anmi.selection.steps.registry import Context, Params, step
 # and 0.90 for bold mining have it the wrong way round.
 PRESETS: Final = {"strict": 0.90, "balanced": 0.95, "bold": 0.98}
 _COSINES: Final = ("dense",)
-
-Reference = Literal["own", "lowest"]
-_REFERENCE: Final = (
-    "Positive that is compared with: the query's `own`, the one of the median similarity of those that are measured; "
-    "or the `lowest` of these, as sentence-transformers does, which is stricter."
-)
-
-
-def reference(block: Candidates, column: str, which: Reference) -> NDArray[np.float32]:
-    """Return the score of the positive that candidates are compared with, [Q, 1]; NaN where it is unknown."""
-    scores = block.positive_columns[column]
-    return scores[:, :1] if which == "own" else np.fmin.reduce(scores, axis=1, keepdims=True)
 
 
 class MaxScore(Params):
@@ -56,7 +43,6 @@ class MaxRatio(Params):
         description="Ceiling as a share of the positive's score, or `strict` (0.90), `balanced` (0.95), `bold` (0.98): "
         "larger is bolder. 0.95 is NV-Retriever's.",
     )
-    reference: Reference = Field("own", description=_REFERENCE)
     adaptive: bool = Field(
         False,
         description="Lower the ratio by 0.02 where the positive's cosine is above 0.9 and raise it by 0.03, to at most "
@@ -85,15 +71,14 @@ def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidat
     ``elo`` it is the published Elo form, gap / Elo⁺ > 1 − p, as long as Elo⁺ > 0, that is for every strength above −5.
     Below that the published form turns round and this one does not.
     """
-    positive = reference(block, params.column, params.reference)
+    positive = block.positive_columns[params.column][:, :1]
     ratio = np.full_like(positive, params.max_ratio, dtype=np.float64)
     if params.adaptive:
         ratio[positive > 0.9] -= 0.02
         ratio[positive < 0.7] = max(params.max_ratio, min(params.max_ratio + 0.03, 1.0))
     ceiling = positive - np.abs(positive) * (1 - ratio)
-    whose = "the positive's" if params.reference == "own" else "the lowest positive's"
     about = ", adapted" if params.adaptive else ""
-    rule = f"{params.column} ≥ {params.max_ratio:g}{about} of {whose}"
+    rule = f"{params.column} ≥ {params.max_ratio:g}{about} of the positive's"
     return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling), rule, "unsafe")
 
 
@@ -102,13 +87,11 @@ class Margin(Params):
 
     column: str = Field("dense", description="Score that is compared.")
     margin: float = Field(0.05, ge=0, description="Least distance below the positive; 0.05 is NV-Retriever's.")
-    reference: Reference = Field("own", description=_REFERENCE)
 
 
 @step("margin", Margin, requires=lambda p: {p.column}, thresholds=("margin",))
 def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
     """Keep s < s⁺ − margin (NV-Retriever's TopK-MarginPos; methods §3.2)."""
-    ceiling = reference(block, params.column, params.reference) - params.margin
-    whose = "the positive's" if params.reference == "own" else "the lowest positive's"
-    rule = f"{params.column} ≥ {whose} − {params.margin:g}"
+    ceiling = block.positive_columns[params.column][:, :1] - params.margin
+    rule = f"{params.column} ≥ the positive's − {params.margin:g}"
     return block.rejected("margin", ~(block.columns[params.column] < ceiling), rule, "unsafe")
