@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import tempfile
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +28,9 @@ from anmi.judging.calibration import Method
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, NetworkJudge, logits
 from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, verify
 from anmi.retrieval.kinds import device, quiet, resolve_precision
+from anmi.retrieval.model_folder import LOADING
 
 log = logging.getLogger(__name__)
-_LOADING: Final = threading.Lock()
 _HEAD: Final = "head.safetensors"
 _RECORD: Final = "training.json"
 # Part of the fingerprint: a change of architecture or training must not meet old judgments.
@@ -160,7 +159,7 @@ class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
         return super().describe() | {"path": str(self.path), "training": training}
 
     def _load(self) -> Any:
-        with _LOADING:
+        with LOADING:
             if self._model is None:
                 if not self.path.is_dir():
                     self._train()
@@ -256,7 +255,7 @@ def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
 
     from anmi.judging.early_stop import SegmentSimilarity
 
-    with quiet():
+    with LOADING, quiet():
         body = Transformer(
             str(path),
             max_seq_length=options.max_length,

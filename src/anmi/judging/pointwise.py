@@ -29,7 +29,7 @@ from anmi.retrieval.encoders import (
     load_encoder,
     short_name,
 )
-from anmi.retrieval.kinds import autocast, device, passes, quiet, resolve_precision
+from anmi.retrieval.kinds import autocast, device, passes, resolve_precision
 from anmi.retrieval.model_folder import checked_model, loading
 from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
@@ -162,7 +162,7 @@ def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,))
     """
     from sentence_transformers.cross_encoder import CrossEncoder
 
-    with quiet(), loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
+    with loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
         folder = str(checked_model(base))
         model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
     network = type(model.model).__name__

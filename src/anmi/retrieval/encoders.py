@@ -101,7 +101,7 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
     from sentence_transformers import SentenceTransformer
 
     check_name(name)
-    with quiet(), loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
+    with loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
         if name == "minilm":
             verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         place = str(_distilled(models) if name == "static" else minilm_folder()) if name in NAMES else name

@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from threading import RLock
 from typing import Any, Final
 
 from anmi.errors import AnmiError, is_plain_name
 from anmi.fingerprint import files_in
+from anmi.retrieval.kinds import quiet
 
+LOADING: Final = RLock()
 # What is fetched from the hub: settings, vocabularies and safetensors, neither code nor pickles.
 _FETCHED: Final = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
 _OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "coreml/*", "*/onnx/*", "*/openvino/*")
@@ -66,13 +69,17 @@ def checked_model(name: str) -> Path:
 def loading(what: str, cure: str) -> Iterator[None]:
     """Say in one sentence why a model cannot be loaded: about odd settings libraries raise almost anything.
 
+    Only one thread loads at a time, since transformers puts empty functions in the place of its own meanwhile; two at
+    once would leave them there, and the weights of every later model untied.
+
     Raises
     ------
     AnmiError
         ``what`` could not be loaded, the reason, and the cure.
     """
     try:
-        yield
+        with LOADING, quiet():
+            yield
     except (AnmiError, MemoryError):
         raise
     except Exception as error:

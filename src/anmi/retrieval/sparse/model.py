@@ -203,7 +203,7 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    with quiet(), loading(f'masked language model "{name}"', "give the folder of one"):
+    with loading(f'masked language model "{name}"', "give the folder of one"):
         folder = checked_model(name)
         check_base(str(folder))
         network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
