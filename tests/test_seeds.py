@@ -24,10 +24,7 @@ def test_uniform_is_the_first_draw_of_numpys_philox(seed: int, query: str, docum
     assert drawn[0, 0] == generator.random()
 
 
-@given(
-    documents=st.lists(DOCUMENTS, min_size=1, max_size=12, unique=True),
-    order=st.randoms(use_true_random=False),
-)
+@given(documents=st.lists(DOCUMENTS, min_size=1, max_size=12, unique=True), order=st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
 def test_a_document_keeps_its_number_wherever_it_stands(documents: list[int], order: object) -> None:
     shuffled = documents.copy()

@@ -15,8 +15,7 @@ from anmi.candidates import PADDING, Candidates
 Row = tuple[list[int], list[int]]
 ROWS = st.lists(
     st.tuples(
-        st.lists(st.integers(0, 30), max_size=3, unique=True),
-        st.lists(st.integers(31, 90), max_size=6, unique=True),
+        st.lists(st.integers(0, 30), max_size=3, unique=True), st.lists(st.integers(31, 90), max_size=6, unique=True)
     ),
     max_size=6,
 )

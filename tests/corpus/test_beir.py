@@ -251,10 +251,7 @@ def test_wrong_names(collection, words):
         load_collection(collection)
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}],
-)
+@pytest.mark.parametrize("choice", [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}])
 def test_impossible_choices(folder, choice):
     with pytest.raises(AnmiError):
         load_collection(folder.write(), **choice)

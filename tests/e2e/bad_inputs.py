@@ -548,10 +548,7 @@ FILES: Final = [
             ),
             "dev is train": (lambda c: c.label("dev", range(20)), ('"q0"', "one split only")),
             # Too little.
-            "one query": (
-                _one_query,
-                ("nothing to mine for", "1 training labels are too few", "label more queries"),
-            ),
+            "one query": (_one_query, ("nothing to mine for", "1 training labels are too few", "label more queries")),
             "all queries alike": (_same_query, ("nothing to mine for", "with the text of a")),
         }
     ),

@@ -45,8 +45,7 @@ def test_make_targets_exist(command: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command",
-    [line for line in commands() if line.startswith("kedro") and not ELSEWHERE.search(line)],
+    "command", [line for line in commands() if line.startswith("kedro") and not ELSEWHERE.search(line)]
 )
 def test_commands_that_look_at_the_last_run(
     command: str, kedro: Any, in_process: Any, whole_run: Any, tmp_path: Path

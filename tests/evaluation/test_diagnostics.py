@@ -6,15 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.evaluation.diagnostics import (
-    BySource,
-    Expected,
-    Funnel,
-    Gap,
-    Origins,
-    diagnose,
-    false_negatives,
-)
+from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
 from anmi.selection.steps.back_off import TIERS
 
 

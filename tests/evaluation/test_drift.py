@@ -96,11 +96,7 @@ def test_random_halves_of_one_collection_show_no_drift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"shift": 0.08}, {"negative_dense"}),
-        ({"longer": 6}, {"query_length"}),
-    ],
+    ("change", "expected"), [({"shift": 0.08}, {"negative_dense"}), ({"longer": 6}, {"query_length"})]
 )
 def test_a_shift_is_found_where_it_is(change: dict[str, Any], expected: set[str]) -> None:
     found = drift(whole(world(1, 300)), whole(world(2, 300, **change)))

@@ -97,8 +97,7 @@ def test_an_estimate_below_the_bound_is_not_enough(old: pd.Series) -> None:
 
 
 @pytest.mark.parametrize(
-    "rate",
-    [FalseNegativeRate(math.nan, 0, 1, 0, 0), FalseNegativeRate(0.0, 0, 0, 0, 0, "it has no judge")],
+    "rate", [FalseNegativeRate(math.nan, 0, 1, 0, 0), FalseNegativeRate(0.0, 0, 0, 0, 0, "it has no judge")]
 )
 def test_an_unknown_rate_keeps_the_champion(rate: FalseNegativeRate, old: pd.Series) -> None:
     found = decide(old, old, rate, RULE, seed=1)

@@ -10,13 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.errors import AnmiError
-from anmi.hooks.checks import (
-    check_collection,
-    check_encoder,
-    check_model,
-    check_packages,
-    check_recipes,
-)
+from anmi.hooks.checks import check_collection, check_encoder, check_model, check_packages, check_recipes
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.ingestion.params import IngestionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options

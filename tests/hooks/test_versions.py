@@ -132,11 +132,7 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
 
     save("2", "corpus", "cross_encoder")
     save("1", "fits")
-    catalog = DataCatalog(
-        {
-            **opened(tmp_path, ALL),
-        }
-    )
+    catalog = DataCatalog({**opened(tmp_path, ALL)})
     training = Pipeline([node("rows corpus queries", "model")])
     fix(catalog, training, origins, [STAGES])
     save("2", "fits", "rows", "model", "queries")

@@ -7,14 +7,7 @@ import pytest
 from scipy.special import expit, ndtr
 
 from anmi.judging import elo
-from anmi.judging.preferences import (
-    comparisons,
-    fit_slope,
-    fit_temperature,
-    pool,
-    preference,
-    sharpen,
-)
+from anmi.judging.preferences import comparisons, fit_slope, fit_temperature, pool, preference, sharpen
 from anmi.judging.rating import Agreement
 
 

@@ -144,9 +144,7 @@ def test_platt_is_logistic_regression_without_a_penalty() -> None:
 
 
 LABELLED = st.lists(
-    st.tuples(st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50)), st.booleans()),
-    min_size=60,
-    max_size=90,
+    st.tuples(st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50)), st.booleans()), min_size=60, max_size=90
 ).filter(lambda rows: len({label for _, label in rows}) == 2)
 
 

@@ -18,16 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.judging.fused import (
-    EVIDENCE,
-    FEATURES,
-    FusedModel,
-    base_rate,
-    combined,
-    features,
-    shipped,
-    transferred,
-)
+from anmi.judging.fused import EVIDENCE, FEATURES, FusedModel, base_rate, combined, features, shipped, transferred
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from fit_fused import VECTOR_FEATURES, fit_model

@@ -11,16 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.special import expit
 
 from anmi.errors import AnmiError
-from anmi.judging.preferences import (
-    comparisons,
-    fit_slope,
-    fit_temperature,
-    groups,
-    pool,
-    preference,
-    sharpen,
-    touched,
-)
+from anmi.judging.preferences import comparisons, fit_slope, fit_temperature, groups, pool, preference, sharpen, touched
 
 
 def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: int) -> np.ndarray:

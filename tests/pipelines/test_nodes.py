@@ -27,11 +27,7 @@ from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, sco
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
-from anmi.pipelines.selection.nodes import (
-    make_training_rows,
-    select_negatives,
-    summarise_selection,
-)
+from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
@@ -81,11 +77,7 @@ def columns_of(shards: CandidateShards) -> dict[str, ColumnShards]:
 
 
 def selected(
-    recipe: str,
-    shards: CandidateShards = SHARDS,
-    book: RecipeBook = BOOK,
-    seed: int = 1,
-    new: list[int] | None = None,
+    recipe: str, shards: CandidateShards = SHARDS, book: RecipeBook = BOOK, seed: int = 1, new: list[int] | None = None
 ) -> CandidateShards:
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(100)]})
     chosen = corpus.iloc[new or []]

@@ -34,10 +34,7 @@ def row(**changes: Any) -> Candidates:
             "gap_se": np.full((1, 6), 10, np.float32),
             "p_relevant": DENSE - 0.1,
         },
-        "positive_columns": {
-            "dense": np.array([[0.8, 0.5]], np.float32),
-            "elo": np.array([[800, 500]], np.float32),
-        },
+        "positive_columns": {"dense": np.array([[0.8, 0.5]], np.float32), "elo": np.array([[800, 500]], np.float32)},
         "query_columns": {"positive_rank": np.array([3], np.float32), "consistent": np.array([0], np.float32)},
     }
     return Candidates(**given | changes)

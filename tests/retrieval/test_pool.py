@@ -52,7 +52,7 @@ def test_what_is_merged_carries_the_bits_of_its_sources_and_its_value(lists: lis
         *(
             (each, np.where(each < 0, np.nan, each / 7).astype(np.float32), name)
             for each, name in zip(made, names, strict=True)
-        ),
+        )
     )
     for i in range(4):
         expected = {

@@ -157,7 +157,7 @@ FORBIDDEN_CALLS = {
 }
 ALLOWED = {
     # Between the run and its own worker processes, in memory; nothing of it is written.
-    "engine": {"joblib"},
+    "engine": {"joblib"}
 }
 
 

@@ -1,16 +1,6 @@
 """The central type: blocks of queries with their candidates, the columns that stages add, and shards of both."""
 
-from anmi.candidates.block import (
-    MARKED,
-    MEASURED,
-    NEGATIVE,
-    OPEN,
-    PADDING,
-    SOURCES,
-    Candidates,
-    Kind,
-    Rule,
-)
+from anmi.candidates.block import MARKED, MEASURED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, Kind, Rule
 from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, block_of
 
 __all__ = [

@@ -168,12 +168,7 @@ class Candidates:
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(
-        self,
-        step: str,
-        mask: NDArray[np.bool_],
-        rule: str = "",
-        kind: Kind = "unwanted",
-        in_batch: bool = False,
+        self, step: str, mask: NDArray[np.bool_], rule: str = "", kind: Kind = "unwanted", in_batch: bool = False
     ) -> Candidates:
         """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``.
 

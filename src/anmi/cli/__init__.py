@@ -5,18 +5,7 @@ from typing import Final
 import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
-from anmi.cli import (
-    ablate,
-    champion,
-    doctor,
-    explain,
-    export,
-    results,
-    runs,
-    search,
-    serve,
-    store,
-)
+from anmi.cli import ablate, champion, doctor, explain, export, results, runs, search, serve, store
 from anmi.cli.run import run
 
 # Kedro looks for `run` here where the project is an installed package.

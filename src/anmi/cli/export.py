@@ -51,12 +51,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @click.option("--by-source", is_flag=True, help="Files of its own for each source of queries (pairs).")
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_formats,
-    help="Show the formats.",
+    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_formats, help="Show the formats."
 )
 @json_option
 @env_option

@@ -11,13 +11,7 @@ from functools import wraps
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from kedro.io.core import (
-    AbstractVersionedDataset,
-    DatasetError,
-    Version,
-    VersionNotFoundError,
-    get_protocol_and_path,
-)
+from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, VersionNotFoundError, get_protocol_and_path
 
 from anmi import buckets
 from anmi.errors import AnmiError

@@ -60,12 +60,7 @@ class _Point:
 
 
 def audit_recipes(
-    shards: CandidateShards,
-    planted: PlantedTruth,
-    recipes: RecipeBook,
-    *,
-    seed: int,
-    column: str = "dense",
+    shards: CandidateShards, planted: PlantedTruth, recipes: RecipeBook, *, seed: int, column: str = "dense"
 ) -> pd.DataFrame:
     """Run every recipe that chooses negatives, and count.
 

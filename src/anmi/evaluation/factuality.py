@@ -205,12 +205,7 @@ def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) ->
 
 
 def neighbours(
-    run: pd.DataFrame,
-    qrels: pd.DataFrame,
-    graph: KnowledgeGraph,
-    document_ids: Sequence[str],
-    *,
-    depth: int = 5,
+    run: pd.DataFrame, qrels: pd.DataFrame, graph: KnowledgeGraph, document_ids: Sequence[str], *, depth: int = 5
 ) -> pd.DataFrame:
     """Return the nearest documents of every query, and how each is related to the query's own.
 

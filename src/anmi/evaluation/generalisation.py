@@ -25,10 +25,7 @@ FEW: Final = 20
 
 
 def trained_positives(
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    splits: Collection[str],
-    training_rows: pd.DataFrame | None = None,
+    queries: pd.DataFrame, qrels: pd.DataFrame, splits: Collection[str], training_rows: pd.DataFrame | None = None
 ) -> set[str]:
     """Return the documents that were positives in training.
 

@@ -21,21 +21,11 @@ from anmi.errors import AnmiError
 
 KS: Final = (1, 5, 10, 20, 50, 100)
 RANK: Final = "rank"
-_TREC_NAMES: Final = {
-    "ndcg": "ndcg_cut",
-    "map": "map_cut",
-    "recall": "recall",
-    "precision": "P",
-    "accuracy": "success",
-}
+_TREC_NAMES: Final = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "accuracy": "success"}
 
 
 def evaluate(
-    qrels: pd.DataFrame,
-    run: pd.DataFrame,
-    ks: Sequence[int] = KS,
-    *,
-    ignore_identical_ids: bool = True,
+    qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS, *, ignore_identical_ids: bool = True
 ) -> pd.DataFrame:
     """Score a run against relevance labels, query by query.
 

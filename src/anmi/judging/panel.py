@@ -78,11 +78,7 @@ class Panel:
         return [preference(self.scores[name], first, second, self.temperatures[name]) for name in self.weights]
 
     def ask(
-        self,
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        valid: NDArray[np.bool_],
-        scores: bool = True,
+        self, first: NDArray[np.int64], second: NDArray[np.int64], valid: NDArray[np.bool_], scores: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Put comparisons to the judges.
 

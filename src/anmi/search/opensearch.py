@@ -21,13 +21,7 @@ from anmi.search.hybrid import HybridSearch
 
 FIELD: Final = "terms"
 MAPPING: Final = {
-    "mappings": {
-        "properties": {
-            "title": {"type": "text"},
-            "text": {"type": "text"},
-            FIELD: {"type": "rank_features"},
-        }
-    }
+    "mappings": {"properties": {"title": {"type": "text"}, "text": {"type": "text"}, FIELD: {"type": "rank_features"}}}
 }
 # Elasticsearch refuses a dot in the name of a feature, and OpenSearch takes it for a path.
 _DOT: Final = "[dot]"

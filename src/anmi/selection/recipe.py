@@ -89,8 +89,7 @@ class Recipe(BaseModel):
         "curriculum needs more than it draws. None: just the negatives.",
     )
     reads: tuple[str, ...] = Field(
-        (),
-        description="Judgments training reads, such as `elo`, besides those the steps do; none for most losses.",
+        (), description="Judgments training reads, such as `elo`, besides those the steps do; none for most losses."
     )
     steps: tuple[Step, ...] = Field((), description="Run in order on every block of candidates.")
     mining: dict[str, dict[str, Any]] = Field(

@@ -259,10 +259,7 @@ class Batcher:
     """
 
     def __init__(
-        self,
-        tokenise: Callable[[list[str], str], dict[str, Any]],
-        in_batch: InBatch,
-        texts_per_pass: int,
+        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: InBatch, texts_per_pass: int
     ) -> None:
         self._tokenise = tokenise
         self._in_batch = in_batch

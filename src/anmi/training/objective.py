@@ -245,12 +245,7 @@ def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: 
 
 
 def penalty(
-    documents: Tensor,
-    options: SparsityOptions,
-    step: int,
-    *,
-    places: Tensor | None = None,
-    idf: Tensor | None = None,
+    documents: Tensor, options: SparsityOptions, step: int, *, places: Tensor | None = None, idf: Tensor | None = None
 ) -> Tensor:
     """Return λ min(1, step / T)² Σ_t (mean over documents of |d_t|)², the expected cost of a search.
 

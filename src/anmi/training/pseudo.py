@@ -40,11 +40,7 @@ class PseudoRows:
     """
 
     def __init__(
-        self,
-        table: pd.DataFrame,
-        kinds: Sequence[str],
-        related: RelatedDocuments,
-        document_ids: Sequence[str],
+        self, table: pd.DataFrame, kinds: Sequence[str], related: RelatedDocuments, document_ids: Sequence[str]
     ) -> None:
         table = table[(table.split == "train") & table.kind.isin(list(kinds))]
         names = pd.Index(document_ids)
@@ -137,11 +133,7 @@ class OneKindBatches(BatchSampler):
     """
 
     def __init__(
-        self,
-        groups: Sequence[NDArray[np.int64]],
-        sizes: Sequence[int],
-        seed: int,
-        epoch: Callable[[], int],
+        self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int, epoch: Callable[[], int]
     ) -> None:
         self._groups, self._sizes = groups, sizes
         self._seed, self._epoch = seed, epoch

@@ -28,14 +28,7 @@ from anmi.retrieval.two_encoders import two_encoders
 from anmi.store.room import room
 from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import Curriculum, build_curriculum
-from anmi.training.loop import (
-    CheckpointPlan,
-    Loop,
-    RowNumbers,
-    build_optimizer,
-    newest_checkpoint,
-    training_arguments,
-)
+from anmi.training.loop import CheckpointPlan, Loop, RowNumbers, build_optimizer, newest_checkpoint, training_arguments
 from anmi.training.losses import build_loss
 from anmi.training.mixed import Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective, autocast_type

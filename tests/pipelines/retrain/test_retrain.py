@@ -165,12 +165,7 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
 
     def night(meanwhile: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], dict[str, Any]]:
         champion, profile, run = evaluate_champion(
-            *tables,
-            collection="api_docs",
-            params=params,
-            registry=registry,
-            evaluation=EVALUATION,
-            dense=DenseParams(),
+            *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
         )
         assert profile == ({} if champion["version"] is None else {"terms": 3})
         scores = score_champion(
@@ -261,12 +256,7 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
         "hybrid": HYBRID,
     }  # fmt: skip
     known, _, run = evaluate_champion(
-        *tables,
-        collection="api_docs",
-        params=params,
-        registry=registry,
-        evaluation=EVALUATION,
-        dense=asked_otherwise,
+        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=asked_otherwise
     )
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
@@ -392,11 +382,7 @@ def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
     [
         ("d9", "promoted", "of 800 drawn negatives 0 are relevant (0.00%"),
         ("d1", "kept", "of 800 drawn negatives 100 are relevant (12.50%"),
-        (
-            "",
-            "kept",
-            "the false-negative rate of the recipe is not known: training drew its negatives from the whole",
-        ),
+        ("", "kept", "the false-negative rate of the recipe is not known: training drew its negatives from the whole"),
     ],
 )
 def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(

@@ -17,9 +17,7 @@ KINDS = [
 ]
 OBSERVATIONS = st.lists(
     st.tuples(
-        st.floats(0, 20),
-        st.one_of(st.floats(0, 1e6), st.just(float("nan"))),
-        st.one_of(st.none(), st.floats(0, 1)),
+        st.floats(0, 20), st.one_of(st.floats(0, 1e6), st.just(float("nan"))), st.one_of(st.none(), st.floats(0, 1))
     ),
     min_size=STEPS,
     max_size=STEPS,

@@ -122,8 +122,7 @@ def test_a_model_that_says_what_the_judges_say_has_nothing_to_learn():
 
 
 @pytest.mark.parametrize(
-    ("column", "judged", "same"),
-    [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])],
+    ("column", "judged", "same"), [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])]
 )
 def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
     loss = Distillation(Temperature(0.5), column, share=1.0)

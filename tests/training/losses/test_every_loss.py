@@ -179,11 +179,7 @@ def test_extreme_similarities_stay_finite_in_float32(name, t):
     # Every query with every positive, and with each subset of the three documents as negatives.
     query, positive = unit.repeat_interleave(3, dim=0), torch.arange(3).repeat(3)
     subsets = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
-    query, positive, weights = (
-        query.repeat(8, 1),
-        positive.repeat(8),
-        subsets.repeat_interleave(9, dim=0),
-    )
+    query, positive, weights = (query.repeat(8, 1), positive.repeat(8), subsets.repeat_interleave(9, dim=0))
     document = torch.cat([unit, unit])
     weights = torch.cat([torch.zeros(72, 3), weights], dim=1)
     judged = {"p_relevant": (0.0, 1.0), "cross": (-12.0, 12.0), "elo": (0.0, 3000.0)}

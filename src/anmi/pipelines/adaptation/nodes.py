@@ -78,11 +78,7 @@ def ask_corpus(
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
-    return {
-        "pseudo_queries": made.kept,
-        "dropped_pseudo_queries": made.dropped,
-        "pseudo_query_summary": made.summary,
-    }
+    return {"pseudo_queries": made.kept, "dropped_pseudo_queries": made.dropped, "pseudo_query_summary": made.summary}
 
 
 def _writer(params: AdaptationParams, store: Store) -> Writer | None:

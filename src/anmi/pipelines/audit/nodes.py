@@ -125,12 +125,7 @@ def summarise_audit(
 
 
 def gate(
-    recipes: pd.DataFrame,
-    judges: pd.DataFrame,
-    summary: dict[str, Any],
-    *,
-    recipe: str,
-    params: AuditParams,
+    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams
 ) -> None:
     """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
     from anmi.evaluation.audit import check_false_negatives

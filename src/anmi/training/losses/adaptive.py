@@ -142,10 +142,7 @@ class HardnessAdaptive(Around):
             positive_similarity = positive_similarity + (margin if p.margin_is == "added" else -margin)
         losses: Tensor = self.loss(positive_similarity, negative_similarity, log_weights, facts)
         error = (predicted - target).square()
-        self._report = {
-            "hardness": float(hardness.mean()),
-            "hardness_error": float(error.detach().mean()),
-        }
+        self._report = {"hardness": float(hardness.mean()), "hardness_error": float(error.detach().mean())}
         if p.weight.on:
             losses = losses * p.weight.at(hardness)
         return losses + PREDICTOR_WEIGHT * error

@@ -61,11 +61,7 @@ class Stock:
 
     @classmethod
     def from_tables(
-        cls,
-        corpus: pd.DataFrame,
-        knowledge: Knowledge,
-        variants: pd.DataFrame,
-        related_documents: pd.DataFrame,
+        cls, corpus: pd.DataFrame, knowledge: Knowledge, variants: pd.DataFrame, related_documents: pd.DataFrame
     ) -> Stock:
         """Read what ingestion and the making of variants left.
 
