@@ -30,7 +30,7 @@ class PromotionRule(BaseModel):
 
     system: Literal["hybrid", "dense"] = "hybrid"  # fmt: skip
     margin: float = Field(0.01, ge=0, lt=1)  # fmt: skip
-    training_noise: float = Field(0.01, ge=0, lt=1)
+    training_noise: float = Field(0.0055, ge=0, lt=1)
     confidence: float = Field(0.95, gt=0.5, lt=1)
     min_queries: int = Field(50, ge=2)  # fmt: skip
     min_unlabelled: int = Field(50, ge=2)  # fmt: skip
