@@ -216,9 +216,7 @@ def hans() -> Figure:
         axes.set(title=name, xticks=[0, 1], yticks=[low, high])
     figure.supxlabel("hardness h of the query", fontsize=9)
     lines = parts[1].get_lines()
-    figure.legend(
-        lines, ["the report's prose", "its formulas"], loc="outside upper center", ncols=2, fontsize=8
-    )
+    figure.legend(lines, ["the report's prose", "its formulas"], loc="outside upper center", ncols=2, fontsize=8)
     return figure
 
 
