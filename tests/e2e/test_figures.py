@@ -109,7 +109,7 @@ def test_zero_shot_static_on_scifact(collection: Any, static_models: Path) -> No
 
 def test_mined_negatives_train_a_better_retriever(trained: dict[str, list[float]]) -> None:
     mean = {recipe: float(np.mean(values)) for recipe, values in trained.items()}
-    # All labels in turn made both better than was once asked for (.562, and .025 above): .717 and .698 over four seeds,
-    # of which each is .013 to .033 above the other recipe's.
+    # A gain of .025 was asked for, and is missed: over four seeds anmi_2_1 has .717 and in_batch .698, a gain of .013
+    # to .033 by seed. in_batch has .653 in benchmarks/results/ablation.json; why it rose is not known.
     assert mean["anmi_2_1"] >= 0.70, trained
     assert mean["anmi_2_1"] >= mean["in_batch"] + 0.01, trained

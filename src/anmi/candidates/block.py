@@ -299,7 +299,7 @@ class Candidates:
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:
-        """Rebuild a block from :meth:`to_table`; there is a column for the row's own positive even without rows."""
+        """Rebuild a block from :meth:`to_table`; there is a column for the first positive even without rows."""
         names = table.column_names
         metadata = table.schema.metadata
         legend = tuple(metadata[_LEGEND_KEY].decode().split("\x1f"))

@@ -56,7 +56,7 @@ def profile(
     queries, corpus, qrels
         As :class:`anmi.corpus.types.Collection` has them. Only counts look at queries beyond the split ``train``.
     selection
-        Blocks after selection, a row per query and positive.
+        Blocks after selection, a row per query.
     wanted
         Negatives asked for per row.
     made_with

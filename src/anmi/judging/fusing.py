@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 _LEAST_REACHED: Final = 50
 # A mean over the candidates of this many queries is known to within a few per cent of itself.
 _FOR_A_MEAN: Final = 1000
-# Documents that may be as relevant as the known positive, from which on nothing is known of them: twice as many as seem
-# to be where one is, and the encoder is weak. Six real collections have 1.6 to 6.3.
+# Where so many documents may be as relevant as the known positive, nothing is known of them. With a weak encoder half
+# as many seem to be where one is; six real collections have 1.6 to 6.3.
 _TOO_MANY: Final = 25
 # Share of the queries with a group of documents like the positive from which on these are relevant, too.
 _CLUSTERED: Final = 0.4
@@ -199,7 +199,7 @@ class FusedJudge:
         mean = float(np.nanmean(np.where(filled & self.clustered, np.fmax(chance, _AS_LIKELY), chance)))
         share = min((count - 1) * reached_share * queries / max(len(values), 1), _MOST)
         self.summary |= {"as_relevant": count, "grouped": grouped, "warning": None}
-        # Where that many are more than are asked, coefficients were learnt from labels that tell nothing.
+        # Where they are more than a pool holds, the coefficients were learned from labels that tell nothing.
         if count < _TOO_MANY or (share < 2 * mean and count <= self.options.depth):
             return
         if self.options.prior == "estimated":

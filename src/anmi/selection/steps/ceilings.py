@@ -11,7 +11,6 @@ from anmi.candidates import Candidates
 from anmi.errors import nearest
 from anmi.selection.steps.registry import Context, Params, step
 
-# What an audit tries, made for cosines.
 # Named by what they do: the ratio is a ceiling, so a larger one is bolder. Notes that advise 0.98 for medical text
 # and 0.90 for bold mining have it the wrong way round.
 PRESETS: Final = {"strict": 0.90, "balanced": 0.95, "bold": 0.98}

@@ -17,7 +17,7 @@ BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
 
 
 def gap(block: Candidates) -> NDArray[np.float32]:
-    """Elo of the row's own positive minus Elo of each candidate, [Q, M]."""
+    """Elo of the query's first positive minus Elo of each candidate, [Q, M]."""
     return block.positive_columns["elo"][:, :1] - block.columns["elo"]
 
 

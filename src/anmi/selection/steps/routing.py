@@ -103,7 +103,7 @@ class Route(Params):
     )
     uncertain: Literal["distil", "soft"] = Field(
         "distil",
-        description="`distil`: between the bars a candidate is kept for distillation only; `soft`: it may be drawn as "
+        description="`distil`: between the bars a candidate stays out of the rows; `soft`: it may be drawn as "
         "a negative with its weight multiplied by 1 − p, after all others.",
     )
     at_least: int = Field(

@@ -36,7 +36,7 @@ def choose(
 
 
 def row_keys(block: Candidates) -> list[str]:
-    """Names of the rows' random streams: the query and the row's own positive."""
+    """Names of the rows' random streams: the query and its first positive."""
     return [f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)]
 
 
