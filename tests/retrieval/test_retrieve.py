@@ -220,3 +220,17 @@ def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Ret
         assert set(near.documents[row, held]) == set(value), "the same documents; their order is by ranks"
         expected = [value[document] for document in near.documents[row, held]]
         np.testing.assert_allclose(near.columns["dense"][row, held], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_of_many_positives_some_are_measured_and_none_is_a_candidate(made: tuple[Retrieve, Queries]) -> None:
+    retrieve, queries = made
+    many = np.full((QUERIES, 120), PADDING, np.int32)
+    many[:, 0] = queries.positives[:, 0]
+    many[3] = np.arange(120)
+    block = retrieve(queries._replace(positives=many))
+    assert block.positives.shape[1] == retrieve.measured == 8
+    assert {values.shape[1] for values in block.positive_columns.values()} == {8}
+    assert len(set(block.positives[3].tolist())) == 8 and set(block.positives[3].tolist()) <= set(range(120))
+    assert block.documents[3].max() >= 120 and not ((block.documents[3] >= 0) & (block.documents[3] < 120)).any()
+    similar = np.sort(block.positive_columns["dense"][3])
+    assert block.positive_columns["dense"][3, 0] in similar[3:5], "the median one stands first"
