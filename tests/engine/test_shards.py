@@ -207,15 +207,15 @@ except AnmiError as error:
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
 second = cluster.add_node(num_cpus=1)
 engine = EngineParams(kind="ray", ray=RayParams(address=cluster.address))
-values, machines, lost_at = [], [], 0
-for value, machine in map_shards(engine, Where(np.arange(100_000)), range(60)):
+values, machines, lost = [], [], False
+for value, machine in map_shards(engine, Where(np.arange(100_000)), range(100)):
     values.append(value)
     machines.append(machine)
-    if not lost_at and len(set(machines)) == 2:
+    if not lost and len(set(machines)) == 2:
         cluster.remove_node(second, allow_graceful=False)
-        lost_at = len(values)
-assert values == list(range(60)), values
-print(f"{len(set(machines))} machines, {len(set(machines[lost_at + 6:]))} at the end", flush=True)
+        lost = True
+assert values == list(range(100)), values
+print(f"{len(set(machines))} machines, {len(set(machines[-10:]))} at the end", flush=True)
 ray.shutdown()
 cluster.shutdown()
 """
@@ -223,7 +223,7 @@ cluster.shutdown()
 
 @pytest.mark.slow
 def test_a_machine_of_a_cluster_may_be_lost(tmp_path: Path) -> None:
-    """Two machines, played by two sets of processes; the one that goes has a worker and finished results."""
+    """Two machines, played by two sets of processes; the one that goes has a worker, which may live a moment longer."""
     available(ON_RAY)
     (tmp_path / "cluster.py").write_text(CLUSTER)
     command = [sys.executable, str(tmp_path / "cluster.py")]
