@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
@@ -14,9 +14,6 @@ from anmi.corpus.jsonl import clean, to_json
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
-
-# Last parts of names of splits, in order of preference.
-_SPLITS: Final = {"dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 
 
 def read_ir_datasets(location: str, options: Options) -> RawCollection:
@@ -41,11 +38,9 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         import ir_datasets
     except ImportError as error:
         raise AnmiError('ir_datasets:ID needs the package ir_datasets: pip install "anmi[ir-datasets]"') from error
-    names = _split_names(location, ir_datasets)
     try:
         with data_archives_only():
-            parts = {split: ir_datasets.load(name) for split, name in names.items()}
-            return _read(names, parts)
+            return _read(_splits(location, ir_datasets))
     except AnmiError:
         raise
     except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
@@ -63,8 +58,6 @@ def data_archives_only() -> Iterator[None]:
     ir_datasets unpacks what it downloads with ``tarfile`` and says nothing of filters; before Python 3.14 the default
     is to trust an archive in everything.
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise AnmiError("an archive cannot be unpacked safely by this Python: use 3.11.4 or newer")
     before: Any = vars(tarfile.TarFile).get("extraction_filter")
     tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     try:
@@ -73,85 +66,71 @@ def data_archives_only() -> Iterator[None]:
         tarfile.TarFile.extraction_filter = before
 
 
-def _split_names(location: str, ir_datasets: Any) -> dict[str, str]:
-    """Return the dataset of every split there is, train first."""
+def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
+    """Return name and dataset of every split there is, train first."""
 
-    def exists(name: str) -> bool:
-        try:
-            found = ir_datasets.load(name)
-        except Exception:  # an unknown name is a KeyError, others depend on the dataset
-            return False
-        return bool(found.has_qrels() and found.has_queries())
+    def first(*names: str) -> tuple[str, Any] | None:
+        for name in names:
+            try:
+                found = library.load(name)
+                if found.has_qrels() and found.has_queries():
+                    return name, found
+            except KeyError:
+                continue
+        return None
 
     base, _, last = location.rpartition("/")
-    if base and last in {"test", *_SPLITS["dev"]}:
+    if base and last in ("dev", "validation", "valid", "val", "test"):
         raise AnmiError(f"ir_datasets:{location} is no training split; name {base}/train or a dataset without splits")
-    if last != "train":
-        base = location
-    train = f"{base}/train" if base and exists(f"{base}/train") else location
-    if not exists(train):
-        known = list(ir_datasets.registry)
-        close = difflib.get_close_matches(location, known, n=1, cutoff=0.5)
-        hint = f'; did you mean "{close[0]}"?' if close else "; see ir-datasets.com for the ids"
-        what = "has no queries with labels" if location in known else "is not known to ir_datasets"
-        raise AnmiError(f'"{location}" {what}{hint}')
-    found = {"train": train}
-    if train.endswith("/train"):
-        for split, endings in _SPLITS.items():
-            name = next((f"{base}/{ending}" for ending in endings if exists(f"{base}/{ending}")), None)
-            if name:
-                found[split] = name
-    return found
+    base = base if last == "train" else location
+    train = first(f"{base}/train", location)
+    if train is None:
+        close = difflib.get_close_matches(location, list(library.registry), n=1, cutoff=0.5)
+        hint = f'did you mean "{close[0]}"?' if close and close[0] != location else "see ir-datasets.com for the ids"
+        raise AnmiError(f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}')
+    if not train[0].endswith("/train"):
+        return {"train": train}
+    dev = first(*(f"{base}/{name}" for name in ("dev", "validation", "valid", "val")))
+    found = {"train": train, "dev": dev, "test": first(f"{base}/test")}
+    return {split: one for split, one in found.items() if one}
 
 
-def _read(names: dict[str, str], parts: dict[str, Any]) -> RawCollection:
-    train = parts["train"]
-    documents = _table("document_id", names["train"], train.docs_iter(), lambda item: item.doc_id)
-    queries: dict[str, pd.DataFrame] = {}
-    for split, part in parts.items():
-        found = _table("query_id", names[split], part.queries_iter(), lambda item: item.query_id)
-        queries[split] = found.drop(columns="title")
+def _read(splits: dict[str, tuple[str, Any]]) -> RawCollection:
+    name, train = splits["train"]
     # Splits may hand out one common list of queries; which split a query is in is for the labels to say.
-    every = pd.concat(queries.values(), ignore_index=True).drop_duplicates(["query_id", "text"], ignore_index=True)
-    twice = every[every.duplicated("query_id")]
-    for again in twice["query_id"]:
-        raise AnmiError(f'{names["train"]} has several texts for query "{again}"; ids must be unique')
+    queries = pd.concat([_texts("query_id", of, part.queries_iter()) for of, part in splits.values()])
+    labels = [
+        (str(label.query_id), str(label.doc_id), str(label.relevance), split, of, line)
+        for split, (of, part) in splits.items()
+        for line, label in enumerate(part.qrels_iter(), 1)
+    ]
     return RawCollection(
-        documents,
-        every,
-        pd.concat([_qrels(split, names[split], part) for split, part in parts.items()], ignore_index=True),
+        _unique(_texts("document_id", name, train.docs_iter())),
+        _unique(queries.drop_duplicates(["query_id", "text"]).drop(columns="title")),
+        pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
         empty("head", "relation", "tail"),
         language=train.docs_lang(),
-        notes={"ir_datasets": names},
+        notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
     )
 
 
-def _table(id_column: str, name: str, items: Iterable[Any], identify: Callable[[Any], Any]) -> pd.DataFrame:
-    rows: dict[str, tuple[str, str, str]] = {}
-    for item in items:
-        identifier = clean(str(identify(item)))
-        if identifier in rows:
-            raise AnmiError(f'{name} repeats the id "{identifier}"; ids must be unique')
-        rows[identifier] = _text(item)
-    if not rows:
-        raise AnmiError(f"{name} is empty; at least one row was expected")
-    title, text, metadata = zip(*rows.values(), strict=True)
-    frame = pd.DataFrame({id_column: list(rows), "title": title, "text": text, "metadata": metadata}, dtype="str")
-    return frame.assign(file=name, line=range(1, len(rows) + 1))
+def _texts(id_column: str, name: str, items: Iterable[Any]) -> pd.DataFrame:
+    """Return the documents or queries of a dataset, whatever their fields are called; the id is the first."""
+    rows = []
+    for line, item in enumerate(items, 1):
+        title, text, metadata = (getattr(item, field, None) for field in ("title", "text", "metadata"))
+        if not isinstance(text, str):
+            title, text = "", item.default_text()
+        title, text = (clean(part) if isinstance(part, str) else "" for part in (title, text))
+        extra = to_json(metadata if isinstance(metadata, dict) else {})
+        rows.append((clean(str(item[0])), title, text, extra, name, line))
+    return pd.DataFrame(rows, columns=[id_column, "title", "text", "metadata", "file", "line"])
 
 
-def _text(item: Any) -> tuple[str, str, str]:
-    """Return title, text and metadata of a document or query, whatever its fields are called."""
-    metadata = getattr(item, "metadata", None)
-    extra = to_json(metadata if isinstance(metadata, dict) else {})
-    text = getattr(item, "text", None)
-    if isinstance(text, str):
-        title = getattr(item, "title", None)
-        return clean(title) if isinstance(title, str) else "", clean(text), extra
-    return "", clean(item.default_text()), extra
-
-
-def _qrels(split: str, name: str, part: Any) -> pd.DataFrame:
-    rows = [(str(label.query_id), str(label.doc_id), str(label.relevance)) for label in part.qrels_iter()]
-    frame = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"], dtype="str")
-    return frame.assign(split=split, file=name, line=range(1, len(rows) + 1))
+def _unique(table: pd.DataFrame) -> pd.DataFrame:
+    ids = table.iloc[:, 0]
+    for again in ids[ids.duplicated()]:
+        raise AnmiError(f'{table["file"].iloc[0]} has several texts for the id "{again}"; ids must be unique')
+    if table.empty:
+        raise AnmiError("ir_datasets found no document or no query; at least one was expected")
+    return table.reset_index(drop=True)

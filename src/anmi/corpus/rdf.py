@@ -1,11 +1,9 @@
-"""A graph as RDF: Turtle and N-Triples."""
+"""A graph as RDF, read by rdflib: Turtle, and N-Triples, which are Turtle too."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,23 +16,8 @@ from anmi.corpus.types import ENTITY_COLUMNS
 from anmi.errors import AnmiError
 
 SUFFIXES: Final = (".ttl", ".nt")
-_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_RDFS: Final = "http://www.w3.org/2000/01/rdf-schema#"
-_OWL: Final = "http://www.w3.org/2002/07/owl#"
-# What these say is about names and classes, not about entities.
-_VOCABULARIES: Final = (_RDF, _RDFS, _OWL)
-# Everything is one of these, so they tell no entity from another.
-_SAYS_NOTHING: Final = (f"{_OWL}Thing", f"{_OWL}NamedIndividual", f"{_RDFS}Resource")
 # Else a name without a base would begin with the folder of the file, and be another one on each machine.
 _BASE: Final = "http://no-base.invalid/"
-# In order of preference.
-_DESCRIPTIONS: Final = (
-    f"{_RDFS}comment",
-    "http://dbpedia.org/ontology/abstract",
-    "http://schema.org/description",
-    "https://schema.org/description",
-)
-_TEXT_TYPES: Final = (None, "http://www.w3.org/2001/XMLSchema#string", f"{_RDF}langString")
 
 
 def read_rdf(path: Path, language: str) -> GraphTables:
@@ -61,72 +44,77 @@ def read_rdf(path: Path, language: str) -> GraphTables:
     Raises
     ------
     AnmiError
-        If rdflib is not installed or the file is not Turtle. A line that is no N-Triple is set aside.
+        If rdflib is not installed or the file is not Turtle.
     """
     try:
-        import rdflib
+        from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal, URIRef
     except ImportError as error:
         raise AnmiError(f'{path} needs the package rdflib to be read: pip install "anmi[rdf]"') from error
-    bad: list[tuple[str, str, str, int, str]] = []
-    listed: list[Any] = []
+    graph = _parsed(path)
+    described_by = [RDFS.comment, URIRef("http://dbpedia.org/ontology/abstract")]
+    described_by += [URIRef(f"{scheme}://schema.org/description") for scheme in ("http", "https")]
+    # Everything is one of these, so they tell no entity from another; the other kinds of OWL are those of classes.
+    instances = (None, OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
+    order, texts = (language, "en", ""), (None, XSD.string, RDF.langString)
 
-    class Listing(rdflib.Graph):
-        """Notes in which order the triples come."""
+    def of_schema(node: Any) -> bool:
+        return str(node).startswith((str(RDF), str(RDFS), str(OWL)))
 
-        def add(self, triple: Any) -> Any:
-            listed.append(triple)
-            return super().add(triple)
+    def said(node: Any, *relations: Any) -> str:
+        """Return the text that is preferred: by language, then by relation."""
+        found = [
+            (order.index(tag) if tag in order else len(order), number, text.language or "", str(text))
+            for number, relation in enumerate(relations)
+            for text in graph.objects(node, relation)
+            if isinstance(text, Literal)
+            for tag in [(text.language or "").lower().partition("-")[0]]
+        ]
+        return clean(min(found)[-1]) if found else ""
 
-    graph = Listing()
-    with _as_written():
-        if path.suffix == ".nt":
-            _read_ntriples(path, graph, bad)
+    kinds = graph.subject_objects(RDF.type)
+    sub_class = RDFS.subClassOf
+    classes = {*graph.subjects(sub_class), *graph.objects(None, sub_class), *graph.objects(None, RDF.type)}
+    classes |= {node for node, kind in kinds if of_schema(kind) and kind not in instances}
+    nodes: dict[Any, bool] = {}
+    facts, left_out, blank = [], 0, 0
+    for triple in graph:
+        head, relation, tail = triple
+        text = isinstance(tail, Literal)
+        if any(isinstance(node, BNode) for node in triple):
+            blank += 1
+        elif relation in ([RDFS.label, *described_by] if text else [RDF.type, sub_class]):
+            nodes.setdefault(head, head not in classes)
+        elif of_schema(relation):
+            left_out += 1
         else:
-            _read_turtle(path, graph)
-    triples = [each for each in dict.fromkeys(listed) if not any(isinstance(node, rdflib.BNode) for node in each)]
-    if not triples:
+            nodes |= {head: True} if text else {head: True, tail: True}
+            written = f'"{tail}"' if text and tail.datatype in texts else str(tail)
+            facts.append((clean(str(head)), clean(str(relation)), clean(written)))
+    if blank == len(graph):
         raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
-    entities, facts, left_out = _tables(graph, triples, language)
-    counts = {"triples with a blank node": len(graph) - len(triples), "triples about names and classes": left_out}
-    size = len(graph) + len(bad)
-    return GraphTables(entities, facts, table_of(bad), size, {name: n for name, n in counts.items() if n})
+    rows = []
+    for node in (node for node, kept in nodes.items() if kept):
+        above = (kind for own in graph.objects(node, RDF.type) for kind in graph.transitive_objects(own, sub_class))
+        types = dict.fromkeys(clean(str(kind)) for kind in above if not of_schema(kind))
+        name = clean(str(node))
+        label = said(node, RDFS.label).strip() or last_segment(name)
+        rows.append((name, label, to_json(list(types)), said(node, *described_by)))
+    entities = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
+    triples = pd.DataFrame(facts, columns=["head", "relation", "tail"], dtype="str").drop_duplicates(ignore_index=True)
+    counts = {"triples with a blank node": blank, "triples about names and classes": left_out}
+    return GraphTables(entities, triples, table_of(), len(graph), {name: n for name, n in counts.items() if n})
 
 
-@contextmanager
-def _as_written() -> Iterator[None]:
-    """Keep rdflib from rewriting ``01.50`` to ``1.5``, and from warning of every URI and date that is not in order."""
+def _parsed(path: Path) -> Any:
     import rdflib
 
-    logger = logging.getLogger("rdflib")
-    before = rdflib.NORMALIZE_LITERALS, logger.level
-    rdflib.NORMALIZE_LITERALS = False
-    logger.setLevel(logging.ERROR)
+    deque(read_lines(path), maxlen=0)  # For its errors: a file that is missing, empty or not UTF-8.
+    text, graph = path.read_text(encoding="utf-8-sig"), rdflib.Graph("SimpleMemory")  # Which keeps the order.
+    # It would rewrite 01.50 to 1.5, and warn of every URI and date that is not in order.
+    before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
+    logging.getLogger("rdflib").setLevel(logging.ERROR)
     try:
-        yield
-    finally:
-        rdflib.NORMALIZE_LITERALS = before[0]
-        logger.setLevel(before[1])
-
-
-def _read_ntriples(path: Path, graph: Any, bad: list[tuple[str, str, str, int, str]]) -> None:
-    from rdflib.exceptions import ParserError
-    from rdflib.plugins.parsers.ntriples import NTGraphSink, W3CNTriplesParser
-
-    parser: Any = W3CNTriplesParser(sink=NTGraphSink(graph))
-    for number, line in read_lines(path):
-        parser.line = line
-        try:
-            parser.parseline()
-        except ParserError:
-            bad.append(("triple", line.split(maxsplit=1)[0], str(path), number, "the line is not valid N-Triples"))
-
-
-def _read_turtle(path: Path, graph: Any) -> None:
-    # For its errors: a file that is missing, empty or not UTF-8.
-    deque(read_lines(path), maxlen=0)
-    text = path.read_text(encoding="utf-8-sig")
-    try:
-        graph.parse(data=text, format="turtle", publicID=_BASE)
+        return graph.parse(data=text, format="turtle", publicID=_BASE)
     except (SyntaxError, ValueError, RecursionError) as error:
         # rdflib counts some lines twice, but knows at which character it stopped.
         stopped: int | None = getattr(error, "_i", None)
@@ -135,58 +123,5 @@ def _read_turtle(path: Path, graph: Any) -> None:
         raise AnmiError(
             f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
         ) from None
-
-
-def _tables(graph: Any, triples: list[Any], language: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """Return the entities, the graph, and how many triples belong to neither."""
-    from rdflib import RDF, RDFS, Literal, URIRef
-
-    facts: dict[tuple[str, str, str], None] = {}
-    mentioned: dict[Any, None] = {}
-    entities, described, left_out = set(), set(), 0
-    for head, relation, tail in triples:
-        mentioned[head] = None
-        text = isinstance(tail, Literal)
-        if str(relation) in (str(RDFS.label), *_DESCRIPTIONS) if text else relation in (RDF.type, RDFS.subClassOf):
-            described.add(head)
-        elif str(relation).startswith(_VOCABULARIES):
-            left_out += 1
-        else:
-            entities |= {head} if text else {head, tail}
-            mentioned |= {} if text else {tail: None}
-            quoted = text and (None if tail.datatype is None else str(tail.datatype)) in _TEXT_TYPES
-            facts[clean(str(head)), clean(str(relation)), clean(f'"{tail}"' if quoted else str(tail))] = None
-    classes = {*graph.objects(None, RDF.type), *graph.subjects(RDFS.subClassOf), *graph.objects(None, RDFS.subClassOf)}
-    classes |= {
-        one
-        for one, kind in graph.subject_objects(RDF.type)
-        if str(kind).startswith(_VOCABULARIES) and str(kind) not in _SAYS_NOTHING
-    }
-
-    def said(node: Any, *relations: str) -> str:
-        """Return the text that is preferred: by language, then by relation."""
-        order = (language, "en", "")
-        texts = [
-            (order.index(tag) if tag in order else len(order), number, text.language or "", str(text))
-            for number, relation in enumerate(relations)
-            for text in graph.objects(node, URIRef(relation))
-            if isinstance(text, Literal)
-            for tag in [(text.language or "").lower().partition("-")[0]]
-        ]
-        return clean(min(texts)[-1]) if texts else ""
-
-    rows = []
-    for node in mentioned:
-        if node not in entities and (node in classes or node not in described):
-            continue
-        kinds = dict.fromkeys(
-            clean(str(above))
-            for kind in graph.objects(node, RDF.type)
-            for above in graph.transitive_objects(kind, RDFS.subClassOf)
-            if not str(above).startswith(_VOCABULARIES)
-        )
-        name = clean(str(node))
-        label = said(node, str(RDFS.label)).strip() or last_segment(name)
-        rows.append((name, label, to_json(list(kinds)), said(node, *_DESCRIPTIONS)))
-    table = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
-    return table, pd.DataFrame(list(facts), columns=["head", "relation", "tail"], dtype="str"), left_out
+    finally:
+        rdflib.NORMALIZE_LITERALS = before
