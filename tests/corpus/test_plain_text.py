@@ -62,6 +62,7 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
         ("text before\n\n# Title", "Title", "text before"),
         ("# \n\ntext", "", "text"),
         ("\ufeff# Oak\r\n\r\ntext\r\n", "Oak", "text"),
+        ("# Oak\n\nA <select> of trees<br>\nhere\n\n<select>\n<nav>\n\ntext", "Oak", "A of trees\nhere\n\ntext"),
     ],
 )
 def test_titles_of_markdown(source: str, title: str, text: str) -> None:

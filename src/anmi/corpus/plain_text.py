@@ -112,7 +112,7 @@ def of_markdown(data: bytes) -> PlainText:
     PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nhere\nthere', headings=('Where',))
     """
     title, body = _front_matter(decode(data))
-    return _joined(title, _markdown_blocks(body))
+    return _joined(title, _html_blocks(_markdown().render(body))[1])
 
 
 def of_html(data: bytes) -> PlainText:
@@ -211,6 +211,7 @@ def _front_matter(source: str) -> tuple[str, str]:
 
 @lru_cache
 def _markdown() -> MarkdownIt:
+    from lxml import etree
     from markdown_it import MarkdownIt
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
@@ -227,59 +228,35 @@ def _markdown() -> MarkdownIt:
                 else:
                     token.children.append(Token("text", "", 0, content=token.content))
 
+    def closed(tokens: Sequence[Token], place: int, *_: Any) -> str:
+        """Return HTML with all its tags closed: one left open would take what follows with it."""
+        root = _parsed(tokens[place].content)
+        return "" if root is None else etree.tostring(root, method="html", encoding="unicode")
+
     reader.core.ruler.at("inline", inline)
+    reader.renderer.rules |= {  # type: ignore[attr-defined]
+        "html_block": closed,
+        # Who writes of a <select> may not have thought of the marks of code.
+        "html_inline": lambda tokens, place, *_: "<br>" if tokens[place].content.startswith("<br") else "",
+    }
     return reader
 
 
-def _markdown_blocks(source: str) -> list[_Block]:
-    blocks: list[_Block] = []
-    cells: list[str] | None = None
-    before: Any = None
-    for token in _markdown().parse(source):
-        if token.type == "tr_open":
-            cells = []
-        elif token.type == "tr_close" and cells is not None:
-            blocks.append(_Block(" ".join(cells), tight=True))
-            cells = None
-        elif token.type == "inline":
-            text = _inline(token.children or [])
-            if cells is not None:
-                cells.append(text)
-            elif before is not None and before.type == "heading_open":
-                blocks.append(_Block(_one_line(text), heading=True))
-            else:
-                # The paragraphs of a list without blank lines between its items are hidden.
-                blocks.append(_Block(text, tight=before is not None and before.hidden))
-        elif token.type in ("fence", "code_block"):
-            blocks.append(_Block(token.content.rstrip()))
-        elif token.type == "html_block":
-            blocks += _html_blocks(token.content)[1]
-        before = token
-    return blocks
+def _parsed(source: str) -> Any:
+    """Return the root of a page; None where nothing in it is an element or a text: a comment alone."""
+    from lxml import etree
 
-
-def _inline(tokens: Sequence[Any]) -> str:
-    parts = []
-    for token in tokens:
-        if token.type == "softbreak":
-            # Where a line was wrapped, nothing ends.
-            parts.append(" ")
-        elif token.type == "hardbreak" or (token.type == "html_inline" and token.content[:3] == "<br"):
-            parts.append("\n")
-        elif token.type in ("text", "code_inline", "image"):
-            parts.append(token.content)
-    return "".join(parts).strip()
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
+    try:
+        return etree.fromstring(source.encode(), parser)
+    except etree.LxmlError:
+        return None
 
 
 def _html_blocks(source: str) -> tuple[str, list[_Block]]:
     from lxml import etree
 
-    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
-    try:
-        root = etree.fromstring(source.encode(), parser)
-    except etree.LxmlError:
-        # Nothing in it is an element or a text: a comment alone.
-        root = None
+    root = _parsed(source)
     if root is None:
         return "", []
     page = _Page()
