@@ -108,16 +108,6 @@ def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for(
             assert share[q, place] == pytest.approx(expected) and votes[q, place] == pytest.approx(2.0 + mass)
 
 
-def test_further_comparisons_are_not_put_to_scores_that_would_repeat_themselves() -> None:
-    judges = panel(
-        scores={"dense": np.zeros((2, 4))}, weights={"dense": 1.0}, temperatures={"dense": 1.0},
-        pairwise={"reader": Reader(by_number)}, observations={"reader": 1.0},
-    )  # fmt: skip
-    share, votes = judges.ask(FIRST, SECOND, ALL, scores=False)
-    np.testing.assert_array_equal(share, (FIRST < SECOND).astype(float))
-    np.testing.assert_array_equal(votes, 1.0)
-
-
 def test_a_comparison_that_is_none_is_not_asked() -> None:
     reader = Reader(by_number)
     valid = ALL.copy()

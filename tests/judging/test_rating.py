@@ -151,8 +151,6 @@ def test_judges_none_of_whom_spoke_are_an_error() -> None:
         ({"judges": {}}, "nobody judges"),
         ({"judges": {"dense": 0.0}}, "nobody judges"),
         ({"judges": {"dense": -1.0}}, "greater than or equal to 0"),
-        ({"budget": 10}, "name one there"),
-        ({"budget": 10, "pairwise_judges": {"reader": 1}, "variant": "zelo"}, 'variant "zelo" has none'),
         ({"degree": 3}, "multiple of 2"),
     ],
 )
@@ -250,10 +248,8 @@ class Reader:
 
     def __init__(self, failing: str = "none") -> None:
         self.failing = failing
-        self.asked = 0
 
     def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        self.asked += len(queries)
         answers = []
         for query, a, b in zip(queries, first, second, strict=True):
             low, high = sorted((a, b), key=lambda text: float(text.split()[0]))
@@ -314,18 +310,9 @@ def test_a_document_on_which_a_pairwise_judge_alone_fails_has_no_rating() -> Non
     assert (np.isnan(found.columns["elo"]) == (~found.filled | (found.documents == lost))).all()
 
 
-def test_a_budget_is_kept_and_makes_the_doubtful_more_certain() -> None:
-    candidates, texts = read_block()
-    plain, careful = Reader(), Reader()
-    before = read(candidates, texts, plain)
-    after = read(candidates, texts, careful, budget=20)
-    assert 0 < careful.asked - plain.asked <= 20 * len(after)
-    assert np.nanmean(after.columns["gap_se"]) < 0.95 * np.nanmean(before.columns["gap_se"])
-
-
 def test_ratings_by_pairwise_judges_do_not_depend_on_shards_either() -> None:
     candidates, texts = read_block(queries=12)
-    options = RatingOptions(pairwise_judges={"reader": 1.0}, budget=12)
+    options = RatingOptions(pairwise_judges={"reader": 1.0})
     results = []
     for cuts in ([slice(0, None)], [slice(0, 5), slice(5, 6), slice(6, None)]):
         shards = [candidates.take(cut) for cut in cuts]

@@ -78,7 +78,7 @@ class Panel:
         return [preference(self.scores[name], first, second, self.temperatures[name]) for name in self.weights]
 
     def ask(
-        self, first: NDArray[np.int64], second: NDArray[np.int64], valid: NDArray[np.bool_], scores: bool = True
+        self, first: NDArray[np.int64], second: NDArray[np.int64], valid: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Put comparisons to the judges.
 
@@ -86,8 +86,6 @@ class Panel:
         ----------
         first, second, valid
             The comparisons, [Q, E].
-        scores
-            Whether the pointwise judges answer too; on further comparisons they would only repeat themselves.
 
         Returns
         -------
@@ -97,7 +95,7 @@ class Panel:
             Observations that it counts for, [Q, E].
         """
         shares, counts = [], []
-        if scores and self.weights:
+        if self.weights:
             each = self.pointwise(first, second)
             weights = np.array(list(self.weights.values()))
             shares.append(sharpen(pool(each, weights.tolist()), self.slope))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, model_valid
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError, nearest
-from anmi.judging import adaptive, elo, paraphrase, preferences
+from anmi.judging import elo, paraphrase, preferences
 from anmi.judging.panel import Panel, Texts
 from anmi.judging.preferences import PairwiseJudge, sharpen, touched
 
@@ -156,18 +156,11 @@ class RatingOptions(BaseModel):
     prior_precision: float = Field(0.01, gt=0)
     votes: float | None = Field(None, gt=0)
     common_error: float = Field(0.1, ge=0, lt=1)
-    budget: int = Field(0, ge=0)
-    rounds: int = Field(2, ge=1)
-    interval_z: float = Field(1.96, gt=0)
 
     @model_validator(mode="after")
     def _somebody_judges(self) -> RatingOptions:
         if not any(self.judges.values()) and not any(self.pairwise_judges.values()):
             raise ValueError("nobody judges; give weight to a score column in judges or to one of pairwise_judges")
-        if self.budget and not self.pairwise_judges:
-            raise ValueError("budget buys comparisons from pairwise_judges; name one there or set budget to 0")
-        if self.budget and self.variant != "star":
-            raise ValueError(f'budget goes by standard errors, which variant "{self.variant}" has none of; use "star"')
         if self.difference == "unit" and self.variant == "zelo":
             raise ValueError('variant "zelo" has a deviation of its own, ½√2; leave out difference')
         return self
@@ -331,42 +324,17 @@ class Rater:
         panel, sizes = self._panel(block)
         first, second, valid = preferences.comparisons(panel.keys, sizes, self.options.comparisons, self.seed)
         share, votes = panel.ask(first, second, valid)
-        fitted, joined = self._strengths(first, second, share, votes, sizes, panel)
-        for count in _instalments(self.options.budget, self.options.rounds):
-            further = adaptive.further_comparisons(first, second, valid, fitted, count, self.options.interval_z)
-            answers = panel.ask(*further, scores=False)
-            first, second, valid, share, votes = (
-                np.concatenate(parts, axis=1)
-                for parts in zip((first, second, valid, share, votes), (*further, *answers), strict=True)
-            )
-            fitted, joined = self._strengths(first, second, share, votes, sizes, panel)
+        used = _joined(first, second, np.isfinite(share), panel.width)
+        joined, options = preferences.touched(first, second, used, panel.width), self.options
+        given = (first, second, np.where(used, share, np.nan), sizes)
+        named: Any = {"query_ids": panel.query_ids, "deviation": options.deviation}
+        if options.variant == "star":
+            fitted = elo.fit(*given, options.prior_precision, votes, **named)
+        else:
+            fitted = paraphrase.fit(*given, options.variant, **named)
         if lost := int((preferences.touched(first, second, np.isfinite(share), panel.width) & ~joined).sum()):
             log.warning("Elo: %d judged documents stay unrated, as no comparison joins them to their positive", lost)
         return _with_elo(block, fitted, joined, self.options.deviation)
-
-    def _strengths(
-        self,
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        share: NDArray[np.float64],
-        votes: NDArray[np.float64],
-        sizes: NDArray[np.int64],
-        panel: Panel,
-    ) -> tuple[elo.Strengths, NDArray[np.bool_]]:
-        """Fit what is joined to the positives; the strengths, and which nodes those are, [Q, n]."""
-        used = _joined(first, second, np.isfinite(share), panel.width)
-        share = np.where(used, share, np.nan)
-        options = self.options
-        if options.variant == "star":
-            fitted = elo.fit(
-                first, second, share, sizes, options.prior_precision, votes, query_ids=panel.query_ids,
-                deviation=options.deviation,
-            )  # fmt: skip
-        else:
-            fitted = paraphrase.fit(
-                first, second, share, sizes, options.variant, query_ids=panel.query_ids, deviation=options.deviation
-            )
-        return fitted, preferences.touched(first, second, used, panel.width)
 
 
 def _beats(best: NDArray[Any], others: NDArray[Any], temperature: float) -> NDArray[np.float64]:
@@ -381,12 +349,6 @@ def _joined(
     """Return which answered comparisons hang together with node 0, the positive, [Q, E]."""
     label = preferences.groups(first, second, answered, width)
     return answered & (np.take_along_axis(label, first, axis=1) == label[:, :1])
-
-
-def _instalments(budget: int, rounds: int) -> list[int]:
-    """Cut the budget into at most ``rounds`` parts as equal as they can be."""
-    edges = np.linspace(0, budget, rounds + 1).round().astype(int)
-    return [int(part) for part in np.diff(edges) if part]
 
 
 def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float) -> Candidates:
