@@ -56,7 +56,6 @@ define RARE_TESTS
 ^src/anmi/(retrieval|judging|selection|training|evaluation|pipelines)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py
 ^(src/anmi/(selection|training)/|conf/base/recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py tests/e2e/test_no_labels.py
 ^src/anmi/(training|store|datasets|hooks|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
-^src/anmi/(datasets|hooks)/ tests/e2e/test_concurrent_runs.py
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
 ^src/anmi/cli/ablate tests/e2e/test_ablate.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
@@ -65,7 +64,7 @@ define RARE_TESTS
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/artifact|report/f)|^docs/images/viz tests/e2e/test_viz.py
-^src/anmi/(hooks/(mlflow|record)|datasets/model_registry|search/served|pipelines/evaluation)|^docs/images/viz tests/e2e/test_mlflow_page.py tests/hooks/test_served_model.py
+^src/anmi/(datasets/model_registry|search/served) tests/hooks/test_served_model.py
 ^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py
 ^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef

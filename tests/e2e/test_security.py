@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -13,13 +12,9 @@ from typing import Any
 
 import lxml.html
 import pytest
+from tests.security import pickles
 
 pytestmark = pytest.mark.slow
-spec = importlib.util.spec_from_file_location("pickles", Path(__file__).parents[1] / "security" / "pickles.py")
-assert spec is not None
-assert spec.loader is not None
-pickles = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pickles)
 
 # In no vocabulary and no text of ours.
 MARK = "Zq7Leak"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -204,52 +202,6 @@ def test_an_environment_keeps_to_itself(project: Any) -> None:
         places = [row[0] for row in database.execute("select artifact_uri from runs")]
     assert places
     assert all("data/test/tracking/artifacts" in place for place in places)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = (tmp_path / "server.log").open("w")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-            *("--backend-store-uri", f"sqlite:///{tmp_path}/server.db"),
-            *("--artifacts-destination", str(tmp_path / "kept")),
-        ],
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        for _ in range(240):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, (tmp_path / "server.log").read_text()
-            time.sleep(0.25)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        import os
-        import signal
-
-        # Asked to end, it takes many seconds to, and nothing of it is needed any more.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        log.close()
-
-
-@pytest.mark.rare
-@pytest.mark.slow
-def test_a_server_named_in_the_environment_gets_the_run(project: Any, server: str, tmp_path: Path) -> None:
-    (project.path / "conf/local/mlflow.yml").unlink()
-    project.kedro("run", MLFLOW_TRACKING_URI=server)
-    (run,) = tracked(server)
-    assert run.info.status == "FINISHED"
-    assert run.data.metrics["test/ndcg_at_10"] == 0.5
-    assert list((tmp_path / "kept").rglob("report.html"))
-    assert not (project.path / "data/tracking").exists()
 
 
 @pytest.mark.slow
