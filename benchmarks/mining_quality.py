@@ -27,8 +27,8 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.evaluation.shares import share
+from anmi.judging.calibration import threshold_for
 from anmi.judging.fused import EVIDENCE, features
-from anmi.judging.targets import threshold_for
 from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.selection.recipe import Recipe, Runner
 from fit_fused import WORK, fitted

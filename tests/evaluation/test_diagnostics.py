@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
-from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.samplers import TIERS
 
 
 def funnel(shards, n=7):

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from anmi.errors import AnmiError
-from anmi.judging.panel import Panel, Texts
+from anmi.judging.preferences import Panel, Texts
 
 
 class Reader:

@@ -10,7 +10,7 @@ from scipy.special import erf, ndtr
 from scipy.stats import norm
 
 from anmi.errors import AnmiError
-from anmi.judging import elo, paraphrase
+from anmi.judging import elo
 from anmi.judging.preferences import comparisons
 
 VARIANTS: tuple[Literal["paraphrase", "zelo"], ...] = ("paraphrase", "zelo")
@@ -28,7 +28,7 @@ def soft(queries: int = 20, size: int = 15, degree: int = 4) -> tuple[np.ndarray
 @pytest.mark.parametrize("deviation", [np.sqrt(2), 1.0])
 def test_the_paraphrase_is_its_formula(deviation: float) -> None:
     first, second, share, _ = soft(queries=2, size=9)
-    found = paraphrase.fit(first, second, share, np.full(2, 9), "paraphrase", steps=7, deviation=deviation)
+    found = elo.ascend(first, second, share, np.full(2, 9), "paraphrase", steps=7, deviation=deviation)
     for q in range(2):
         e = np.zeros(9)
         for step in range(7):
@@ -49,7 +49,7 @@ def test_from_preferences_without_noise_strengths_are_found_in_the_variants_own_
     variant: Literal["paraphrase", "zelo"], unit: float
 ) -> None:
     first, second, share, truth = soft()
-    fitted = paraphrase.fit(first, second, share, np.full(20, 15), variant, steps=400)
+    fitted = elo.ascend(first, second, share, np.full(20, 15), variant, steps=400)
     np.testing.assert_allclose(fitted.elo, 1000 + 200 * unit * truth, atol=10)
     if variant == "zelo":
         row = np.arange(20)[:, None]
@@ -61,7 +61,7 @@ def test_from_preferences_without_noise_strengths_are_found_in_the_variants_own_
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_there_are_no_errors_to_report(variant: Literal["paraphrase", "zelo"]) -> None:
     first, second, share, _ = soft()
-    fitted = paraphrase.fit(first, second, share, np.full(20, 15), variant)
+    fitted = elo.ascend(first, second, share, np.full(20, 15), variant)
     assert np.isnan(fitted.se).all() and np.isnan(fitted.gap_se).all()
     np.testing.assert_allclose(fitted.elo.mean(axis=1), 1000)
 
@@ -73,7 +73,7 @@ def test_where_judges_are_unanimous_the_result_is_how_long_one_cared_to_wait(
     first, second, valid = comparisons(["a", "b"], np.full(2, 15), 4, 0)
     share = np.where(valid, (first < second).astype(float), np.nan)
     spread = [
-        float(np.ptp(paraphrase.fit(first, second, share, np.full(2, 15), variant, steps).elo, axis=1).mean())
+        float(np.ptp(elo.ascend(first, second, share, np.full(2, 15), variant, steps).elo, axis=1).mean())
         for steps in (50, 200, 800)
     ]
     assert spread[1] > spread[0] + 100 and spread[2] > spread[1] + 100
@@ -86,14 +86,14 @@ def test_where_judges_are_unanimous_the_result_is_how_long_one_cared_to_wait(
 def test_a_query_does_not_depend_on_the_others(variant: Literal["paraphrase", "zelo"]) -> None:
     first, second, share, _ = soft(queries=3)
     share[1] = np.where(np.isnan(share[1]), np.nan, share[1].round())
-    whole = paraphrase.fit(first, second, share, np.full(3, 15), variant)
+    whole = elo.ascend(first, second, share, np.full(3, 15), variant)
     for q in range(3):
-        alone = paraphrase.fit(first[[q]], second[[q]], share[[q]], np.array([15]), variant)
+        alone = elo.ascend(first[[q]], second[[q]], share[[q]], np.array([15]), variant)
         np.testing.assert_allclose(alone.elo[0], whole.elo[q], atol=1e-6)
 
 
 def test_comparisons_that_fall_apart_are_refused_here_too() -> None:
     with pytest.raises(AnmiError, match='query "q" fall into 2 groups'):
-        paraphrase.fit(
+        elo.ascend(
             np.array([[0, 2]]), np.array([[1, 3]]), np.array([[0.5, 0.5]]), np.array([4]), "zelo", query_ids=["q"]
         )

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.panel import Texts
+from anmi.judging.preferences import Texts
 from anmi.judging.rating import Rater, RatingOptions
 
 JUDGES = ("bm25", "dense", "cross")

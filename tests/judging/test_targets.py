@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from anmi.errors import AnmiError
-from anmi.judging.targets import threshold_for
+from anmi.judging.calibration import threshold_for
 
 # Few distinct values, so that there are ties.
 ROWS = st.lists(st.tuples(st.integers(0, 12).map(lambda i: i / 12), st.booleans()), min_size=2, max_size=60).filter(

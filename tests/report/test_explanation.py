@@ -15,7 +15,7 @@ from anmi.candidates import Candidates
 from anmi.judging.fused import EVIDENCE, FusedModel, shipped
 from anmi.report.explanation import explain, in_numbers, not_a_candidate
 from anmi.selection.recipe import Recipe, Runner
-from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.samplers import TIERS
 
 DENSE = np.array([[0.8, 0.77, 0.7, 0.6, 0.5, 0.4]], np.float32)
 CORPUS = pd.DataFrame({"document_id": [f"d{i}" for i in range(9)], "title": "", "text": "some words"})

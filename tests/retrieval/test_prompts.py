@@ -15,8 +15,8 @@ from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, fingerprint, load_encoder
+from anmi.retrieval.kinds import two_encoders
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of
-from anmi.retrieval.two_encoders import two_encoders
 from anmi.store import Store
 from anmi.training.batch import Tokeniser
 

@@ -10,8 +10,7 @@ import torch
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
 from anmi.retrieval.encoders import encode, load_encoder
-from anmi.retrieval.kinds import is_routed, is_static
-from anmi.retrieval.two_encoders import two_encoders
+from anmi.retrieval.kinds import is_routed, is_static, two_encoders
 from anmi.store import Store
 from anmi.training.batch import Tokeniser
 

@@ -11,14 +11,50 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates.block import PADDING, Candidates, wanted
-from anmi.candidates.parts import Part, Source, read, write_all
 from anmi.errors import AnmiError
 from anmi.ragged import lists, padded_array, read_table, table_bytes
 
 _OF_KEY: Final = b"anmi.of"
+Source = bytes | Path
+"""A part by its bytes, or by the file that holds them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was written: the name of a file, its queries, and the hash of its bytes (that of :func:`hash_file`)."""
+
+    name: str
+    rows: int
+    digest: str
+
+
+def read(source: Source) -> bytes:
+    """Return the bytes of a part.
+
+    Examples
+    --------
+    >>> read(b"abc")
+    b'abc'
+    """
+    return source if isinstance(source, bytes) else source.read_bytes()
+
+
+def write(data: bytes, folder: Path, number: int) -> Part:
+    """Write a part under its number."""
+    name = f"part-{number:05d}.parquet"
+    (folder / name).write_bytes(data)
+    return Part(
+        name, pq.read_metadata(pa.BufferReader(data)).num_rows, hashlib.blake2b(data, digest_size=16).hexdigest()
+    )
+
+
+def write_all(parts: Iterable[bytes], folder: Path) -> list[Part]:
+    """Write parts as they come, in this process."""
+    return [write(data, folder, number) for number, data in enumerate(parts)]
 
 
 @dataclass(frozen=True)

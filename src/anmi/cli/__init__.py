@@ -5,7 +5,7 @@ from typing import Final
 import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
-from anmi.cli import ablate, champion, doctor, explain, export, results, runs, search, serve, store
+from anmi.cli import ablate, champion, doctor, explain, export, results, runs, search, serve
 from anmi.cli.run import run
 
 # Kedro looks for `run` here where the project is an installed package.
@@ -13,7 +13,7 @@ __all__ = ["COMMANDS", "anmi", "cli", "run"]
 
 COMMANDS: Final[list[click.Command]] = [
     doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
-    export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune, store.store,
+    export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune, runs.store,
 ]  # fmt: skip
 anmi = click.Group(
     "anmi",

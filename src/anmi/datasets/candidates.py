@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from kedro.io.core import DatasetError
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.candidates.parts import Part
+from anmi.candidates.shards import Part
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.ragged import read_table
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, block_of
-from anmi.candidates.parts import read
+from anmi.candidates.shards import read
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
 from anmi.errors import AnmiError
 

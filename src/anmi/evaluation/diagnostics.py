@@ -21,7 +21,7 @@ from anmi.engine.threads import ahead
 from anmi.evaluation.shares import share_of_pairs
 from anmi.judging.calibration import reliability
 from anmi.judging.expected import ExpectedShare
-from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.samplers import TIERS
 
 _BINS: Final = 40
 

@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, model_valid
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError, nearest
-from anmi.judging import elo, paraphrase, preferences
-from anmi.judging.panel import Panel, Texts
-from anmi.judging.preferences import PairwiseJudge, sharpen, touched
+from anmi.judging import elo, preferences
+from anmi.judging.preferences import PairwiseJudge, Panel, Texts, sharpen, touched
 
 _LEAST_RELIABILITY: Final = 0.05
 
@@ -331,7 +330,7 @@ class Rater:
         if options.variant == "star":
             fitted = elo.fit(*given, options.prior_precision, votes, **named)
         else:
-            fitted = paraphrase.fit(*given, options.variant, **named)
+            fitted = elo.ascend(*given, options.variant, **named)
         if lost := int((preferences.touched(first, second, np.isfinite(share), panel.width) & ~joined).sum()):
             log.warning("Elo: %d judged documents stay unrated, as no comparison joins them to their positive", lost)
         return _with_elo(block, fitted, joined, self.options.deviation)

@@ -171,7 +171,7 @@ def tier_name(tier: int) -> str:
     >>> tier_name(0), tier_name(9)
     ('window', 'tier 9')
     """
-    from anmi.selection.steps.back_off import TIERS
+    from anmi.selection.steps.samplers import TIERS
 
     return TIERS[tier] if 0 <= tier < len(TIERS) else f"tier {tier}"
 

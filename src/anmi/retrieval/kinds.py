@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from anmi.retrieval.token_table import TokenTable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 _TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion")
 
@@ -127,3 +125,33 @@ def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[
         groups.append(order[start : start + room])
         start += room
     return groups
+
+
+def two_encoders(model: SentenceTransformer) -> SentenceTransformer:
+    """Return a model that encodes queries and documents with weights of their own, copies of one.
+
+    It is an ordinary sentence-transformers model with a ``Router`` as its first module: ``encode_query`` and
+    ``encode_document``, or ``encode`` with a ``task``, choose the copy, and it is saved and loaded as any other.
+    ``model`` stays as it is; one that has two encoders already is returned itself.
+
+    References
+    ----------
+    Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", arXiv 2004.04906.
+    """
+    if is_routed(model):
+        return model
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    router = Router.for_query_document(
+        query_modules=[copy.deepcopy(module) for module in model.children()],
+        document_modules=[copy.deepcopy(module) for module in model.children()],
+    )
+    return SentenceTransformer(
+        modules=[router],
+        device=str(model.device),
+        prompts=dict(model.prompts),
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        truncate_dim=model.truncate_dim,
+    )

@@ -10,7 +10,7 @@ from tests.selection.conftest import named
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner
-from anmi.selection.steps.back_off import TIERS
+from anmi.selection.steps.samplers import TIERS
 
 BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph", "random"))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anmi.candidates import Candidates
 from anmi.selection.recipe import Step
 from anmi.selection.steps import Context
-from anmi.selection.steps.ceilings import PRESETS, MaxRatio
+from anmi.selection.steps.filters import PRESETS, MaxRatio
 
 
 def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:

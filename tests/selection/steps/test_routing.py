@@ -13,8 +13,8 @@ from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
 from anmi.selection.steps import Context
-from anmi.selection.steps.back_off import TIERS
 from anmi.selection.steps.routing import Bars, Route, fit_route
+from anmi.selection.steps.samplers import TIERS
 
 
 def block_of(

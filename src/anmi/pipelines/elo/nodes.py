@@ -35,7 +35,7 @@ def rate_candidates(
         log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
         return ColumnShards.none(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
-    from anmi.judging.panel import Texts
+    from anmi.judging.preferences import Texts
     from anmi.judging.rating import Rater
 
     judges, texts = {}, Texts()

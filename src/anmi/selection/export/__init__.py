@@ -1,7 +1,7 @@
 """Training rows in the formats that other trainers read."""
 
+from anmi.selection.export.flat import Collection, ExportOptions
 from anmi.selection.export.formats import FORMATS, Export, Format, find_format, make_export
-from anmi.selection.export.options import Collection, ExportOptions
 from anmi.selection.export.writing import Exported, Exports, may_replace
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Training rows with their negatives laid flat: what every format is built from."""
+"""What an export may be told, and training rows with their negatives laid flat: what every format is built from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,61 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import Field
 
 from anmi.errors import AnmiError, nearest
+from anmi.selection.steps import Params
 
 # The order in which a score is chosen where none is named: a cross-encoder's logits are what MarginMSE was made for.
 PREFERRED: Final = ("cross", "p_relevant", "dense")
 ENOUGH: Final = 0.95
 _TEXTS: Final = ("query_id", "query", "positive_id", "positive")
 _NEEDED: Final = (*_TEXTS, "negative_ids", "negatives")
+
+
+class ExportOptions(Params):
+    """What goes into an export."""
+
+    negatives: int | None = Field(
+        None, ge=1, le=1000, description="Negatives of each training row, best first; all that it has when empty."
+    )
+    score: str | None = Field(
+        None,
+        min_length=1,
+        description="Which judgment becomes the score or soft label, such as cross or p_relevant; hard labels of 1 and "
+        "0 when empty, or no scores; n-tuple-scores then takes the first of cross, p_relevant and dense that is known "
+        "for 95 % of the documents.",
+    )
+    prompt: str | None = Field(
+        None, description="Put into every line as the prompt of its query; the trainer's own setting when empty."
+    )
+    by_source: bool = Field(
+        False,
+        description="Files of its own for each source of queries, as the BM25 notebook writes them. Off: a trainer "
+        "reads all of them anyway.",
+    )
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The collection that training rows were made of; some formats name its titles, types and language.
+
+    Attributes
+    ----------
+    corpus
+        ``document_id, title, text, metadata``.
+    queries
+        ``query_id, metadata``.
+    name
+        Such as ``beir:scifact``.
+    language
+        ISO 639-1 code.
+    """
+
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    name: str
+    language: str
 
 
 @dataclass

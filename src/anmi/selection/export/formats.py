@@ -10,9 +10,8 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.errors import AnmiError, nearest
-from anmi.selection.export import grouped, tuples
-from anmi.selection.export.flat import FlatRows, flatten, known_shares, preferred_score, told
-from anmi.selection.export.options import Collection, ExportOptions
+from anmi.selection.export import tables
+from anmi.selection.export.flat import Collection, ExportOptions, FlatRows, flatten, known_shares, preferred_score, told
 from anmi.selection.export.writing import Exported
 
 Make = Callable[[FlatRows, ExportOptions, Collection | None], pd.DataFrame]
@@ -50,46 +49,46 @@ FORMATS: Final[dict[str, Format]] = {
     "triplet": Format(
         "Query, positive and one negative a line, for TripletLoss or MultipleNegativesRankingLoss of "
         "sentence-transformers.",
-        tuples.triplet,
+        tables.triplet,
     ),
     "n-tuple": Format(
         "Query, positive and n negatives a line, for MultipleNegativesRankingLoss of sentence-transformers.",
-        tuples.n_tuple,
+        tables.n_tuple,
     ),
     "n-tuple-scores": Format(
         "An n-tuple with the scores of its documents, for MarginMSELoss or DistillKLDivLoss of sentence-transformers.",
-        tuples.n_tuple_scores,
+        tables.n_tuple_scores,
         frozenset({"score"}),
         needs_score=True,
     ),
     "labeled-pair": Format(
         "Query, document and a label of 1, 0 or a score, for CosineSimilarityLoss, ContrastiveLoss or CoSENTLoss of "
         "sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.",
-        grouped.labelled_pair,
+        tables.labelled_pair,
         frozenset({"score"}),
     ),
     "labeled-list": Format(
         "Query, its documents and their labels, for LambdaLoss, ListNetLoss or RankNetLoss of the CrossEncoder of "
         "sentence-transformers.",
-        grouped.labelled_list,
+        tables.labelled_list,
         frozenset({"score"}),
     ),
     "flagembedding": Format(
         "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).",
-        grouped.flagembedding,
+        tables.flagembedding,
         frozenset({"score", "prompt"}),
         "train.jsonl",
         "torchrun --nproc_per_node 1 -m FlagEmbedding.finetune.embedder.encoder_only.base --train_data {path} …",
     ),
     "tevatron": Format(
         "JSON lines of query, positive and negative passages with ids and titles, for the trainers of Tevatron.",
-        grouped.tevatron,
+        tables.tevatron,
         files="train.jsonl",
         loading="python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {path} …",
     ),
     "pairs": Format(
         "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and language.",
-        grouped.pairs,
+        tables.pairs,
         frozenset({"by_source"}),
         files="part_*.jsonl",
         loading=_JSON,

@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 
 from anmi import seeds
 from anmi.candidates import OPEN, Candidates
+from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
-from anmi.judging.targets import threshold_for
-from anmi.selection.steps.back_off import TIERS
 from anmi.selection.steps.registry import Context, Params, step
+from anmi.selection.steps.samplers import TIERS
 
 log = logging.getLogger(__name__)
 # Bars that are tried, from and to which log-odds, and how many: what is no longer a negative up to an even chance,
