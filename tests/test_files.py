@@ -21,7 +21,6 @@ from anmi.datasets import (
     CandidateShardsDataset,
     FolderDataset,
     JsonDataset,
-    JsonLinesChunks,
     NumpyDataset,
     TableDataset,
     TextDataset,
@@ -93,7 +92,6 @@ CASES: dict[str, tuple[type, Callable[[], Any]]] = {
     "json": (JsonDataset, FRAME.text.tolist),
     "text": (TextDataset, lambda: "".join(FRAME.text)),
     "array": (NumpyDataset, lambda: NOISE),
-    "lines": (JsonLinesChunks, lambda: FRAME),
     "faiss": (FolderDataset, Faiss),
     "weights": (FolderDataset, Weights),
 }

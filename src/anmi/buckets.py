@@ -7,7 +7,7 @@ the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this proje
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -29,7 +29,7 @@ _LONGEST_REASON: Final = 200
 COMPLETE: Final = "_complete"
 
 
-def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
+def file_system(url: str) -> Any:
     """Return the file system of a URL.
 
     Raises
@@ -40,20 +40,24 @@ def file_system(url: str, options: Mapping[str, Any] | None = None) -> Any:
     protocol = url.partition("://")[0]
     parts = {"max_concurrency": _PARTS} if protocol in ("s3", "s3a") else {}
     with in_one_sentence(url):
-        return fsspec.filesystem(protocol, **{**parts, **(options or {})})
+        return fsspec.filesystem(protocol, **parts)
 
 
 def names(place: str) -> list[str]:
     """Return the names of what lies in a folder, by its path or URL, sorted; none where it is not there."""
     with in_one_sentence(place):
-        system, path = fsspec.core.url_to_fs(place)
-        system.invalidate_cache(path)
-        try:
-            return sorted(entry.rstrip("/").rpartition("/")[2] for entry in system.ls(path, detail=False))
-        except FileNotFoundError as error:
-            if lacks_bucket(error):
-                raise
-            return []
+        return listed(*fsspec.core.url_to_fs(place))
+
+
+def listed(files: Any, path: str) -> list[str]:
+    """Return the names of what lies in a folder, sorted; none where it is not there."""
+    files.invalidate_cache(path)
+    try:
+        return sorted(entry.rstrip("/").rpartition("/")[2] for entry in files.ls(path, detail=False))
+    except FileNotFoundError as error:
+        if lacks_bucket(error):
+            raise
+        return []
 
 
 def read_text(place: str) -> str | None:
@@ -89,17 +93,14 @@ def remove(place: str) -> None:
                 files.remove(Path(place), beside=Path(place).parent)
         return
     with in_one_sentence(place):
-        system, path = fsspec.core.url_to_fs(place)
-        system.invalidate_cache(path)
-        for mark in [found for found in system.find(path) if found.endswith(f"/{COMPLETE}")]:
-            system.rm_file(mark)
-        empty(system, path)
+        empty(*fsspec.core.url_to_fs(place))
 
 
 def empty(files: Any, target: str) -> None:
-    """Remove a folder, the mark that it is complete first: what is left of it after a crash is never loaded."""
-    if files.exists(f"{target}/{COMPLETE}"):
-        files.rm_file(f"{target}/{COMPLETE}")
+    """Remove a folder, the marks that it is complete first: what is left of it after a crash is never loaded."""
+    files.invalidate_cache(target)
+    for mark in [found for found in files.find(target) if found.endswith(f"/{COMPLETE}")]:
+        files.rm_file(mark)
     if files.exists(target):
         files.rm(target, recursive=True)
 

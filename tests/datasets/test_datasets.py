@@ -28,7 +28,6 @@ from anmi.datasets import (
     FigureDataset,
     FolderDataset,
     JsonDataset,
-    JsonLinesChunks,
     NumpyDataset,
     StoreDataset,
     TableDataset,
@@ -71,7 +70,6 @@ CASES: list[tuple[type, Any, dict[str, Any]]] = [
     (FigureDataset, FIGURE, {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {"memory_mapped": True}),
-    (JsonLinesChunks, FRAME, {"rows": 2}),
 ]
 
 
@@ -303,17 +301,6 @@ def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Pa
         dataset.save(object())
     assert ".tmp" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_chunks_are_numbered_and_bounded(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"n": range(1005)})
-    dataset = JsonLinesChunks(filepath=f"{tmp_path}/rows", rows=1)
-    dataset.save(frame)
-    names = sorted(p.name for p in (tmp_path / "rows").iterdir())
-    assert names[0] == "part_001.jsonl"
-    assert "part_1005.jsonl" in names
-    assert dataset.load()["n"].tolist() == list(range(1005))
-    assert json.loads((tmp_path / "rows" / "part_002.jsonl").read_text()) == {"n": 1}
 
 
 class Index:

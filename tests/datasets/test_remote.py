@@ -24,7 +24,6 @@ from anmi.datasets import (
     CandidateShardsDataset,
     FolderDataset,
     JsonDataset,
-    JsonLinesChunks,
     NumpyDataset,
     StoreDataset,
     TableDataset,
@@ -109,7 +108,6 @@ CASES: list[tuple[type, Any]] = [
     (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}),
     (TextDataset, "<p>é</p>\n"),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)),
-    (JsonLinesChunks, FRAME),
     (CandidateShardsDataset, block()),
     (FolderDataset, Index()),
 ]

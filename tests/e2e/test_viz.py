@@ -94,7 +94,7 @@ def test_what_a_run_made_can_be_looked_at(graph: dict[str, Any], site: Path) -> 
         n for n, (kind, _) in shown.items() if kind == "JSONPreview"
     }
     tables = {name: preview for name, (kind, preview) in shown.items() if kind == "TablePreview"}
-    assert {"corpus", "candidates", "training_rows", "negatives"} <= tables.keys()
+    assert {"corpus", "candidates", "training_rows"} <= tables.keys()
     assert len(tables["corpus"]["data"]) == 5
     assert len(tables["metrics"]["data"]) > 100, "who looks at results wants all of them"
     assert max(len(cell) for table in tables.values() for row in table["data"] for cell in row) <= 121

@@ -57,29 +57,3 @@ def test_a_column_is_made_before_it_is_read(steps: list[Any], message: str) -> N
 def test_a_column_made_by_a_step_before_is_fine() -> None:
     accepted("mixture", "draw")
     accepted("elo_window", {"top": {"first": "preferred"}})
-
-
-def test_windows_of_ranks_meet() -> None:
-    ten = {"rank_window": {"last": 10}}
-    assert "from 21 on and up to 10" in refused({"shift": {"skip": 20}}, ten, "top")
-    accepted({"shift": {"skip": 9}}, ten, "top")
-    accepted({"shift": {"skip": 20, "column": "bm25_rank"}}, ten, "top")
-
-
-def test_windows_of_gaps_meet() -> None:
-    window = {"elo_window": {"difficulty": 1, "mode": "reject"}}  # gaps of 100 to 400
-    message = refused(window, {"elo_gap": {"danger": 400}}, "top")
-    assert 'with step "elo_gap" only Elo gaps from 400 on and up to 400' in message
-    accepted(window, {"elo_gap": {"danger": 399}}, "top")
-    accepted({"elo_gap": {"danger": 450, "max_probability": 0.9}}, window, "top")
-    # What is only preferred does not contradict.
-    accepted({"elo_gap": {"danger": 700}}, {"elo_window": {"difficulty": 1}}, "top")
-
-
-def test_a_bar_on_weights_lies_below_the_weights_that_there_are() -> None:
-    light = {"zone_weight": {"weights": [0, 0.1, 0.3, 0.2, 0.1]}}
-    assert "min_weight 0.3 rejects every candidate, as zone_weight gives 0.3 at most" in refused(
-        light, {"min_weight": {"weight": 0.3}}, "top"
-    )
-    accepted(light, {"min_weight": {"weight": 0.2}}, "top")
-    accepted({"min_weight": {"weight": 0.3}}, light, "top")

@@ -3,7 +3,7 @@
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.candidates import CandidateShardsDataset, ColumnsDataset
 from anmi.datasets.files import FigureDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset, TrainingRowsDataset
-from anmi.datasets.folders import FolderDataset, JsonLinesChunks, StoreDataset
+from anmi.datasets.folders import FolderDataset, StoreDataset
 from anmi.datasets.model_registry import ModelRegistryDataset
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "FigureDataset",
     "FolderDataset",
     "JsonDataset",
-    "JsonLinesChunks",
     "ModelRegistryDataset",
     "NumpyDataset",
     "StoreDataset",

@@ -38,8 +38,6 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         Path or URL of the artifact.
     version
         Given by Kedro for ``versioned: true``.
-    credentials, fs_args
-        Passed to the file system of a URL.
     metadata
         Read by kedro-viz and by the tracking hook.
     """
@@ -52,8 +50,6 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         *,
         filepath: str,
         version: Version | None = None,
-        credentials: dict[str, Any] | None = None,
-        fs_args: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
         self._protocol, path = get_protocol_and_path(filepath, version)
@@ -70,7 +66,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             self._fs = None
             super().__init__(PurePosixPath(path), version)
         else:
-            self._fs = buckets.file_system(filepath, {**(credentials or {}), **(fs_args or {})})
+            self._fs = buckets.file_system(filepath)
             super().__init__(
                 PurePosixPath(path), version, exists_function=self._remote_exists, glob_function=self._remote_versions
             )
@@ -179,15 +175,8 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         """Return the paths of all versions, finished or not, by one listing."""
         assert self._fs is not None
         with buckets.in_one_sentence(self._url):
-            self._fs.invalidate_cache(str(self._filepath))
-            try:
-                entries = self._fs.ls(str(self._filepath), detail=False)
-            except FileNotFoundError as error:
-                if buckets.lacks_bucket(error):
-                    raise
-                return []
-        names = [PurePosixPath(entry).name for entry in entries if PurePosixPath(entry).name != self._filepath.name]
-        return [str(self._get_versioned_path(name)) for name in names]
+            names = buckets.listed(self._fs, str(self._filepath))
+        return [str(self._get_versioned_path(name)) for name in names if name != self._filepath.name]
 
     def versions(self) -> Iterator[str]:
         """Yield the versions that are there, the newest first; each look at a bucket is a request."""

@@ -51,7 +51,7 @@ class CandidateShardsDataset(_PartsDataset):
 
     Parameters
     ----------
-    filepath, version, credentials, fs_args, metadata
+    filepath, version, metadata
         See :class:`ArtifactDataset`.
     source
         With it the dataset is a view of what this source retrieved, best first, and cannot be saved.

@@ -155,7 +155,7 @@ class NumpyDataset(ArtifactDataset):
 
     Parameters
     ----------
-    filepath, version, credentials, fs_args, metadata
+    filepath, version, metadata
         See :class:`ArtifactDataset`.
     memory_mapped
         Load a read-only view of the file instead of a copy of it.

@@ -1,8 +1,7 @@
-"""Folders: indexes and models that know how to save themselves, training rows in numbered chunks, the store."""
+"""Folders: indexes, models and exports that know how to save themselves, and the store."""
 
 from __future__ import annotations
 
-import itertools
 import pkgutil
 import shutil
 import tempfile
@@ -11,15 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import orjson
-import pandas as pd
 from kedro.io.core import AbstractDataset, DatasetError
 
-from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
+from anmi.datasets.artifact import ArtifactDataset
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
-    from kedro_datasets._typing import TablePreview
+    pass
 
 
 def resolve_loader(dotted: str) -> Callable[[Path], Any]:
@@ -55,7 +52,7 @@ class FolderDataset(ArtifactDataset):
 
     Parameters
     ----------
-    filepath, version, credentials, fs_args, metadata
+    filepath, version, metadata
         See :class:`ArtifactDataset`.
     loader
         Dotted name inside ``anmi`` of a function that takes the path.
@@ -91,45 +88,6 @@ class FolderDataset(ArtifactDataset):
     def _release(self) -> None:
         super()._release()
         self._opened = None
-
-
-class JsonLinesChunks(ArtifactDataset):
-    """A table as numbered JSON-lines files, ``part_001.jsonl`` and so on.
-
-    Parameters
-    ----------
-    filepath, version, credentials, fs_args, metadata
-        See :class:`ArtifactDataset`.
-    rows
-        Rows per file.
-    """
-
-    is_folder: ClassVar[bool] = True
-
-    def __init__(self, *, rows: int = 100_000, **given: Any) -> None:
-        super().__init__(**given)
-        self._rows = rows
-
-    def _write(self, data: pd.DataFrame, path: Path) -> None:
-        from anmi.selection.export.writing import write_lines
-
-        path.mkdir()
-        for number, start in enumerate(range(0, max(len(data), 1), self._rows), start=1):
-            write_lines(data.iloc[start : start + self._rows], path / f"part_{number:03d}.jsonl")
-
-    def _read(self, path: Path) -> pd.DataFrame:
-        rows: list[dict[str, Any]] = []
-        # By number, not by name: part_1000 follows part_999.
-        for file in sorted(path.glob("part_*.jsonl"), key=lambda name: int(name.stem.split("_")[1])):
-            with file.open(encoding="utf-8") as lines:
-                rows.extend(map(orjson.loads, lines))
-        return pd.DataFrame(rows)
-
-    @where_made
-    def preview(self) -> TablePreview:
-        """Show the first rows in kedro-viz."""
-        with (self.local_copy() / "part_001.jsonl").open(encoding="utf-8") as lines:
-            return table_preview(pd.DataFrame([orjson.loads(line) for line in itertools.islice(lines, 5)]))
 
 
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]

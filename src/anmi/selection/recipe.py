@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from anmi.candidates import Candidates, CandidateShards
 from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
-from anmi.selection.contradictions import contradiction
 from anmi.selection.steps import STEPS, Context, StepType
 
 
@@ -214,8 +213,7 @@ class RecipeBook(BaseModel):
             if not is_plain_name(name):
                 # Files are named by recipes.
                 raise ValueError(f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of them")
-            found = contradiction(recipe)
-            if found is not None:
+            if found := _sampling(recipe) or _order(recipe.steps):
                 raise ValueError(f"{name}: {found}")
         return self
 
@@ -301,6 +299,39 @@ def _sentence(error: ValidationError) -> str:
     where = " → ".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
+
+
+def _sampling(recipe: Recipe) -> str | None:
+    """Say why the steps of a recipe do not draw its negatives, once and last."""
+    drawing = [place for place, item in enumerate(recipe.steps) if item.type.sampler]
+    if len(drawing) > 1:
+        first, second = (recipe.steps[place].name for place in drawing[:2])
+        return f'steps {drawing[0] + 1} "{first}" and {drawing[1] + 1} "{second}" both draw the negatives; keep one'
+    if not drawing and recipe.negatives:
+        samplers = ", ".join(sorted(name for name, kind in STEPS.items() if kind.sampler))
+        return f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
+    if recipe.pool is not None and recipe.pool < recipe.negatives:
+        return f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step; enlarge it, or leave it out"
+    if drawing and drawing[0] + 1 < len(recipe.steps):
+        late = recipe.steps[drawing[0] + 1].name
+        sampler = recipe.steps[drawing[0]].name
+        return f'step "{late}" stands behind "{sampler}", which draws the negatives, so it decides nothing; move it up'
+    return None
+
+
+def _order(steps: Sequence[Step]) -> str | None:
+    """Say which step reads a column before the step that makes it."""
+    makers = {column: name for name, kind in STEPS.items() for column in kind.makes}
+    made: set[str] = set()
+    for place, item in enumerate(steps):
+        for column in sorted(item.type.requires(item.params) - made):
+            if column in makers:
+                return (
+                    f'step {place + 1}, "{item.name}", reads {column}, which "{makers[column]}" makes; '
+                    "put that step before it"
+                )
+        made.update(item.type.makes)
+    return None
 
 
 @dataclass

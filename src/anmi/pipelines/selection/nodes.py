@@ -17,7 +17,7 @@ from anmi.engine.threads import outside_python
 from anmi.errors import AnmiError
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.export import Exports
+from anmi.selection.export import Exported, Exports
 from anmi.selection.recipe import RecipeBook, Runner
 from anmi.selection.row_table import TrainingRows
 
@@ -159,11 +159,13 @@ def make_variants(
     return variants
 
 
-def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> pd.DataFrame:
-    """Return the rows in the pair format."""
+def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> Exported:
+    """Return the rows in the pair format, of which there may be none."""
+    from anmi.selection.export import FORMATS
     from anmi.selection.rows import pair_rows
 
-    return pair_rows(rows, corpus, queries, info["collection"], info["language"])
+    found, table = FORMATS["pairs"], pair_rows(rows, corpus, queries, info["collection"], info["language"])
+    return Exported("pairs", found.description, found.files, found.loading, table)
 
 
 def summarise_selection(
