@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -142,19 +141,6 @@ def in_process(project: Path) -> Callable[..., Result]:
             return CliRunner().invoke(cli, [*arguments, *(["--env", env] if env else [])])
 
     return invoke
-
-
-@pytest.fixture(scope="session")
-def browsing(project: Path) -> Any:
-    """The script that takes the picture of the documentation, by whose browser this is opened, too."""
-    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    spec = importlib.util.spec_from_file_location("docs_viz", project / "docs" / "images" / "viz.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    if script.chromium() is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    return script
 
 
 @pytest.fixture(scope="session")

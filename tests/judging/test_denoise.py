@@ -154,37 +154,6 @@ def test_examples_do_not_depend_on_how_queries_are_cut_into_shards(
     assert pairs(shards()) == pairs([Candidates.concatenate(shards())])
 
 
-def _one_of_each_fold(fitted: Judge, block: Candidates) -> list[int]:
-    """A row of each fold."""
-    fold = fitted.fold(block)
-    rows = [int(np.flatnonzero(fold == number)[0]) for number in range(fitted.options.folds)]
-    assert len(rows) > 1
-    return rows
-
-
-def _assert_judged_as_before(later: Judge, calibration: list[dict[str, Any]], judged: Candidates) -> None:
-    """A judge that sees the rows of this block alone, and without judgments, says of them what the block has."""
-    alone = judged.only({"dense"})
-    found = later.again(CandidateShards.of([alone]), calibration)(alone)
-    for name in ("cross", "p_cross", "soft_label"):
-        np.testing.assert_array_equal(found.columns[name], judged.columns[name], err_msg=name)
-        np.testing.assert_array_equal(found.positive_columns[name], judged.positive_columns[name], err_msg=name)
-    assert np.isfinite(found.columns["cross"]).sum() == min(DEPTH, int(alone.filled.sum()))
-    assert later.summary["judged_pairs"] == np.isfinite(found.columns["cross"]).sum() + len(alone)
-
-
-def _repeated(texts: dict[str, str]) -> int:
-    """Pairs that two queries of one text have in common, which are judged once."""
-    pairs = [
-        join(texts[str(query)], DOCUMENT_TEXTS[document])
-        for block in shards()
-        for query, own, others in zip(block.query_ids, block.positives, block.documents, strict=True)
-        for document in [*own, *others[:DEPTH]]
-        if document != PADDING
-    ]
-    return len(pairs) - len(set(pairs))
-
-
 def test_a_judge_must_be_fitted_first(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
     with pytest.raises(AnmiError, match="not fitted"):
         judge(tmp_path, store, texts)(shards()[0])

@@ -43,9 +43,6 @@ BOOK = recipe_book({
 
 QRELS = pd.DataFrame([("q0", "d0"), ("q0", "d5"), ("q1", "d1"), ("q2", "d2")], columns=["query_id", "document_id"])
 QRELS["relevance"] = 1
-MIXED = recipe_book({
-    "mixed": {"description": "", "negatives": 1, "steps": {"simans": {"a": 1.0}}},
-})  # fmt: skip
 
 
 def block() -> Candidates:

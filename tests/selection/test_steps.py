@@ -331,25 +331,6 @@ def test_unjudged_candidates_are_rejected_under_their_own_name_unless_kept() -> 
     assert apply(block, "denoise", unjudged="keep").undecided.tolist() == [[True, False, True]]
 
 
-def heldout_rows(own: list[float], candidates: list[float] | None = None, **others: Any) -> Candidates:
-    """One row per own positive, each judged by a model that did not see it."""
-    count = len(own)
-    judged = np.array([candidates or [0.05, 0.5, 0.95]] * count, np.float32)
-    return Candidates(
-        query_ids=np.array([f"q{i}" for i in range(count)]),
-        positives=np.tile([POSITIVE, POSITIVE + 1], (count, 1)).astype(np.int32),
-        documents=np.tile(np.arange(judged.shape[1], dtype=np.int32), (count, 1)),
-        source=np.ones(judged.shape, np.uint8),
-        columns={"p_relevant": judged},
-        positive_columns={
-            # The second column holds the query's other positives, whose turn comes in their own rows.
-            "p_heldout": np.stack([own, np.zeros(count)], axis=1).astype(np.float32),
-            "p_relevant": np.full((count, 2), 0.999, np.float32),
-        }
-        | others,
-    )
-
-
 def test_ranks_outside_the_window_or_unknown_are_rejected() -> None:
     block = elo_block([0] * 5, dense_rank=[1, 2, 4, 5, np.nan])
     assert apply(block, "rank_window", first=2, last=4).undecided.tolist() == [[False, True, True, False, False]]
