@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,3 +163,33 @@ def small_graph(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         rows = [row for row in rows if row.split("\t")[1] in kept]
         (target / "qrels" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return target
+
+
+KINDS: Final = ("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks")
+PLACES: Final = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
+TOLD: Final = (
+    "are described in the chronicle of {}",
+    "were measured by the survey of {}",
+    "made {} known far away",
+)
+
+
+def write_chronicle(folder: Path, splits: Sequence[str]) -> Path:
+    """Write 48 queries with three documents each; documents of one kind or of one place are hard negatives.
+
+    The queries of the places have the splits in turn.
+    """
+    documents, queries, labels = [], [], {split: ["query-id\tcorpus-id\tscore"] for split in splits}
+    for kind in KINDS:
+        for number, place in enumerate(PLACES):
+            name = f"{kind}-{place}"
+            texts = [f"The old {kind} of {place} {told.format(place)}, note {i}." for i, told in enumerate(TOLD)]
+            documents += [{"_id": f"{name}-{i}", "text": text} for i, text in enumerate(texts)]
+            queries.append({"_id": name, "text": f"What is known of the {kind} of {place}?"})
+            labels[splits[number % len(splits)]] += [f"{name}\t{name}-{i}\t1" for i in range(len(TOLD))]
+    (folder / "qrels").mkdir(parents=True)
+    for file, rows in (("corpus", documents), ("queries", queries)):
+        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for split, lines in labels.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,37 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import Result
+from tests.e2e.conftest import write_chronicle
 
 pytestmark = pytest.mark.slow
-KINDS = ("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks")
-PLACES = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
-TOLD = ("are described in the chronicle of {}", "were measured by the survey of {}", "made {} known far away")
-
-
-def write_collection(folder: Path) -> Path:
-    """48 queries with three documents each; documents of one kind or of one place are hard negatives."""
-    subjects = [(kind, place) for kind in KINDS for place in PLACES]
-    documents = [
-        {
-            "_id": f"{kind}-{place}-{i}",
-            "title": "",
-            "text": f"The old {kind} of {place} {told.format(place)}, note {i}.",
-        }
-        for kind, place in subjects
-        for i, told in enumerate(TOLD)
-    ]
-    queries = [
-        {"_id": f"{kind}-{place}", "text": f"What is known of the {kind} of {place}?"} for kind, place in subjects
-    ]
-    labels = [f"{kind}-{place}\t{kind}-{place}-{i}\t1" for kind, place in subjects for i in range(len(TOLD))]
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    header = "query-id\tcorpus-id\tscore\n"
-    (folder / "qrels" / "train.tsv").write_text(header + "\n".join(labels) + "\n", encoding="utf-8")
-    return folder
-
-
 # As little work as every judge can do with.
 SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cross_encoder.max_pairs=16"
 
@@ -49,7 +20,7 @@ SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cros
 @pytest.fixture
 def audited(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> Any:
     place = new_place(tmp_path)
-    collection = write_collection(tmp_path / "collection")
+    collection = write_chronicle(tmp_path / "collection", ("train",))
     done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection},{SMALL}")
     assert done.exit_code == 0, done.output
     return place
@@ -152,7 +123,7 @@ def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
 
 def test_what_cannot_be_audited_is_said(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> None:
     place = new_place(tmp_path)
-    collection = write_collection(tmp_path / "collection")
+    collection = write_chronicle(tmp_path / "collection", ("train",))
     qrels = collection / "qrels" / "train.tsv"
     lines = qrels.read_text(encoding="utf-8").splitlines()
     qrels.write_text("\n".join(lines[:1] + lines[1::3]) + "\n", encoding="utf-8")

@@ -79,17 +79,3 @@ def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data:
     done = kedro(*words, data_root=place.data, store=place.store)
     assert done.returncode == 0, done.stdout + done.stderr
     assert place.versions("selection", "negatives")
-
-
-@pytest.mark.slow
-@pytest.mark.rare
-def test_the_audit(kedro: Any, new_place: Any, tmp_path: Path) -> None:
-    place = new_place(tmp_path)
-    found = [command for command in commands() if command.startswith("kedro") and "audit" in command]
-    assert len(found) == 2
-    # What looks at an audit comes after it, whichever page names it first.
-    for command in sorted(found, key=lambda command: not command.startswith("kedro run")):
-        words = shlex.split(command)[1:] + (["--params", f"audit.queries=20,{SMALL}"] if "run" in command else [])
-        done = kedro(*words, data_root=place.data, store=place.store, env="test")
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert "clean_top" in done.stdout

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 from click.testing import Result
+from tests.e2e.conftest import write_chronicle
 
 from anmi.evaluation.promotion import PromotionRule
 from anmi.files import is_held
@@ -24,36 +25,14 @@ from anmi.hooks.retraining import EXIT_CODES
 
 pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[2]
-KINDS = ("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks")
-PLACES = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
-TOLD = ("are described in the chronicle of {}", "were measured by the survey of {}", "made {} known far away")
 # As little as a night can do with; the rule is asked about few queries, and the negatives of this recipe leak.
 SMALL: Final = (
     "recipe=bm25_random,audit.queries=16,ingestion.dev_share=0.1,retrain.rule.min_queries=2,retrain.rule.system=dense,"
     "retrain.rule.max_false_negative_rate=0.9"
 )
 RUIN: Final = "training.options.learning_rate=50"
-
-
-def write_collection(folder: Path) -> Path:
-    """32 training and 16 test queries with three answers each."""
-    subjects = [(kind, place) for kind in KINDS for place in PLACES]
-    documents = [
-        {"_id": f"{kind}-{place}-{i}", "text": f"The old {kind} of {place} {told.format(place)}, note {i}."}
-        for kind, place in subjects
-        for i, told in enumerate(TOLD)
-    ]
-    queries = [
-        {"_id": f"{kind}-{place}", "text": f"What is known of the {kind} of {place}?"} for kind, place in subjects
-    ]
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for split, part in (("train", subjects[:32]), ("test", subjects[32:])):
-        rows = [f"{kind}-{place}\t{kind}-{place}-{i}\t1\n" for kind, place in part for i in range(len(TOLD))]
-        text = "query-id\tcorpus-id\tscore\n" + "".join(rows)
-        (folder / "qrels" / f"{split}.tsv").write_text(text, encoding="utf-8")
-    return folder
+# 32 training and 16 test queries with three answers each.
+SPLITS: Final = ("train",) * 4 + ("test",) * 2
 
 
 @dataclass(frozen=True)
@@ -70,7 +49,7 @@ class Nights:
 def nights(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Nights:
     folder = tmp_path_factory.mktemp("nights")
     place = new_place(folder)
-    parameters = f"collection=beir:{write_collection(folder / 'chronicle')},{SMALL}"
+    parameters = f"collection=beir:{write_chronicle(folder / 'chronicle', SPLITS)},{SMALL}"
 
     def night(extra: str = "") -> subprocess.CompletedProcess[str]:
         done: subprocess.CompletedProcess[str] = kedro(
