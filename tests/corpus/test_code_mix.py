@@ -35,18 +35,6 @@ def test_rare_words_are_no_mixture() -> None:
     assert share("5'-nucleotidase metabolizes 6MP.") == [0.0]
 
 
-def test_with_a_given_main_language_a_text_all_in_another_one_differs() -> None:
-    text = "la defensa de los Panteras"
-    assert share(text) == [0.0]
-    assert share(text, main="en")[0] > 0.5
-    assert share("क्या आज", main="en") == [1.0]
-
-
-def test_an_unknown_main_language_is_named() -> None:
-    with pytest.raises(AnmiError, match=r'"englsh".*Known: ar, bg, de, en'):
-        share("a word", main="englsh")
-
-
 def test_a_missing_package_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\".*code_mix to script"):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError
 
 LETTER, DIGIT, PUNCTUATION, JOINER = 1, 2, 3, 4
 # Apostrophes, and the two invisible characters that Indic and Arabic spelling puts inside words.
@@ -178,7 +178,6 @@ class HardnessParams(BaseModel):
     most_entropy: float = Field(4.0, gt=0)
     most_punctuation: float = Field(0.25, gt=0, le=1)
     code_mix: Literal["language", "script"] = "language"
-    main_language: str | None = None
 
     @model_validator(mode="after")
     def _in_range(self) -> Self:
@@ -256,10 +255,7 @@ def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hard
     tokens = np.bincount(words.text, minlength=len(texts)).astype(np.float64)
     punctuation = marks / np.maximum(lengths, 1)
     entropy = _entropy(characters, lengths)
-    if p.code_mix_weight > 0:
-        mixed = mixed_share(characters, words, by=p.code_mix, main=p.main_language)
-    else:
-        mixed = np.zeros(len(texts))
+    mixed = mixed_share(characters, words, by=p.code_mix) if p.code_mix_weight > 0 else np.zeros(len(texts))
     value = (
         p.length_weight * np.minimum(tokens / p.most_tokens, 1.0)
         + p.entropy_weight * np.minimum(entropy / p.most_entropy, 1.0)
@@ -282,7 +278,7 @@ def _entropy(characters: Characters, lengths: NDArray[np.int64]) -> NDArray[np.f
 
 
 def mixed_share(
-    characters: Characters, words: Words, by: Literal["language", "script"] = "language", main: str | None = None
+    characters: Characters, words: Words, by: Literal["language", "script"] = "language"
 ) -> NDArray[np.float64]:
     """Return the share of each text's words whose script or language is not the main one, float64 [T].
 
@@ -295,13 +291,11 @@ def mixed_share(
         Of T texts.
     by
         ``language`` looks at both, by lists of word frequencies; ``script`` at scripts only.
-    main
-        The main language of all texts, where it is known from elsewhere. None: each text's own.
 
     Raises
     ------
     AnmiError
-        ``by`` is ``language`` and the extra ``code-mix`` is not installed, or ``main`` is unknown.
+        ``by`` is ``language`` and the extra ``code-mix`` is not installed.
 
     Examples
     --------
@@ -314,25 +308,17 @@ def mixed_share(
     size, scripts = max(len(characters.scripts), 1), list(characters.scripts)
     counts = np.bincount(text * size + script, minlength=characters.count * size).reshape(-1, size)
     home = counts.argmax(axis=1)
-    if main is not None:
-        name = next((name for name, known in LANGUAGES.items() if main in known), None)
-        if name is None:
-            known = sorted(language for each in LANGUAGES.values() for language in each)
-            raise AnmiError(f'main_language "{main}" is not told from others; {nearest(main, known)}')
-        home = np.full(characters.count, scripts.index(name) if name in scripts else -1)
     mixed = (script != home[text]).astype(np.float64)
     for name, languages in LANGUAGES.items() if by == "language" else ():
         here = np.flatnonzero((script == home[text]) & (script == (scripts.index(name) if name in scripts else -2)))
         if len(here):
             spans = zip(words.start[lettered][here], words.end[lettered][here], strict=True)
             tokens = [characters.joined[start:end].lower() for start, end in spans]
-            mixed[here] = _in_another_language(tokens, text[here], languages, main)
+            mixed[here] = _in_another_language(tokens, text[here], languages)
     return np.bincount(text, weights=mixed, minlength=characters.count) / np.maximum(counts.sum(axis=1), 1)
 
 
-def _in_another_language(
-    tokens: list[str], text: NDArray[np.int64], languages: Sequence[str], main: str | None
-) -> NDArray[np.bool_]:
+def _in_another_language(tokens: list[str], text: NDArray[np.int64], languages: Sequence[str]) -> NDArray[np.bool_]:
     """Return which words, [W], of the texts [W] are likelier in another language than the main one of their text."""
     wordfreq = _wordfreq()
     distinct, place = np.unique(tokens, return_inverse=True)
@@ -343,7 +329,7 @@ def _in_another_language(
     likelihood = np.log10(np.array(listed))[place]
     of_text = np.zeros((int(text.max()) + 1, len(languages)))
     np.add.at(of_text, text, likelihood)
-    home = of_text.argmax(axis=1)[text] if main is None else np.full(len(text), languages.index(main))
+    home = of_text.argmax(axis=1)[text]
     return np.asarray(likelihood.max(axis=1) - likelihood[np.arange(len(text)), home] > _SWITCH)
 
 
