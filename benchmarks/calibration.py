@@ -185,7 +185,7 @@ def main() -> None:
     """Measure all collections and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings and planted collections")
-    parser.add_argument("--encoder", default="static", help="static or minilm")
+    parser.add_argument("--encoder", default="static", help="minilm, static or corpus")
     parser.add_argument("--only", nargs="*", help="measure these collections; the others stay as they are")
     given = parser.parse_args()
     collections = planted(list(COLLECTIONS), given.encoder, given.work)

@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[1]
 WORK = ROOT / "data" / "benchmarks" / "mining_quality"
 RIDGE = 0.001
 SUPERSET_WEIGHT = 4.0
+ENCODERS = ("minilm", "static", "corpus")
+TARGET = ROOT / "src" / "anmi" / "judging" / "fused_transfer.json"
 VECTOR_FEATURES = tuple(n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness"))
 
 
@@ -147,54 +149,37 @@ def fitted(collections: Sequence[Planted], without: Sequence[str] = ()) -> Fused
 
 
 def main() -> None:
-    """Fit a model per encoder and write them."""
+    """Fit models per encoder, with all collections and without each, and write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings and planted collections")
-    work = parser.parse_args().work
-    models, counts, judged = {}, {}, {}
-    for encoder in ("minilm", "static"):
-        collections = planted(list(COLLECTIONS), encoder, work)
-        models[encoder] = fitted(collections)
-        judged[encoder] = collections
-        counts[encoder] = [
+    parser.add_argument("--encoders", nargs="+", default=ENCODERS, help="fit for these; the others stay as they are")
+    given, raw = parser.parse_args(), json.loads(TARGET.read_text(encoding="utf-8"))
+    source = raw["provenance"]
+    for encoder in given.encoders:
+        collections = planted(list(COLLECTIONS), encoder, given.work)
+        source["collections"][encoder] = [
             {"collection": each.name, "queries": len(each.block), "candidates": int(each.block.filled.sum()),
              "planted": int(each.truth.sum())}
             for each in collections
         ]  # fmt: skip
-    models["other"] = fitted(judged["minilm"], VECTOR_FEATURES)
-    without = {name: held_out(judged, name) for name in COLLECTIONS}
-    raw = {
-        "format": 1,
-        "models": {name: _rounded(model) for name, model in models.items()},
-        "without": {
-            name: {encoder: _rounded(model) for encoder, model in found.items()} for name, found in without.items()
-        },
-        "provenance": {
-            "script": "benchmarks/fit_fused.py",
+        fits = {encoder: ()} | ({"other": VECTOR_FEATURES} if encoder == "minilm" else {})
+        for name, unused in fits.items():
+            model = fitted(collections, unused)
+            raw["models"][name] = _rounded(model)
+            source["auc_on_the_same_collections"][name] = {each.name: _auc(model, each) for each in collections}
+            for each in collections:
+                others = [other for other in collections if other is not each]
+                raw["without"][each.name][name] = _rounded(fitted(others, unused))
+        for name, label in ((encoder, encoder), ("other", f"{encoder}, judged without vectors")):
+            judges = {left: FusedModel.from_dict(found[name]) for left, found in raw["without"].items()}
+            source["auc_held_out"][label] = {each.name: _auc(judges[each.name], each) for each in collections}
+            print(label, source["auc_held_out"][label], flush=True)
+        source["fitted"][encoder] = {
             "date": datetime.date.today().isoformat(),
             "versions": {name: importlib.metadata.version(name) for name in ("anmi", "numpy", "scipy", "scikit-learn")},
-            "truth": "entailing triple sets (kg_webnlg), equal summaries (api_docs), hidden further positives (the "
-            "others); and supersets of known positives, made up by joining two documents",
-            "collections": counts,
-            "auc_on_the_same_collections": {
-                name: {each.name: _auc(model, each) for each in judged["static" if name == "static" else "minilm"]}
-                for name, model in models.items()
-            },
-        },
-    }
-    target = ROOT / "src" / "anmi" / "judging" / "fused_transfer.json"
-    target.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    for name, model in raw["models"].items():
-        print(name, {k: round(v, 2) for k, v in model["coefficients"].items()}, round(model["intercept"], 2))
-    print(f"written to {target}")
-
-
-def held_out(judged: dict[str, list[Planted]], name: str) -> dict[str, FusedModel]:
-    """Fit the same models on all collections but one, for measuring on that one."""
-    others = {encoder: [each for each in parts if each.name != name] for encoder, parts in judged.items()}
-    return {encoder: fitted(parts) for encoder, parts in others.items()} | {
-        "other": fitted(others["minilm"], VECTOR_FEATURES)
-    }
+        }
+    TARGET.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {TARGET}")
 
 
 def _auc(model: FusedModel, each: Planted) -> float:

@@ -22,10 +22,12 @@ from anmi.corpus.texts import document_texts
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.evidence.facts import facts_of
 from anmi.judging.fused import features
+from anmi.pipelines.dense.nodes import make_corpus_encoder
+from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
-from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.encoders import encode, load_encoder, place_of
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.tokenize import tokenizer
@@ -106,7 +108,11 @@ class Opened:
     def of(name: str, encoder: str, work: Path, seed: int = 42) -> Opened:
         """Read a collection; embeddings are kept in ``work``."""
         read, store = load_collection((COLLECTIONS | UNTUNED)[name][0].format(work=work), seed=seed), kept_in(work)
-        model = load_encoder(encoder, store.path / "models", TOKENS)
+        own = make_corpus_encoder(
+            corpus=read.corpus, new_documents=read.corpus[:0], encoder=encoder,
+            params=DenseParams(), seed=seed, store=store,
+        )  # fmt: skip
+        model = load_encoder(place_of(encoder, own), store.path / "models", TOKENS)
 
         def embed(texts: list[str], role: str) -> NDArray[np.float32]:
             return encode(model, texts, store, description=f"{name}: {role}", role=role)

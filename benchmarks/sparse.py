@@ -193,7 +193,7 @@ def deployed_table(rows: list[dict[str, Any]]) -> list[str]:
 
 def kinds_of(mined: Mined) -> list[str]:
     """Return the kinds of pseudo-queries that the collection offers."""
-    pseudo = mined.table("02_intermediate/pseudo_queries.parquet")
+    pseudo = mined.table("04_feature/pseudo_queries.parquet")
     return [kind for kind in KINDS if kind in set(pseudo.kind[pseudo.split == "train"])]
 
 
@@ -207,7 +207,7 @@ def trained(mined: Mined, changes: dict[str, Any], seed: int) -> Any:
     kinds, tables = kinds_of(mined), (mined.corpus, mined.queries, mined.qrels)
     options = TrainingOptions(negatives=NEGATIVES, pseudo_queries={"kinds": kinds, "batch_size": 256}, **changes)
     rows = mined.table("05_model_input/training_rows.parquet")
-    pseudo = mined.table("02_intermediate/pseudo_queries.parquet")
+    pseudo = mined.table("04_feature/pseudo_queries.parquet")
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
 
     def load() -> Any:

@@ -51,15 +51,15 @@ def test_published_figures_are_not_in_sample(file: str) -> None:
 
 def test_the_table_of_systems_is_that_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    spec = importlib.util.spec_from_file_location("benchmark_adaptation", ROOT / "benchmarks" / "adaptation.py")
+    spec = importlib.util.spec_from_file_location("benchmark_native", ROOT / "benchmarks" / "native.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    document = json.loads((RESULTS / "adaptation.json").read_text(encoding="utf-8"))
-    for page, cell in (("README.md", module.brief), ("docs/results.md", module.whole)):
+    rows = json.loads((RESULTS / "native.json").read_text(encoding="utf-8"))["rows"]
+    for page, chosen, cell in (("README.md", module.MAIN, module.brief), ("docs/results.md", None, module.whole)):
         text = (ROOT / page).read_text(encoding="utf-8")
-        assert text.split(module.MARKS[0])[1].split(module.MARKS[1])[0] == module.table_of(document, cell)
+        assert text.split(module.MARKS[0])[1].split(module.MARKS[1])[0] == module.table_of(rows, chosen, cell)
 
 
 def test_the_table_of_recipes_is_that_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What issue after issue found to be wrong without saying so, measured as it is now: one row a claim.
 
-Each case stands in a module of this folder and can be run by itself (``python benchmarks/right/hindi.py``). Cases that
-are named are measured again, and the rows of all others stay. Run from the repository's root:
+Each case stands in a module of this folder and can be run by itself (``python benchmarks/right/bit_flips.py``). Cases
+that are named are measured again, and the rows of all others stay. Run from the repository's root:
 
     python benchmarks/right [CASE ...]
 """
@@ -25,10 +25,10 @@ CASES: Final = {
     "new_documents": "new_documents_share",
     "many_positives": "cases",
     "wrong_names": "wrong_names_refused",
-    "hindi": "hindi_ndcg10",
     "training_noise": "training_noise",
     "interval_coverage": "interval_coverage",
     "bit_flips": "bit_flips_noticed",
+    "corpus_encoder_scale": "corpus_encoder_scale",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")
 

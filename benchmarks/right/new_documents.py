@@ -31,14 +31,10 @@ def new_documents_share() -> list[dict[str, Any]]:
         least.append(int(wholly.sum()))
         told.append(f"{collection.removeprefix(SHARED + '/')} {shares[-1]:.1%}, {least[-1]} of {free}")
     note = f"documents that are new, and test queries about them of those that no label names: {'; '.join(told)}"
+    share, fewest = round(sum(shares) / len(shares), 4), "the fewest of these collections"
     return [
-        {
-            "case": "new_documents_share",
-            "value": round(sum(shares) / len(shares), 4),
-            "unit": "of documents",
-            "note": note,
-        },
-        {"case": "new_test_queries", "value": min(least), "unit": "queries", "note": "the fewest of these collections"},
+        {"case": "new_documents_share", "value": share, "unit": "of documents", "note": note},
+        {"case": "new_test_queries", "value": min(least), "unit": "queries", "note": fewest},
     ]
 
 

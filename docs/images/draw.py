@@ -56,19 +56,40 @@ def stages() -> Figure:
     for line, (row, colour) in enumerate(zip(rows, (BLUE, ORANGE, GREEN), strict=True)):
         for place, (name, what) in enumerate(row):
             x, y = place, -line
-            axes.add_patch(
-                mpl.patches.FancyBboxPatch(
-                    (x + 0.06, y - 0.72), 0.76, 0.62, boxstyle="round,pad=0.03", fill=False, edgecolor=colour, lw=1.5
-                )
-            )
-            axes.text(x + 0.44, y - 0.23, name, ha="center", va="center", color=colour, weight="bold", fontsize=10)
-            axes.text(x + 0.44, y - 0.51, what, ha="center", va="center", fontsize=8.5)
+            _box(axes, x, y, name, what, colour)
             if place + 1 < len(row):
                 _arrow(axes, (x + 0.86, y - 0.41), (x + 1.02, y - 0.41))
             elif line + 1 < len(rows):
                 axes.plot([x + 0.44, x + 0.44, 0.44], [y - 0.76, y - 0.9, y - 0.9], color=GREY, lw=1)
                 _arrow(axes, (0.44, y - 0.9), (0.44, y - 1.07))
     return figure
+
+
+def corpus_encoder() -> Figure:
+    """How the vector of a piece of a word is made."""
+    figure, axes = plt.subplots(figsize=(7.2, 2.1))
+    axes.axis("off")
+    axes.set(xlim=(-0.05, 4), ylim=(-1.75, 0.05))
+    boxes = [
+        (0, -0.45, "documents", "cut into pieces\nof words", BLUE),
+        (1, 0, "LSA", "what stands with\nit in this corpus", ORANGE),
+        (1, -0.9, "MiniLM", "what the piece\nmeans elsewhere", ORANGE),
+        (2, -0.45, "× idf", "side by side,\n256 + 256", GREEN),
+        (3, -0.45, "table", "a text is the sum\nof its pieces", GREEN),
+    ]  # fmt: skip
+    for box in boxes:
+        _box(axes, *box)
+    for start, end in (((0.86, -0.75), (1.02, -0.45)), ((0.86, -0.97), (1.02, -1.27)), ((1.86, -0.45), (2.02, -0.75)),
+                       ((1.86, -1.27), (2.02, -0.97)), ((2.86, -0.86), (3.02, -0.86))):  # fmt: skip
+        _arrow(axes, start, end)
+    return figure
+
+
+def _box(axes: Axes, x: float, y: float, name: str, what: str, colour: str) -> None:
+    at = ((x + 0.06, y - 0.72), 0.76, 0.62)
+    axes.add_patch(mpl.patches.FancyBboxPatch(*at, boxstyle="round,pad=0.03", fill=False, edgecolor=colour, lw=1.5))
+    axes.text(x + 0.44, y - 0.23, name, ha="center", va="center", color=colour, weight="bold", fontsize=10)
+    axes.text(x + 0.44, y - 0.51, what, ha="center", va="center", fontsize=8.5)
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -232,7 +253,7 @@ def dnh_schedules() -> Figure:
         axes.stackplot(
             epochs, shares[:, :3].T, colors=[GREY, BLUE, ORANGE], labels=["random", "graph", "latent"], alpha=0.6, lw=0
         )
-        axes.set(title=type(schedule).kind, xlabel="epoch", xlim=(0, 7), ylim=(0, 1))
+        axes.set(title=type(schedule).__name__.lower(), xlabel="epoch", xlim=(0, 7), ylim=(0, 1))
     parts[0].set_ylabel("share of negatives")
     figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
     return figure
@@ -259,7 +280,8 @@ def scale() -> Figure:
 
 
 PICTURES: Final = (
-    stages, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans, dnh_schedules, scale,
+    stages, corpus_encoder, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans,
+    dnh_schedules, scale,
 )  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from anmi.adaptation.kinds.keyphrase import _ASCII_WORD, _ascii_words, keyphrase
+from anmi.adaptation.kinds.keyphrase import keyphrase
 from anmi.adaptation.views import Document, Material, View
+from anmi.retrieval.terms import Terms
 from anmi.retrieval.tokenize import tokenizer
 
 TEXTS = [
@@ -63,29 +64,24 @@ def test_terms_stand_in_their_own_forms_and_order() -> None:
         ("pl", "Insulina obniża poziom cukru we krwi; chorzy wstrzykują insulina przed każdym posiłkiem.", "insulina"),
     ],
 )
-def test_terms_are_words_of_the_language(language: str, text: str, term: str) -> None:
+def test_terms_are_words_of_the_language_and_dictionaries_are_asked_once(language: str, text: str, term: str) -> None:
     found = views([text], language)
     assert found and any(term in view.query.casefold().split() for view in found)
+    cut = replace(Terms.cut([text], language), tokenize=None)
+    assert all(word in text for view in found for word in view.query.split())
+    document = Document("d0", "", text, language)
+    assert keyphrase(Material([document], language, terms=cut))(document, 5, 1) == found
 
 
-@pytest.mark.parametrize("language", ["ja", "th"])
-def test_languages_whose_words_nobody_parts_here_have_none(language: str) -> None:
-    assert views(["血糖値を下げる薬です。วันนี้ฝนตกหนักมากในกรุงเทพ"], language) == []
-
-
-def test_short_documents_are_not_asked_by_all_that_they_say() -> None:
+def test_short_documents_are_not_asked_by_all_that_they_say_and_languages_without_words_by_nothing() -> None:
     assert views(["Insulin lowers sugar."], "en") == []
+    assert views(["血糖値を下げる薬です。วันนี้ฝนตกหนักมากในกรุงเทพ"], "ja") == []
     assert [len(view.query.split()) for view in views(["Insulin lowers blood sugar."], "en")] == [2]
-
-
-@given(st.text(st.characters(max_codepoint=127), max_size=30) | st.text("aB3-'_ .", max_size=30))
-def test_words_in_ascii_are_those_of_the_expression(text: str) -> None:
-    assert _ascii_words(text) == _ASCII_WORD.findall(text)
 
 
 def test_documents_that_are_counted_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    whole = [views(TEXTS, "en", place) for place in range(len(TEXTS))]
+    whole = views(TEXTS, "en", 2)
     monkeypatch.setattr(sys.modules["anmi.adaptation.kinds.keyphrase"], "_DOCUMENTS", 1)
-    assert [views(TEXTS, "en", place) for place in range(len(TEXTS))] == whole
+    assert views(TEXTS, "en", 2) == whole

@@ -57,7 +57,11 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
 ) -> None:
     place, output = new_place(tmp_path), tmp_path / "cells"
     collection = write_collection(tmp_path / "collection")
-    words = ["in_batch", "top=naive_top:training.options.epochs=1", "bad=in_batch:training.options.learning_rate=1e-44"]
+    words = [
+        "in_batch",
+        "top=naive_top:training.options.epochs=1,training.options.keep_best=false",
+        "bad=in_batch:training.options.learning_rate=1e-44",
+    ]
     places = ("--collections", f"facts=beir:{collection}", "--output", str(output))
     failed = kedro("anmi", "ablate", *words, *places, data_root=place.data, store=place.store)
     assert failed.returncode == 1

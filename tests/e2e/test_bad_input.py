@@ -97,7 +97,7 @@ def test_it_is_not_trained_where_nobody_asks_a_test_query(collection: Collection
         '"test"', "0 pseudo-queries", "ingestion.test_share", "mining,adaptation,training",
     )  # fmt: skip
     assert list(data.glob("02_intermediate/*"))
-    assert not list(data.glob("03_primary/*")) and not list(data.glob("06_models/*"))
+    assert not list(data.glob("04_feature/*")) and not list(data.glob("06_models/*"))
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
     """Train on rows as the selection writes them for a recipe without judges, without mining them."""
     import pandas as pd
 
-    done = run(f"beir:{collection.path}", "ingestion,adaptation", recipe="naive_top")
+    done = run(f"beir:{collection.path}", "ingestion,bm25,dense,adaptation", recipe="naive_top")
     assert done.exit_code == 0, done.output
     queries, corpus = (
         {json.loads(line)["_id"]: json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")}

@@ -179,13 +179,14 @@ def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(collection
     assert judged_by(provenance({"mode": "none"})) == ""
 
 
+@pytest.mark.parametrize(("encoder", "known"), [("corpus", True), ("../models/mine", False)])
 def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(
-    collection: Collection, caplog: pytest.LogCaptureFixture
+    collection: Collection, encoder: str, known: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    judge = fitted(collection, collection.block(known=1), encoder="../models/mine", prior="shipped")
-    assert judge.models == [transferred("other")]
-    assert "without vectors (encoder ../models/mine was not among those fitted)" in caplog.text
+    judge = fitted(collection, collection.block(known=1), encoder=encoder, prior="shipped")
+    assert judge.models == [transferred(encoder if known else "other")]
+    assert (f"without vectors (encoder {encoder} was not among those fitted)" in caplog.text) is not known
 
 
 def test_fifty_queries_with_several_positives_refine_the_coefficients(collection: Collection) -> None:

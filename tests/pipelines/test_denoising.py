@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.knowledge import Knowledge
+from anmi.judging.fused import transferred
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve
 from anmi.pipelines.dense.params import DenseParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.rated import believed
@@ -47,6 +48,7 @@ class Mined:
     candidates: CandidateShards
     terms: Terms
     embeddings: NDArray[np.float32]
+    encoder_info: dict[str, Any]
     store: Store
 
     def judged(
@@ -59,7 +61,7 @@ class Mined:
             "recipe": recipe, "recipes": BOOK, "params": DenoisingParams.model_validate(params), "seed": 1,
         }  # fmt: skip
         evidence, fused = judge_by_evidence(
-            **shared, terms=self.terms, document_embeddings=self.embeddings, encoder_info={"encoder": "static"},
+            **shared, terms=self.terms, document_embeddings=self.embeddings, encoder_info=self.encoder_info,
             knowledge=self.knowledge,
         )  # fmt: skip
         judgments, teacher = judge_candidates(**shared, evidence=evidence, store=self.store)
@@ -87,7 +89,9 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     bm25, dense = BM25Params(depth=20, shard=25), DenseParams(depth=20, precision="float32")
     asked: dict[str, Any] = {"recipe": "clean", "recipes": BOOK}
     terms = cut_terms(corpus, {"language": "en"}, "clean", BOOK, bm25)
-    encoded = encode_collection(corpus=corpus, queries=queries, encoder="static", params=dense, store=store, **asked)
+    given: dict[str, Any] = {"corpus": corpus, "encoder": "corpus", "params": dense, "store": store}
+    own = make_corpus_encoder(new_documents=corpus[:0], seed=1, **given)
+    encoded = encode_collection(queries=queries, corpus_encoder=own, **given, **asked)
     vectors = encoded["document_embeddings"]
     found = retrieve(
         bm25_index=build_bm25_index(terms, "clean", BOOK, bm25),
@@ -104,7 +108,8 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
         **asked,
     )
     knowledge = Knowledge(collection.entities, collection.graph, collection.facts)
-    return Mined(corpus, queries, knowledge, CandidateShards.of(list(found)), terms, vectors, store)
+    shards = CandidateShards.of(list(found))
+    return Mined(corpus, queries, knowledge, shards, terms, vectors, encoded["encoder_info"], store)
 
 
 def probability(block: Candidates) -> NDArray[np.float32]:
@@ -114,7 +119,8 @@ def probability(block: Candidates) -> NDArray[np.float32]:
 
 
 def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Mined) -> None:
-    shards, fused, teacher = mined.judged("clean", fused={"mode": "transfer"})
+    shards, fused, teacher = mined.judged("clean", fused={"mode": "transfer", "prior": "shipped"})
+    assert fused["models"] == [transferred("corpus").as_dict()], "of the corpus's own encoder, wherever it lies"
     assert "p_relevant" not in shards.whole().columns, "where no cross-encoder is asked it is not stored twice"
     block = shards.map(believed).whole()
     assert fused["mode"] == "transfer"
@@ -124,8 +130,7 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
     assert np.isfinite(found).all()
     assert ((found >= 0) & (found <= 1)).all()
     np.testing.assert_array_equal(block.columns["p_relevant"], block.columns["p_evidence"])
-    models = [path.name for path in (mined.store.path / "models").iterdir()]
-    assert not [name for name in models if name.startswith("cross_encoder")], "none was trained"
+    assert not list((mined.store.path / "models").glob("cross_encoder*")), "none was trained"
 
 
 def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(mined: Mined) -> None:

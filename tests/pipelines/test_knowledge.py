@@ -75,7 +75,7 @@ def measured(models: tuple[str, str], tmp_path: Path, **changes: Any) -> tuple[d
         return measure_knowledge(
             runs=runs(), trained_model=Path(models[1]), **(collection() | changes), encoder=models[0], recipe="mine",
             params=EvaluationParams(resamples=100), dense=DenseParams(), seed=1, store=store,
-            pseudo_queries=pd.DataFrame(),
+            pseudo_queries=pd.DataFrame(), corpus_encoder=tmp_path,
         )  # fmt: skip
 
 
@@ -125,6 +125,6 @@ def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
     tables = dict.fromkeys(collection(), nothing) | {"knowledge": known}
     found = measure_knowledge(
         runs=nothing, trained_model=nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(),
-        dense=DenseParams(), seed=1, store=nothing, pseudo_queries=nothing,
+        dense=DenseParams(), seed=1, store=nothing, pseudo_queries=nothing, corpus_encoder=nothing,
     )  # fmt: skip
     assert found == ({}, {})

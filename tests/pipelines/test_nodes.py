@@ -340,6 +340,6 @@ def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFram
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
     with pytest.raises(AnmiError, match='no "test" queries'):
         run_systems(
-            search_index=nothing, corpus=corpus, queries=queries, qrels=qrels, pseudo_queries=None, encoder="static",
-            recipe="nearest", params=EvaluationParams(), dense=nothing, store=nothing,
+            search_index=nothing, terms=nothing, corpus_encoder=nothing, corpus=corpus, queries=queries, qrels=qrels,
+            pseudo_queries=None, encoder="static", recipe="", params=EvaluationParams(), dense=nothing, store=nothing,
         )  # fmt: skip

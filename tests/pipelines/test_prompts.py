@@ -107,7 +107,7 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     given, expected = SETTINGS[name]
     dense = DenseParams(precision="float32", **given)
     options = {
-        "epochs": 2, "batch_size": 4, "precision": "float32", "texts_per_pass": 4,
+        "epochs": 2, "batch_size": 4, "keep_best": False, "precision": "float32", "texts_per_pass": 4,
         "encoders": "two" if kind == "two" else "shared",
     }  # fmt: skip
     nothing: Any = None
@@ -117,6 +117,7 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         mined = encode_collection(
             corpus=corpus(),
             queries=queries(),
+            corpus_encoder=nothing,
             encoder=str(folder / "base"),
             recipe="mine",
             recipes=BOOK,
@@ -126,12 +127,12 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
         trained = train_retriever(
             rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
             encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
-            params=TrainingParams(options=options), dense=dense, seed=1, store=store,
+            params=TrainingParams(options=options), dense=dense, seed=1, store=store, corpus_encoder=nothing,
             new_documents=pd.DataFrame({"document_id": []}),
         )  # fmt: skip
         shared = {
             "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": pseudo, "recipe": "mine",
-            "params": EVALUATION, "dense": dense, "store": store,
+            "params": EVALUATION, "dense": dense, "store": store, "terms": nothing,
         }  # fmt: skip
         search = build_search(
             trained_model=trained["trained_model"],
@@ -139,7 +140,7 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
             dev_run=trained["dev_run"], info={"collection": "mine", "language": "en"}, seed=1,
             training_summary=trained["training_summary"], **shared,
         )  # fmt: skip
-        runs = run_systems(search_index=search, encoder=str(folder / "base"), **shared)
+        runs = run_systems(search_index=search, encoder=str(folder / "base"), corpus_encoder=nothing, **shared)
     return Way(folder / "base", expected, mined, trained, runs)
 
 

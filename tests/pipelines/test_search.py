@@ -18,6 +18,7 @@ from anmi.pipelines.evaluation.params import EvaluationParams, HybridParams
 from anmi.pipelines.evaluation.search import build_search, exact, run_systems
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.terms import Terms
 from anmi.store import Store
 
 COUNT = 60
@@ -78,20 +79,20 @@ class Run:
         self.tables, self.trained = given, models[1]
         corpus, queries, qrels, pseudo = given.values()
         dev = with_pseudo_tests(corpus, queries, qrels, pseudo, [] if labelled else ["dev"])
-        texts = document_texts(corpus)
+        terms = Terms.cut(document_texts(corpus), "en", "whitespace")
         with Store(folder) as store:
             model = load_encoder(str(models[1]), folder)
             asked = dev[1][dev[1].split == "dev"]
             self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(retriever="dense")
             shared: dict[str, Any] = {
-                **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store,
+                **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store, "terms": terms,
             }  # fmt: skip
             self.search = build_search(
-                trained_model=models[1], bm25_index=BM25Index.build(texts, "en", "whitespace"), dev_run=self.dev_run,
+                trained_model=models[1], bm25_index=BM25Index.of_terms(terms), dev_run=self.dev_run,
                 info=INFO, seed=1, **shared,
                 training_summary={"dev_queries": "labels" if labelled else "pseudo_queries"},
             )  # fmt: skip
-            self.runs = run_systems(search_index=self.search, encoder=models[0], **shared)
+            self.runs = run_systems(search_index=self.search, encoder=models[0], corpus_encoder=Path(), **shared)
             self.exact = exact(self.search, self.search.main, corpus, dense, store)
 
 
@@ -181,9 +182,10 @@ def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
 
 def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], tmp_path: Path) -> None:
     given = tables()
+    terms = Terms.cut(document_texts(given["corpus"]), "en", "whitespace")
     with Store(tmp_path) as store:
         search = build_search(
-            trained_model=models[1], bm25_index=BM25Index.build(document_texts(given["corpus"]), "en", "whitespace"),
+            trained_model=models[1], bm25_index=BM25Index.of_terms(terms), terms=terms,
             dev_run=pd.DataFrame(columns=["query_id", "document_id", "score", "rank"]), info=INFO, seed=1, **given,
             training_summary={}, recipe="mine", params=EvaluationParams(), dense=DENSE, store=store,
         )  # fmt: skip

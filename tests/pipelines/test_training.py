@@ -12,7 +12,7 @@ import pytest
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.nodes import labels_used, train_retriever
+from anmi.pipelines.training.nodes import _hold_unknown, labels_used, train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse import term_table
@@ -85,7 +85,7 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
                 encoder=str(tmp_path / "base"), recipe=recipe,
                 params=TrainingParams(options=options), seed=1, store=store, new_documents=NEW,
-                dense=DenseParams(precision="float32"),
+                dense=DenseParams(precision="float32"), corpus_encoder=tmp_path,
             )  # fmt: skip
 
     return run
@@ -123,6 +123,15 @@ def test_nothing_to_train_on_is_one_sentence(train: Any) -> None:
         train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:0])
 
 
+def test_what_has_no_direction_gets_none(word_encoder: Any) -> None:
+    encoder = word_encoder(["fox", "owl"])
+    table = encoder[0].embedding.weight
+    table.data[0] = 0
+    _hold_unknown(encoder)
+    (table**2 + table).sum().backward()
+    assert not table.grad[0].any() and table.grad[1:].any(dim=1).all()
+
+
 def test_labels_alone_are_trained_on_as_before(train: Any) -> None:
     made = train(recipe="alone")
     assert (made["training_summary"]["adapted"], made["training_summary"]["pseudo_queries"]) == (False, 0)
@@ -152,7 +161,7 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
 
 @pytest.mark.parametrize("learned", [True, False])
 def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
-    made = train(options={"retriever": "sparse", "sparsity": {"learned_queries": learned}})
+    made = train(options={"keep_best": False, "retriever": "sparse", "sparsity": {"learned_queries": learned}})
     table = term_table(made["trained_model"])
     old = CORPUS[~CORPUS.document_id.isin(NEW.document_id)]
     start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(old))

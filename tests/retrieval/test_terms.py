@@ -1,16 +1,14 @@
-"""Terms of a corpus: saved and opened, counted with order lost, and what BM25 makes of them."""
+"""Terms of a corpus: saved and opened, counted with order lost."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import bm25s
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rank_bm25 import BM25Okapi
 
 from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
@@ -20,7 +18,6 @@ from anmi.retrieval.tokenize import tokenizer
 TEXTS = st.lists(st.text(st.sampled_from("abc de"), max_size=12), min_size=1, max_size=8).filter(
     lambda texts: any(text.split() for text in texts)
 )
-K1, B = 1.2, 0.75
 
 
 @given(TEXTS)
@@ -53,37 +50,15 @@ def test_rows_are_the_terms_of_each_document_with_only_their_order_lost(texts: l
     assert terms.lengths.tolist() == [len(row) for row in cut]
 
 
-def corpus() -> tuple[list[str], list[str]]:
-    rng = np.random.default_rng(4)
-    words = np.array([f"word{i}" for i in range(80)])
-    share = 1 / np.arange(1, 81)
-    texts = [" ".join(rng.choice(words, rng.integers(0, 30), p=share / share.sum())) for _ in range(120)]
-    return texts, [" ".join(rng.choice(words, 3)) for _ in range(15)]
-
-
-def test_scores_from_terms_are_those_of_bm25s_on_the_texts(tmp_path: Path) -> None:
-    texts, queries = corpus()
-    Terms.cut(texts, "en", "whitespace").save(tmp_path)
-    index = BM25Index.of_terms(Terms.load(tmp_path), k1=K1, b=B)
-    cut = tokenizer("whitespace", "en")
-    theirs = bm25s.BM25(method="lucene", k1=K1, b=B)
-    theirs.index(cut(texts), show_progress=False)
-    everything = np.tile(np.arange(len(texts), dtype=np.int32), (len(queries), 1))
-    found = index.scores_and_ranks(queries, everything)[0]
-    expected = np.array([theirs.get_scores(row) for row in cut(queries)])
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    assert (found > 0).any()
-
-
-def test_scores_from_terms_are_those_of_rank_bm25_on_the_texts(tmp_path: Path) -> None:
-    texts, queries = corpus()
-    Terms.cut(texts, "en", "whitespace").save(tmp_path)
-    index = BM25Index.of_terms(Terms.load(tmp_path), engine="rank_bm25", k1=K1, b=B)
-    cut = tokenizer("whitespace", "en")
-    theirs = BM25Okapi(cut(texts), k1=K1, b=B, epsilon=0.0)
-    everything = np.tile(np.arange(len(texts), dtype=np.int32), (len(queries), 1))
-    found = index.scores_and_ranks(queries, everything)[0]
-    np.testing.assert_allclose(found, [theirs.get_scores(row) for row in cut(queries)], rtol=1e-5, atol=1e-6)
+@given(TEXTS, st.dictionaries(st.integers(0, 7), st.text(st.sampled_from("abf"), max_size=5)))
+@settings(max_examples=40)
+def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict[int, str]) -> None:
+    rows = np.array([row for row in other if row < len(texts)], int)
+    found = Terms.cut(texts, "en", "whitespace").changed(rows, [other[row] for row in rows])
+    after = [other.get(row, text) for row, text in enumerate(texts)]
+    asked = [" ".join([*texts, *after, "a"])]
+    one, same = (BM25Index.of_terms(terms).search(asked, 9) for terms in (found, Terms.build(after, found.tokenize)))
+    np.testing.assert_array_equal(one, same)
 
 
 def test_an_index_says_of_which_terms_it_is() -> None:

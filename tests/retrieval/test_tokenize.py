@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from anmi.corpus.language import LANGUAGES
 from anmi.errors import AnmiError
-from anmi.retrieval.tokenize import SNOWBALL, TOKENIZERS, cut_by_snowball, resolve, tokenizer
+from anmi.retrieval.terms import Terms, counted_once
+from anmi.retrieval.tokenize import SNOWBALL, TOKENIZERS, resolve, tokenizer
 
 # Letters, marks and joiners of many scripts, so that marks stand in all places, as they do in damaged texts, too.
 TEXTS = st.text(
@@ -28,14 +29,17 @@ def test_english_is_stemmed_and_without_stop_words() -> None:
 
 
 @given(
-    st.lists(st.one_of(TEXTS, st.text(st.sampled_from("aAbIiñ_9 \n\t\x1f.'"), max_size=20)), max_size=6),
-    st.sampled_from(["en", "tr", "hi", "es"]),
+    st.lists(st.one_of(TEXTS, st.text(st.sampled_from("aAbIiñ_9 \n\t\x1f.'"), max_size=20)), min_size=1, max_size=6),
+    st.sampled_from(
+        ["snowball en", "snowball tr", "snowball hi", "ngram th", "ngram ja", "whitespace en", "subword x"]
+    ),
 )
-def test_many_texts_are_cut_as_each_is(texts: list[str], language: str) -> None:
-    found, slow = cut_by_snowball(texts, language), tokenizer("snowball", language)(texts)
-    assert [found.terms[number] for number in found.numbers] == [term for row in slow for term in row]
-    assert found.lengths.tolist() == [len(row) for row in slow]
-    assert found.terms == list(dict.fromkeys(term for row in slow for term in row))
+def test_many_texts_are_cut_as_each_is(texts: list[str], how: str) -> None:
+    cut = tokenizer(*how.split())
+    counts, vocabulary = counted_once(texts, cut)
+    slow = Terms.build(texts, cut)
+    assert list(vocabulary) == list(slow.vocabulary)
+    assert counts.has_canonical_format and (counts != slow.counts).nnz == 0
 
 
 def test_german_is_stemmed_by_its_own_stemmer() -> None:

@@ -110,7 +110,7 @@ def fit(
 
 
 def nearness(encoder: SentenceTransformer) -> Callable[[SentenceTransformer], float]:
-    """A metric that only falls, so that the best weights are those of the first epoch and have to outlive the kill."""
+    """A metric that only falls, so that the best weights are those of the start and have to outlive the kill."""
     start = encoder.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)
     return lambda model: float(start @ model.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False))
 
@@ -140,7 +140,7 @@ def killed_bert(folder: Path) -> None:
 
     def evaluate(model: SentenceTransformer) -> float:
         calls[0] += 1
-        if calls[0] == 2:
+        if calls[0] == 3:
             die()
         return measure(model)
 

@@ -124,17 +124,18 @@ def test_rows_in_another_order_give_the_same_weights(encoder):
     assert torch.equal(first, again)
 
 
-def test_dev_chooses_the_epoch_that_is_kept(encoder):
+@pytest.mark.parametrize("best", [0, 2])
+def test_dev_chooses_the_epoch_that_is_kept_or_the_start(encoder, best):
     seen = []
 
     def evaluate(model: SentenceTransformer) -> float:
         assert not model.training
         seen.append(weights(model))
-        return [0.2, 0.9, 0.5][len(seen) - 1]
+        return 0.9 if len(seen) - 1 == best else 0.2
 
     result = fit(encoder, evaluate_dev=evaluate)
-    assert torch.equal(weights(result.model), seen[1])
-    assert (result.summary["best_epoch"], result.summary["best_dev_ndcg@10"]) == (2, 0.9)
+    assert torch.equal(weights(result.model), seen[best])
+    assert (result.summary["best_epoch"], result.summary["best_dev_ndcg@10"]) == (best, 0.9)
 
 
 def test_without_keep_best_the_last_epoch_stays(encoder):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +17,7 @@ from anmi.adaptation.views import QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.columns import column
 from anmi.corpus.splits import choose
+from anmi.retrieval.terms import Terms
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
 DROPPED: Final = ("query_id", "text", "document_id", "kind", "reason")
@@ -48,6 +49,7 @@ def make_pseudo_queries(
     *,
     language: str,
     seed: int,
+    terms: Terms | None = None,
     views: int = 5,
     most_documents: int = 100_000,
     new: Mapping[str, str] = MappingProxyType({}),
@@ -70,6 +72,8 @@ def make_pseudo_queries(
         ISO 639-1 code.
     seed
         Keys the draws of every document.
+    terms
+        Of the corpus, as they were cut for BM25; None cuts them where a dictionary does.
     views
         Pseudo-queries of a kind and document, at most.
     most_documents
@@ -105,8 +109,9 @@ def make_pseudo_queries(
         Document(name, title, text, language, about)
         for name, title, text, about in (zip(*(each[asked] for each in columns), strict=True) if kinds else ())
     ]
+    own = None if terms is None else replace(terms, counts=terms.counts[asked])
     write = None if writer is None else partial(writer.write, seed=seed)
-    material = Material(documents, language, question or QuestionOptions(), new, write)
+    material = Material(documents, language, question or QuestionOptions(), new, write, own)
     makers = {kind: KINDS[kind].fit(material) for kind in kinds}
     columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
     shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anmi.retrieval.terms import Terms
+
 
 @dataclass(frozen=True)
 class Document:
@@ -68,6 +70,8 @@ class Material:
         Ids of documents that nothing is learned from.
     write
         Has a language model write queries, and returns those of each document by its id; None where there is no model.
+    terms
+        Of the documents, cut for BM25; None cuts them where a dictionary does.
     """
 
     documents: Sequence[Document]
@@ -75,6 +79,7 @@ class Material:
     question: QuestionOptions = field(default_factory=QuestionOptions)
     new: Collection[str] = ()
     write: Callable[[Sequence[Document]], Mapping[str, list[str]]] | None = None
+    terms: Terms | None = None
 
 
 def without(document: Document, start: int, end: int) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PORT: Final = 8765
 _SHOWN: Final = (
     "selection", "corpus", "queries", "fused_judge", "selection_summary", "collection_info", "search_index",
-    "dense_index", "encoder_info",
+    "dense_index", "encoder_info", "corpus_encoder",
 )  # fmt: skip
 
 
@@ -120,16 +120,23 @@ def _opened(context: Any) -> tuple[Path, Run]:
 
 def _zero_shot(context: Any, catalog: Any, search: HybridSearch | None) -> ZeroShot | None:
     """Return the encoder that the run began with, where there is a search to compare it with."""
+    from anmi.retrieval.encoders import place_of
     from anmi.serve.run import ZeroShot
 
-    if search is None or not all(map(catalog.exists, ("dense_index", "encoder_info"))):
+    if search is None or not all(map(catalog.exists, ("dense_index", "encoder_info", "corpus_encoder"))):
         return None
     index, info, dense = catalog.load("dense_index"), catalog.load("encoder_info"), context.params["dense"]
     if not index.settings["dimensions"] or index.document_ids != search.document_ids:
         return None
     models = Path(catalog.load("store").path) / "models"
     return ZeroShot.by(
-        index, info["encoder"], models, dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
+        index,
+        place_of(info["encoder"], catalog.load("corpus_encoder")),
+        models,
+        dense.max_length,
+        dense.prompts,
+        info["computed_by"],
+        dense.batch_size,
     )
 
 

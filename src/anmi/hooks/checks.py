@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ENCODERS: Final = ("minilm", "static")
+ENCODERS: Final = ("corpus", "minilm", "static")
 _RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
 # Parameters of a single value, which nodes read as they are, and what is expected of them.
 _TEXTS: Final = {

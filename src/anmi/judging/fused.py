@@ -166,8 +166,8 @@ def shipped() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``models`` by encoder (``minilm``, ``static``, ``other``), ``without`` with such models by the name of a
-        collection that had no part in them, and ``provenance``.
+        ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such models by the name
+        of a collection that had no part in them, and ``provenance``.
     """
     import json
 

@@ -58,17 +58,9 @@ class BM25Index:
         self._tokenize = tokenize
 
     @staticmethod
-    def build(
-        texts: Sequence[str],
-        language: str,
-        kind: str = "auto",
-        engine: str = "bm25s",
-        k1: float = 0.9,
-        b: float = 0.4,
-        epsilon: float = 0.0,
-    ) -> BM25Index:
+    def build(texts: Sequence[str], language: str, kind: str = "auto", **settings: Any) -> BM25Index:
         """Cut and index texts; see the class for the parameters."""
-        return BM25Index.of_terms(Terms.cut(texts, language, kind), engine, k1, b, epsilon)
+        return BM25Index.of_terms(Terms.cut(texts, language, kind), **settings)
 
     @staticmethod
     def of_terms(

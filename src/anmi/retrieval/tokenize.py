@@ -15,11 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
-import numpy as np
 import regex
-from numpy.typing import NDArray
 
 from anmi.errors import AnmiError, nearest
 
@@ -44,9 +42,6 @@ _LONGEST_WORD: Final = 32
 _SHAPING: Final = regex.compile(r"(?<=\p{M})[\u200c\u200d]+|[\u200c\u200d]+(?=\p{M})")
 # Of which the stem is remembered: more than most collections have.
 _MOST_WORDS: Final = 1 << 20
-# Everything in ASCII that is no character of a word, as a blank.
-_BLANKS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
-_CUT_AT_ONCE: Final = 8192
 _NON_SPACE: Final = re.compile(r"\S+")
 # Snowball's names of the languages for which there is a stemmer.
 SNOWBALL: Final = {
@@ -57,6 +52,9 @@ SNOWBALL: Final = {
 }  # fmt: skip
 # Languages for which bm25s carries a stop-word list as well.
 _STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
+
+# Those that look at more than what stands between two blanks, and whose tokens are words as they are written.
+DICTIONARIES: Final = ("kiwi", "jieba")
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
 
@@ -116,53 +114,6 @@ def _snowball(language: str) -> Tokenize:
     return tokenize
 
 
-class Cut(NamedTuple):
-    """Texts as numbers of terms.
-
-    Attributes
-    ----------
-    terms
-        Each once, in the order in which they are met.
-    numbers
-        Of all texts one after the other, int32 [T].
-    lengths
-        Terms of each text, int64 [N].
-    """
-
-    terms: list[str]
-    numbers: NDArray[np.int32]
-    lengths: NDArray[np.int64]
-
-
-def cut_by_snowball(texts: Sequence[str], language: str) -> Cut:
-    """Cut texts as the tokeniser ``snowball`` does, but with a Python string for each different word only.
-
-    Examples
-    --------
-    >>> cut_by_snowball(["The running dogs", "a dog runs"], "en").terms
-    ['run', 'dog']
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    stem = _stem(language)
-    number: dict[str, int] = {}
-    numbers, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for start in range(0, len(texts), _CUT_AT_ONCE):
-        lowered = (_lower(_composed(text), language) for text in texts[start : start + _CUT_AT_ONCE])
-        # What is no character of a word parts words; words themselves hold no blank.
-        parted = (text.translate(_BLANKS) if text.isascii() else " ".join(_WORD.findall(text)) for text in lowered)
-        rows = pc.split_pattern(pa.array(parted, pa.large_string()), " ")
-        words, sizes = rows.flatten().dictionary_encode(), pc.list_value_length(rows).to_numpy()
-        stems = [stem(word) if len(word) > 1 else None for word in words.dictionary.to_pylist()]
-        known = [-1 if term is None else number.setdefault(term, len(number)) for term in stems]
-        found = np.array(known, np.int32)[words.indices.to_numpy()] if known else np.zeros(0, np.int32)
-        row = np.repeat(np.arange(len(sizes)), sizes)[found >= 0]
-        numbers.append(found[found >= 0])
-        lengths.append(np.bincount(row, minlength=len(sizes)))
-    return Cut(list(number), np.concatenate(numbers), np.concatenate(lengths))
-
-
 def _module(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
@@ -171,7 +122,7 @@ def _module(name: str, extra: str) -> Any:
 
 
 # Both take time by the square of what no blank interrupts; no word is that long.
-_UNBROKEN: Final = re.compile(r"\S{300}")
+UNBROKEN: Final = re.compile(r"\S{300}")
 
 
 def _kiwi(language: str) -> Tokenize:
@@ -183,7 +134,7 @@ def _kiwi(language: str) -> Tokenize:
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         return [
             [t.form.lower() for t in row if t.tag.startswith(kept)]
-            for row in kiwi.tokenize([_UNBROKEN.sub(r"\g<0> ", text) for text in texts])
+            for row in kiwi.tokenize([UNBROKEN.sub(r"\g<0> ", text) for text in texts])
         ]
 
     return tokenize
@@ -196,7 +147,7 @@ def _jieba(language: str) -> Tokenize:
     jieba.setLogLevel(logging.WARNING)
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        found = (jieba.cut(_UNBROKEN.sub(r"\g<0> ", text.lower())) for text in texts)
+        found = (jieba.cut(UNBROKEN.sub(r"\g<0> ", text.lower())) for text in texts)
         return [[word for word in each if _WORD.search(word) or word.isalnum()] for each in found]
 
     return tokenize

@@ -33,7 +33,7 @@ from anmi.training.pseudo import Layout, OneKindBatches, PseudoRows, WithPseudoQ
 from anmi.training.recorder import Recorder
 
 log = logging.getLogger(__name__)
-STATIC_LEARNING_RATE: Final = 2e-2
+STATIC_LEARNING_RATE: Final = 1e-2
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
 # The newest so many stay, so that the one before remains should a kill have damaged the newest.
 CHECKPOINTS_KEPT: Final = 2

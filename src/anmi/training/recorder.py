@@ -25,7 +25,7 @@ DEV_METRIC = "dev_ndcg@10"
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
-    """Records every step and, at the end of every epoch, the dev metric; asks for a checkpoint when one is due.
+    """Records every step, the dev metric at the start and after every epoch; asks for a checkpoint when one is due.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     evaluate_dev
         Scores the model on the dev queries, larger is better; None where there are none.
     keep_best
-        Remember the weights of the epoch with the best dev metric (the first of equals).
+        Remember the weights of the epoch with the best dev metric (the first of equals); epoch 0 is the start.
     show_progress
         Draw a progress bar.
     checkpoint_minutes
@@ -159,6 +159,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             unit="step",
             disable=not self._show_progress or None,
         )
+        if self._evaluate_dev is not None and state.global_step == 0:
+            self._measure(kwargs["model"], 0)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
@@ -204,18 +206,21 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure on dev, and remember the weights if they are the best so far."""
         if self._evaluate_dev is not None:
-            model = kwargs["model"]
-            was_training = model.training
-            model.eval()
-            value = float(self._evaluate_dev(model))
-            model.train(was_training)
-            self._steps[-1][DEV_METRIC] = self._validation = value
-            if self.best_dev is None or value > self.best_dev:
-                self.best_dev, self.best_epoch = value, round(state.epoch)
-                if self._keep_best:
-                    self.best_state = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+            self._steps[-1][DEV_METRIC] = self._validation = self._measure(kwargs["model"], round(state.epoch))
         if state.global_step < state.max_steps:
             self._ask_for_checkpoint(control)
+
+    def _measure(self, model: nn.Module, epoch: int) -> float:
+        was_training = model.training
+        model.eval()
+        assert self._evaluate_dev is not None
+        value = float(self._evaluate_dev(model))
+        model.train(was_training)
+        if self.best_dev is None or value > self.best_dev:
+            self.best_dev, self.best_epoch = value, epoch
+            if self._keep_best:
+                self.best_state = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+        return value
 
     def _ask_for_checkpoint(self, control: Any) -> None:
         if time.monotonic() - self._checkpoint >= self._checkpoint_seconds:

@@ -97,7 +97,7 @@ def train(
     output
         Folder for the trained model (safetensors), replaced if it exists; None saves nothing.
     evaluate_dev
-        Scores a model on the dev queries, larger is better; called at the end of every epoch.
+        Scores a model on the dev queries, larger is better; called at the start and the end of every epoch.
     seed
         The same seed gives the same weights on a CPU.
     show_progress
@@ -163,10 +163,12 @@ def train(
     if moved == 0.0:
         raise AnmiError(
             "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
-            "have a negative (batch size 1 without mined negatives)?"
+            "have a negative (batch size 1, or a handful of documents, without mined negatives)?"
         )
     if options.keep_best:
         recorder.restore_best(encoder)
+        if recorder.best_epoch == 0:
+            logger.warning("No epoch was better on dev queries than the encoder that training began with, which stays")
     encoder.eval()
     log = recorder.log()
     summary = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,13 +16,12 @@ from numpy.typing import NDArray
 from anmi import seeds
 from anmi.adaptation.views import Document, Make, Material, View
 from anmi.corpus.sentences import UNSPACED
-from anmi.retrieval.tokenize import resolve, tokenizer
+from anmi.retrieval.terms import Terms
+from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, tokenizer
 
 _WORD: Final = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*(?:[-'’][\p{L}\p{M}\p{N}]+)*")
-# The same for texts in ASCII: cut at what is in no word, and by this where what may join words is left.
+# The same for texts in ASCII, in half of the time.
 _ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+(?:[-'][A-Za-z0-9]+)*")
-_JOINING: Final = "-'"
-_BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) not in _JOINING}
 _LETTER: Final = regex.compile(r"\p{L}")
 _LEAST: Final = 2
 _MOST: Final = 6
@@ -30,6 +30,8 @@ _DOCUMENTS: Final = 2_000
 # Of a document: each of its best terms, its place among them and the form that the document has most often, in the
 # order of the text.
 _Best = list[tuple[int, str]]
+# Of each text, the numbers of its words.
+_Cut = Sequence[NDArray[np.int32]]
 
 
 def keyphrase(material: Material) -> Make:
@@ -57,11 +59,14 @@ def keyphrase(material: Material) -> Make:
     >>> keyphrase(Material(documents, "en"))(documents[1], 5, 1)
     [View(query='moon cold', positive='The moon is cold; moons orbit the sun.')]
     """
-    forms = _Forms(material.language)
-    cut = forms.of([_text(document) for document in material.documents])
-    names = [document.document_id for document in material.documents]
-    learned = [words for name, words in zip(names, cut, strict=True) if name not in material.new]
-    best = dict(zip(names, _best(cut, learned, forms), strict=True))
+    kind, own = resolve("auto", material.language), material.terms
+    tokenize = tokenizer(kind, material.language)
+    texts, names = [_text(each) for each in material.documents], [each.document_id for each in material.documents]
+    if kind in DICTIONARIES and not (own and own.settings["tokenizer"] == kind):
+        own = Terms.build(texts, tokenize)
+    cut, words = _held(texts, own) if own and kind in DICTIONARIES else _words(texts)
+    learned = [each for name, each in zip(names, cut, strict=True) if name not in material.new]
+    best = dict(zip(names, _best(cut, learned, _terms(words, kind, tokenize), words), strict=True))
 
     def make(document: Document, most: int, seed: int) -> list[View]:
         found, text = best[document.document_id], _text(document)
@@ -78,68 +83,43 @@ def _text(document: Document) -> str:
     return f"{document.title} {document.text}".strip()
 
 
-class _Forms:
-    """Numbers of the words of texts, in the form that they have there, and the term that each stands for."""
+def _words(texts: Sequence[str]) -> tuple[_Cut, NDArray[np.object_]]:
+    """Return the number of each word of each text, in their order, and the words by number."""
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__
+    words = ((_ASCII_WORD if text.isascii() else _WORD).findall(text) for text in texts)
+    found = [np.fromiter(map(number.__getitem__, each), np.int32) for each in words]
+    return found, np.array(list(number), dtype=object)
 
-    def __init__(self, language: str) -> None:
-        self._kind = resolve("auto", language)
-        self._tokenize = tokenizer(self._kind, language)
-        self._number: defaultdict[str, int] = defaultdict()
-        self._number.default_factory = self._number.__len__
 
-    def of(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Return the number of each word of each text."""
-        found: list[NDArray[np.int32]] = []
-        for start in range(0, len(texts), _DOCUMENTS):
-            some = texts[start : start + _DOCUMENTS]
-            if self._kind in ("kiwi", "jieba"):
-                # Their tokens are words as they are written; of many texts at once, each core has some.
-                words = self._tokenize(some)
-            else:
-                words = [_ascii_words(text) if text.isascii() else _WORD.findall(text) for text in some]
-            found += [np.fromiter(map(self._number.__getitem__, each), np.int32) for each in words]
-        return found
+def _held(texts: Sequence[str], terms: Terms) -> tuple[_Cut, NDArray[np.object_]]:
+    """Return the same of terms by a dictionary: those that stand in the text, in the order in which they do first."""
+    names, found = list(terms.vocabulary), []
+    for text, start, end in zip(texts, terms.counts.indptr, terms.counts.indptr[1:], strict=False):
+        lowered, held = unicodedata.normalize("NFC", text).lower(), terms.counts.indices[start:end]
+        place = np.array([lowered.find(names[term]) for term in held.tolist()], np.int64)
+        order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
+        found.append(np.repeat(held[order], terms.counts.data[start:end][order].astype(int)))
+    return found, np.array(names, dtype=object)
 
-    def words(self) -> list[str]:
-        """Return the words by number."""
-        return list(self._number)
 
-    def terms(self) -> NDArray[np.int64]:
-        """Return the number of each word's term; -1 where it may be no part of a keyphrase."""
-        number: dict[str, int] = {}
-        terms = map(self._term, self._number)
-        return np.array([number.setdefault(term, len(number)) if term else -1 for term in terms], np.int64)
+def _terms(words: Iterable[str], kind: str, tokenize: Tokenize) -> NDArray[np.int64]:
+    """Return the number of each word's term; -1 where it may be no part of a keyphrase."""
+    number: dict[str, int] = {}
 
-    def _term(self, word: str) -> str | None:
-        if not _LETTER.search(word):
-            return None
-        if self._kind in ("kiwi", "jieba"):
-            return word if len(word) > 1 else None
-        if UNSPACED.search(word):
-            return None
+    def term(word: str) -> str:
+        if not _LETTER.search(word) or (kind not in DICTIONARIES and UNSPACED.search(word)):
+            return ""
         # Stop words and single letters have no token; of a compound the tokens are one term.
-        if self._kind == "snowball":
-            return " ".join(self._tokenize([word])[0])
-        return word.casefold() if len(word) > 1 else None
+        if kind == "snowball":
+            return " ".join(tokenize([word])[0])
+        return word.casefold() if len(word) > 1 else ""
+
+    return np.array([number.setdefault(each, len(number)) if each else -1 for each in map(term, words)], np.int64)
 
 
-def _ascii_words(text: str) -> list[str]:
-    """Return what :data:`_ASCII_WORD` finds in a text, in half of the time.
-
-    Examples
-    --------
-    >>> _ascii_words("X-ray, the dogs' -- a_b's don't")
-    ['X-ray', 'the', 'dogs', 'a', "b's", "don't"]
-    """
-    found = text.translate(_BETWEEN).split()
-    if not any(sign in text for sign in _JOINING):
-        return found
-    return [word for part in found for word in ((part,) if part.isalnum() else _ASCII_WORD.findall(part))]
-
-
-def _best(cut: Sequence[NDArray[np.int32]], learned: Sequence[NDArray[np.int32]], forms: _Forms) -> Iterator[_Best]:
+def _best(cut: _Cut, learned: _Cut, terms: NDArray[np.int64], words: NDArray[np.object_]) -> Iterator[_Best]:
     """Yield the best terms of each document, given by its words; how rare they are, ``learned`` says."""
-    terms, words = forms.terms(), np.array(forms.words(), dtype=object)
     size, count = int(terms.max(initial=0)) + 1, len(learned)
     frequency = np.zeros(size, np.int64)
     for start in range(0, count, _DOCUMENTS):
@@ -150,9 +130,7 @@ def _best(cut: Sequence[NDArray[np.int32]], learned: Sequence[NDArray[np.int32]]
         yield from _best_of_some(cut[start : start + _DOCUMENTS], terms, idf, words)
 
 
-def _pairs(
-    cut: Sequence[NDArray[np.int32]], terms: NDArray[np.int64], size: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(cut: _Cut, terms: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return document · size + term of each word that stands for a term, rising, and which word it is of all of them.
 
     Of one term those words are first that the document has first.
@@ -175,7 +153,7 @@ def _begins(sorted_values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _best_of_some(
-    cut: Sequence[NDArray[np.int32]], terms: NDArray[np.int64], idf: NDArray[np.float64], words: NDArray[np.object_]
+    cut: _Cut, terms: NDArray[np.int64], idf: NDArray[np.float64], words: NDArray[np.object_]
 ) -> Iterator[_Best]:
     of_words, word = _pairs(cut, terms, len(idf))
     # One pair for each document and each of its terms.

@@ -12,6 +12,7 @@ from anmi.adaptation.kinds import KINDS
 from anmi.corpus.duplicates import normalised
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.adaptation.params import AdaptationParams
+from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
@@ -48,6 +49,7 @@ def ask_corpus(
     queries: pd.DataFrame,
     related_documents: pd.DataFrame,
     new_documents: pd.DataFrame,
+    terms: Terms,
     info: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
@@ -72,9 +74,9 @@ def ask_corpus(
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     barred = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
-        corpus, kinds, language=info["language"], seed=seed, views=params.views, most_documents=params.max_documents,
-        new=dict(new_documents.to_numpy().tolist()), copies=copies, barred=barred, filters=params.filters,
-        question=params.question, writer=_writer(params, store) if "llm" in kinds else None,
+        corpus, kinds, language=info["language"], seed=seed, terms=terms, views=params.views,
+        most_documents=params.max_documents, new=dict(new_documents.to_numpy().tolist()), copies=copies, barred=barred,
+        filters=params.filters, question=params.question, writer=_writer(params, store) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])

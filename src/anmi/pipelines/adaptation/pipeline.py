@@ -14,7 +14,7 @@ def create_pipeline() -> Pipeline:
         Node(
             ask_corpus,
             inputs=by_name(
-                "corpus", "queries", "related_documents", "new_documents", "params:recipe", "params:recipes",
+                "corpus", "queries", "related_documents", "new_documents", "terms", "params:recipe", "params:recipes",
                 "params:seed", "store",
                 options="params:training.options", info="collection_info", params="params:adaptation",
             ),

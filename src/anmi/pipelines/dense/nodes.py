@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -19,16 +21,44 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+from anmi.store.room import room
 
 log: Final = logging.getLogger(__name__)
 # Cells of positives to a query of a shard: one with thousands of them shares its shard with few others.
 _POSITIVES: Final = 64
 
 
+def make_corpus_encoder(
+    *,
+    corpus: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    encoder: str,
+    params: DenseParams,
+    seed: int,
+    store: Store,
+) -> Path:
+    """Make the corpus's own encoder, of all but new documents; an empty folder where the run uses another encoder."""
+    from anmi.corpus.texts import joined_texts
+    from anmi.retrieval.corpus_encoder import corpus_encoder, save
+    from anmi.retrieval.encoders import OF_CORPUS, encode, load_encoder
+
+    folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
+    if OF_CORPUS in (encoder, params.encoder):
+        minilm: Any = load_encoder("minilm", store.path / "models")
+        old = corpus[~corpus.document_id.isin(new_documents.document_id)]
+        made = corpus_encoder(
+            joined_texts(old), seed, spelled=minilm.tokenizer.backend_tokenizer,
+            distil=lambda words: encode(minilm, words, store, batch_size=512, description="reading words"),
+        )  # fmt: skip
+        save(*made, folder)
+    return folder
+
+
 def encode_collection(
     *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
+    corpus_encoder: Path,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
@@ -41,12 +71,17 @@ def encode_collection(
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import Encoding, encode, fingerprint, opened
+    from anmi.retrieval.encoders import Encoding, encode, fingerprint, opened, place_of
     from anmi.retrieval.kinds import exact_precision
     from anmi.retrieval.prompts import prompts_of
 
     params = recipes.get(recipe).settings("dense", params)
-    place = (params.encoder or encoder, store.path / "models", params.max_length, params.prompts)
+    place = (
+        place_of(params.encoder or encoder, corpus_encoder),
+        store.path / "models",
+        params.max_length,
+        params.prompts,
+    )
     model = opened(*place)
     store.run = partial(map_shards, engine)
     asked = "dense" in recipes.get(recipe).sources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve
 from anmi.pipelines.wiring import by_name, stage
 
 
@@ -12,10 +12,18 @@ def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return stage("dense", [
         Node(
+            make_corpus_encoder,
+            inputs=by_name(
+                "corpus", "new_documents", "params:encoder", "params:seed", "store", params="params:dense"
+            ),
+            outputs="corpus_encoder",
+            name="make_corpus_encoder",
+        ),
+        Node(
             encode_collection,
             inputs=by_name(
-                "corpus", "queries", "store", "params:encoder", "params:recipe", "params:recipes", "params:engine",
-                params="params:dense",
+                "corpus", "queries", "corpus_encoder", "store", "params:encoder", "params:recipe", "params:recipes",
+                "params:engine", params="params:dense",
             ),
             outputs=by_name("document_embeddings", "query_embeddings", "encoder_info"),
             name="encode_collection",

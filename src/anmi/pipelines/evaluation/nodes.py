@@ -192,6 +192,7 @@ def measure_knowledge(
     knowledge: Knowledge,
     variants: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
+    corpus_encoder: Path,
     encoder: str,
     recipe: str,
     params: EvaluationParams,
@@ -208,7 +209,7 @@ def measure_knowledge(
         return {}, {}
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs, neighbours
-    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.prompts import OWN
 
     corpus, asked, qrels, _ = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
@@ -221,7 +222,10 @@ def measure_knowledge(
     known = knowledge.of(ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
-    for system, name, prompts in (("zero_shot", encoder, dense.prompts), (recipe, str(trained_model), OWN)):
+    for system, name, prompts in (
+        ("zero_shot", place_of(encoder, corpus_encoder), dense.prompts),
+        (recipe, str(trained_model), OWN),
+    ):
         metrics[system] = _linking(runs[runs.system == system], truth, about, params, seed)
         if len(pairs):
             # As with runs, the vectors of a model that is seen once are not kept.

@@ -21,7 +21,7 @@ def create_pipeline() -> Pipeline:
         Node(
             build_search,
             inputs=by_name(
-                "trained_model", "bm25_index", "corpus", "queries", "qrels", "pseudo_queries", "dev_run",
+                "trained_model", "bm25_index", "terms", "corpus", "queries", "qrels", "pseudo_queries", "dev_run",
                 "training_summary", "params:recipe", "params:dense", "params:seed", "store", info="collection_info",
                 params="params:evaluation",
             ),
@@ -31,8 +31,8 @@ def create_pipeline() -> Pipeline:
         Node(
             run_systems,
             inputs=by_name(
-                "search_index", "corpus", "queries", "qrels", "pseudo_queries", "params:encoder", "params:recipe",
-                "params:dense", "store", params="params:evaluation",
+                "search_index", "terms", "corpus_encoder", "corpus", "queries", "qrels", "pseudo_queries",
+                "params:encoder", "params:recipe", "params:dense", "store", params="params:evaluation",
             ),
             outputs="runs",
             name="run_systems",
@@ -74,7 +74,7 @@ def create_pipeline() -> Pipeline:
             measure_knowledge,
             inputs=by_name(
                 "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "pseudo_queries",
-                "params:encoder", "params:recipe", "params:dense", "params:seed", "store",
+                "corpus_encoder", "params:encoder", "params:recipe", "params:dense", "params:seed", "store",
                 params="params:evaluation",
             ),
             outputs=["knowledge_metrics", "neighbours"],

@@ -9,12 +9,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded, Retriever
 from anmi.store import Store
@@ -69,6 +71,7 @@ def build_search(
     *,
     trained_model: Path,
     bm25_index: BM25Index,
+    terms: Terms,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -109,7 +112,7 @@ def build_search(
         trained = set(queries.query_id[queries.split == "train"])
         fitted = fit_on_dev(
             dev_run if "retriever" in dev_run else dev_run.assign(retriever=search.main.kind),
-            bm25_index if dev[0] is corpus else reindexed(bm25_index, dev[0]), *dev,
+            bm25_index if dev[0] is corpus else reindexed(bm25_index, terms, corpus, dev[0]), *dev,
             positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
             spreads=search.settings["spreads"], depth=params.hybrid.depth, seed=seed,
         )  # fmt: skip
@@ -133,10 +136,12 @@ def _encoded(
 def run_systems(
     *,
     search_index: HybridSearch,
+    terms: Terms,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
+    corpus_encoder: Path,
     encoder: str,
     recipe: str,
     params: EvaluationParams,
@@ -154,13 +159,15 @@ def run_systems(
         There is no such query.
     """
     from anmi.evaluation.retrieval import Ranking, ranked, run_table
-    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.fusion import Ranked
 
     asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.queries.empty:
         raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
-    search = search_index if asked.corpus is corpus else changed(search_index, corpus, asked.corpus, dense, store)
+    search = (
+        search_index if asked.corpus is corpus else changed(search_index, terms, corpus, asked.corpus, dense, store)
+    )
     texts, fused = asked.queries.text.tolist(), search.settings["depth"]
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(asked.corpus)
     ranking = Ranking.of(asked.queries, asked.qrels, corpus.document_id.tolist(), max(depth, fused))
@@ -176,7 +183,7 @@ def run_systems(
     runs = {
         system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth)) for system, part in lists.items()
     }
-    model = load_encoder(encoder, store.path / "models", dense.max_length, dense.prompts)
+    model = load_encoder(place_of(encoder, corpus_encoder), store.path / "models", dense.max_length, dense.prompts)
     # A trained model is seen once; keeping its vectors would only fill the store.
     runs["zero_shot"] = ranked(
         model, asked.queries, asked.qrels, asked.corpus, depth, store=store, precision=dense.precision,
@@ -202,34 +209,35 @@ def exact(search: HybridSearch, retriever: Retriever, corpus: pd.DataFrame, dens
 
 
 def changed(
-    search: HybridSearch, before: pd.DataFrame, after: pd.DataFrame, dense: DenseParams, store: Store
+    search: HybridSearch, terms: Terms, before: pd.DataFrame, after: pd.DataFrame, dense: DenseParams, store: Store
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
-    from anmi.corpus.texts import document_texts
     from anmi.retrieval.index import build_index
 
-    old, new = document_texts(before), document_texts(after)
-    other = np.array([a != b for a, b in zip(old, new, strict=True)], bool)
-    retrievers = []
+    other, retrievers = _other(before, after), []
     for retriever in search.retrievers.values():
         found = retriever.vectors()
         # Rows of a sparse matrix cannot be replaced in place, and encode fast.
         if found is None or retriever.kind == "sparse":
             found = _documents(retriever, after, dense, store)
-        elif other.any():
-            found[other] = _documents(retriever, after[other], dense, store)
+        elif len(other):
+            found[other] = _documents(retriever, after.iloc[other], dense, store)
         retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
-    return HybridSearch(reindexed(search.bm25, after), retrievers, after, search.settings)
+    return HybridSearch(reindexed(search.bm25, terms, before, after), retrievers, after, search.settings)
 
 
-def reindexed(index: BM25Index, corpus: pd.DataFrame) -> BM25Index:
-    """Return an index with the same settings of other texts."""
+def reindexed(index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame) -> BM25Index:
+    """Return an index with the same settings of documents of which some have another text; only these are cut."""
     from anmi.corpus.texts import document_texts
 
-    how = index.settings
-    return BM25Index.build(
-        document_texts(corpus), how["language"], how["tokenizer"], how["engine"], how["k1"], how["b"], how["epsilon"]
-    )
+    how, rows = index.settings, _other(before, after)
+    own = terms.changed(rows, document_texts(after.iloc[rows]))
+    return BM25Index.of_terms(own, how["engine"], how["k1"], how["b"], how["epsilon"])
+
+
+def _other(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int64]:
+    """Return which documents have another text."""
+    return np.flatnonzero((before.title != after.title) | (before.text != after.text))
 
 
 def _documents(retriever: Retriever, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:

@@ -55,6 +55,7 @@ def train_retriever(
     related_documents: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
     new_documents: pd.DataFrame,
+    corpus_encoder: Path,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
@@ -75,6 +76,7 @@ def train_retriever(
     """
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.retrieval import dev_metric
+    from anmi.retrieval.encoders import place_of
     from anmi.training.loop import CheckpointPlan, digest_tables
     from anmi.training.mixed import Stock
     from anmi.training.trainer import train
@@ -107,13 +109,14 @@ def train_retriever(
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     summaries, results = [], []
+    start = place_of(encoder, corpus_encoder)
     for asked, output in ((merged.alone, folder), (merged.companion and merged.of_companion, folder / COMPANION)):
         if not asked:
             continue
         options = complete_options(asked, rows, len(corpus))
         log.info("Training a %s retriever", options.retriever)
         result = train(
-            rows, encoder=_start(encoder, options, dense, old, store), options=options, output=output,
+            rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
             stock=stock, pseudo=pseudo, positives=positives,
         )  # fmt: skip
@@ -151,6 +154,8 @@ def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.D
     models = store.path / "models"
     encoder = load_encoder(name, models, dense.max_length, dense.prompts)
     if options.retriever == "dense":
+        if is_static(encoder):
+            _hold_unknown(encoder)
         return encoder
     if options.masked_lm is not None:
         check_base(options.masked_lm)
@@ -160,6 +165,14 @@ def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.D
         model = inference_free(static, document_texts(corpus))
     model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
     return model
+
+
+def _hold_unknown(encoder: Any) -> None:
+    """Keep tokens that have no direction so: the unknown word must not stand for whatever training met it in."""
+    table = encoder[0].embedding.weight
+    silent = (table == 0).all(dim=1).nonzero().ravel()
+    if len(silent):
+        table.register_hook(lambda gradient: gradient.index_fill_(0, silent, 0))
 
 
 def dev_ranking(

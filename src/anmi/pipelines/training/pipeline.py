@@ -15,8 +15,8 @@ def create_pipeline() -> Pipeline:
             train_retriever,
             inputs=by_name(
                 "corpus", "queries", "qrels", "knowledge", "variants", "related_documents", "pseudo_queries",
-                "new_documents", "params:encoder", "params:recipe", "params:recipes", "params:dense", "params:seed",
-                "store", rows="training_rows", params="params:training",
+                "new_documents", "corpus_encoder", "params:encoder", "params:recipe", "params:recipes", "params:dense",
+                "params:seed", "store", rows="training_rows", params="params:training",
             ),
             outputs=by_name(
                 "trained_model", "training_log", "training_summary", "drawn_negatives", "latent_neighbours", "dev_run"

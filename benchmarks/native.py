@@ -1,13 +1,14 @@
-"""What adaptation and a hybrid bring, beside BM25, the untrained encoder and the miner of sentence-transformers.
+"""What the corpus's own encoder and a hybrid bring, beside BM25, `static` and the miner of sentence-transformers.
 
-Cells are those of ``kedro anmi ablate`` (matrix ``adaptation`` of benchmarks/ablation.py): every recipe trains as a run
-does and is measured alone and with BM25, by what training saw of a query's documents: ``labelled`` (a training query's
-label names one), ``new`` (all are held out of mining and training), ``unlabelled`` (the others). The peer mines with
-``mine_hard_negatives`` (top 5 below 95 % of the positive's score) and trains with MultipleNegativesRankingLoss, on the
-same labels and without the new documents. Cells that are there are kept, so the script may be interrupted. Run from the
-repository's root (``--collect`` trains nothing, and takes what is there):
+Cells are those of ``kedro anmi ablate`` (matrices ``native_…`` and ``static_…`` of benchmarks/ablation.py): a recipe
+trains as a run does and is measured alone and with BM25, by what training saw of a query's documents: ``labelled`` (a
+training query's label names one), ``new`` (all are held out of mining, training and the encoder's vocabulary),
+``unlabelled`` (the others). The peer mines with ``mine_hard_negatives`` (top 5 below 95 % of the positive's score) and
+trains `static` with MultipleNegativesRankingLoss, on the same labels and without the new documents. Cells that are
+there are kept, so the script may be interrupted. Run from the repository's root (``--collect`` trains nothing, and
+takes what is there):
 
-    python benchmarks/adaptation.py
+    python benchmarks/native.py
 """
 
 from __future__ import annotations
@@ -16,26 +17,28 @@ import argparse
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
-from ablation import WORK, newest, run
+from ablation import MAIN, MATRICES, WORK, newest, run
 from anmi.evaluation.significance import compare, interval
 
 ROOT: Final = Path(__file__).parents[1]
-RESULT: Final = ROOT / "benchmarks" / "results" / "adaptation.json"
+RESULT: Final = ROOT / "benchmarks" / "results" / "native.json"
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
 # Between these lines of both.
-MARKS: Final = ("<!-- made by benchmarks/adaptation.py -->\n", "<!-- end -->")
+MARKS: Final = ("<!-- made by benchmarks/native.py -->\n", "<!-- end -->")
 PEER: Final = "mine_hard_negatives"
-# Rows of the tables: systems and how they are called.
+# Rows of the tables: encoder, labels and system, and how they are called.
 SHOWN: Final = {
-    "bm25": "BM25", "zero_shot": "zero-shot", PEER: "`mine_hard_negatives`, MNRL",
-    "anmi_pseudo_only": "`anmi_pseudo_only`, no labels", "anmi_pseudo_only_hybrid": "the same with BM25",
-    "anmi": "`anmi`", "anmi_hybrid": "**the same with BM25 (default)**",
+    ("corpus", "all", "bm25"): "BM25", ("static", "all", PEER): "`mine_hard_negatives`, MNRL, `static`",
+    ("static", "all", "zero_shot"): "`static` before training", ("static", "all", "anmi"): "`static`, trained",
+    ("static", "all", "hybrid"): "the same with BM25", ("corpus", "all", "zero_shot"): "`corpus` before training",
+    ("corpus", "none", "anmi"): "`corpus`, trained without labels", ("corpus", "none", "hybrid"): "the same with BM25",
+    ("corpus", "all", "anmi"): "`corpus`, trained", ("corpus", "all", "hybrid"): "**the same with BM25 (default)**",
 }  # fmt: skip
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
 METRIC: Final = "ndcg@10"
@@ -48,38 +51,51 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--collect", action="store_true", help="only write the result, from cells that are there")
     arguments = parser.parse_args()
-    if not arguments.collect:
-        run("adaptation", arguments.work)
-    found = newest("adaptation", arguments.work)
-    assert found is not None, "no cell is there yet"
-    results, queries = found
-    rows, tests = [], []
-    for collection, both in queries.groupby("collection", sort=False):
-        kind = "completed" if (both.judgments == "completed").any() else "original"
-        table = both[both.judgments == kind]
-        values = {name: part for recipe, cells in table.groupby("recipe") for name, part in of_cells(recipe, cells)}
-        cell = next(c for c in results["cells"] if (c["collection"], c["system"]) == (collection, "anmi"))
-        folder = arguments.work / "adaptation" / cell["folder"]
-        values[PEER] = peer(folder, completed=kind == "completed").reindex(values["anmi"].index)
-        # A recipe that reads no label takes no document for labelled.
-        bucket = table[table.recipe == "anmi"].drop_duplicates("query_id").set_index("query_id")["documents"]
-        rows += [{"collection": collection, "judgments": kind} | row for row in rows_of(values, bucket)]
-        tests += [{"collection": collection, "judgments": kind} | row for row in tests_of(values, bucket)]
-    about = {key: results[key] for key in ("date", "machine", "versions", "from", "encoder", "failed")}
-    document = {"about": about, "rows": rows, "tests": tests}
-    RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for page, made in ((README, table_of(document, brief)), (PAGE, table_of(document, whole))):
+    rows: list[dict[str, Any]] = []
+    tests: list[dict[str, Any]] = []
+    about: dict[str, Any] = {"failed": [], "from": {}}
+    for name in (name for name in MATRICES if name.startswith(("native_", "static_"))):
+        if not arguments.collect:
+            run(name, arguments.work)
+        if (found := newest(name, arguments.work)) is not None:
+            about |= {key: found[0][key] for key in ("date", "machine", "versions")}
+            about["failed"] += found[0]["failed"]
+            about["from"] |= found[0]["from"]
+            more = of_matrix(name, *found, arguments.work, collect=arguments.collect)
+            rows, tests = rows + more[0], tests + more[1]
+    RESULT.write_text(json.dumps({"about": about, "rows": rows, "tests": tests}, indent=1, ensure_ascii=False) + "\n")
+    for page, made in ((README, table_of(rows, MAIN, brief)), (PAGE, table_of(rows, None, whole))):
         before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
         page.write_text(before + MARKS[0] + made + MARKS[1] + rest.split(MARKS[1], 1)[1], encoding="utf-8")
 
 
-def of_cells(recipe: Any, cells: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
-    """Yield by system the mean over seeds of every query."""
-    means = cells.groupby("query_id")[[METRIC, *(f"{name}_{METRIC}" for name in ("hybrid", "bm25", "zero_shot"))]]
-    mean = means.mean()
-    yield from ((str(recipe), mean[METRIC]), (f"{recipe}_hybrid", mean[f"hybrid_{METRIC}"]))
-    # Neither is trained, so recipes say nothing of them.
-    yield from ((name, mean[f"{name}_{METRIC}"]) for name in ("bm25", "zero_shot"))
+def of_matrix(
+    name: str, results: dict[str, Any], queries: pd.DataFrame, work: Path, *, collect: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return rows and paired tests of a matrix, by completed judgments where a collection has them."""
+    rows: list[dict[str, Any]] = []
+    tests: list[dict[str, Any]] = []
+    encoder = "corpus" if name.startswith("native_") else "static"
+    labels = "none" if name.endswith("_unlabelled") else "all"
+    for collection, both in queries.groupby("collection", sort=False):
+        kind = "completed" if (both.judgments == "completed").any() else "original"
+        table = both[both.judgments == kind]
+        cells = [cell for cell in results["cells"] if cell["collection"] == collection]
+        kept = (work / name / cell["folder"] / "cell.json" for cell in cells)
+        seconds = [json.loads(file.read_text(encoding="utf-8"))["seconds"] for file in kept]
+        # Means over seeds; neither BM25 nor what is not trained depends on them.
+        columns = {"anmi": METRIC} | {system: f"{system}_{METRIC}" for system in ("hybrid", "bm25", "zero_shot")}
+        means = table.groupby("query_id")[list(columns.values())].mean()
+        values = {system: means[column] for system, column in columns.items()}
+        measured = work / name / cells[0]["folder"] / f"{PEER}.parquet"
+        if name == "static_main" and (measured.is_file() or not collect):
+            values[PEER] = peer(work / name / cells[0]["folder"], completed=kind == "completed").reindex(means.index)
+        bucket = table.drop_duplicates("query_id").set_index("query_id")["documents"]
+        made = {"collection": collection, "encoder": encoder, "labels": labels, "judgments": kind,
+                "seeds": len(cells), "seconds": round(sum(seconds) / len(seconds))}  # fmt: skip
+        rows += [made | row for row in rows_of(values, bucket)]
+        tests += [made | row for row in tests_of(values, bucket)]
+    return rows, tests
 
 
 def peer(folder: Path, *, completed: bool) -> pd.Series:
@@ -138,9 +154,9 @@ def rows_of(values: dict[str, pd.Series], bucket: pd.Series) -> Iterator[dict[st
 
 
 def tests_of(values: dict[str, pd.Series], bucket: pd.Series) -> Iterator[dict[str, Any]]:
-    """Yield paired tests: the hybrids against BM25, the default also against its encoder and the peer."""
-    pairs = [(name, "bm25") for name in values if name.endswith("_hybrid")]
-    pairs += [("anmi_hybrid", "anmi"), ("anmi_hybrid", PEER), ("anmi", PEER), ("anmi", "zero_shot")]
+    """Yield paired tests: the hybrid against BM25 and the encoder, that against itself before training and the peer."""
+    pairs = [("hybrid", "bm25"), ("hybrid", "anmi"), ("anmi", "zero_shot"), ("anmi", PEER), ("hybrid", PEER)]
+    pairs = [pair for pair in pairs if values.keys() >= set(pair)]
     for (first, second), name in ((pair, name) for pair in pairs for name in BUCKETS):
         chosen = values[first].index if name == "all" else bucket.index[bucket == name]
         if len(chosen) < 2:
@@ -164,16 +180,21 @@ def whole(of: dict[str, dict[str, Any]]) -> str:
     return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in BUCKETS)
 
 
-def table_of(document: dict[str, Any], cell: Callable[[dict[str, dict[str, Any]]], str]) -> str:
+def table_of(
+    rows: list[dict[str, Any]], chosen: Sequence[str] | None, cell: Callable[[dict[str, dict[str, Any]]], str]
+) -> str:
     """Return a table with a row per system and a column per collection, with the numbers of its queries."""
-    table = pd.DataFrame(document["rows"])
-    collections = table.collection.unique().tolist()
-    count = table[table.system == "bm25"].set_index(["collection", "bucket"]).queries
+    table = pd.DataFrame(rows)
+    collections = [name for name in table.collection.unique() if chosen is None or name in chosen]
+    count = table[(table.system == "bm25") & (table.encoder == "corpus")].drop_duplicates(["collection", "bucket"])
+    count = count.set_index(["collection", "bucket"]).queries
     heads = [f"{name} ({' / '.join(str(count.get((name, of), 0)) for of in BUCKETS[2:])})" for name in collections]
     lines = [f"| system | {' | '.join(heads)} |", f"|---|{'---|' * len(collections)}"]
-    for system, name in SHOWN.items():
-        own = table[table.system == system]
+    for (encoder, labels, system), name in SHOWN.items():
+        own = table[(table.encoder == encoder) & (table.labels == labels) & (table.system == system)]
         cells = [cell(own[own.collection == each].set_index("bucket").to_dict("index")) for each in collections]
+        if own.empty:
+            continue
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -1,0 +1,195 @@
+"""The corpus's own encoder: a table with a vector for each piece of a word of the documents.
+
+A vector is made of two halves. One is the piece's place in a latent semantic analysis of the corpus, which knows what
+stands together here, in any language. The other is what MiniLM, asked for the piece alone, knows of it. Together they
+start where a small transformer does, and training moves them on. It is saved as a plain sentence-transformers model.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from anmi.corpus.columns import Texts, taken
+from anmi.errors import AnmiError
+from anmi.retrieval.terms import counted, counted_once
+from anmi.retrieval.token_table import words_and_signs
+from anmi.retrieval.tokenize import UNBROKEN
+
+log = logging.getLogger(__name__)
+
+HALF: Final = 256
+PIECES: Final = 30_000
+# That MiniLM is asked for, those of most documents: a minute or two. None of our collections has as many.
+ASKED: Final = 25_000
+# Documents that are read for all of it: more tell little that is new, and a million take minutes.
+READ: Final = 200_000
+# Longer ones are read in parts of so many characters, each as a document: what stands in megabytes stands nowhere
+# together, and memory is bounded.
+_PART: Final = re.compile(r"(?s).{1,100000}(?!\S)|.{1,100000}")
+# Characters of different words that pieces are learned of, which takes time by their number.
+_LEARNED: Final = 500_000
+# Characters that a piece of MiniLM's holds, of a text in a script that it knows: at least 2.3 of English, German and
+# Spanish, at most 1.3 of Arabic, Hindi, Chinese and Korean, whose meaning it cannot know.
+_KNOWN_SCRIPT: Final = 2.0
+_UNKNOWN_WEIGHT: Final = 0.5
+_UNKNOWN: Final = "[UNK]"
+_ITERATIONS: Final = 4
+_LEAST: Final = 1e-4
+
+Distil = Callable[[list[str]], NDArray[np.float32]]
+
+
+def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tuple[Any, NDArray[np.float32]]:
+    """Make the encoder of a corpus.
+
+    Parameters
+    ----------
+    texts
+        Documents.
+    seed
+        Of the documents that are read where there are more than 200,000, and of the decomposition.
+    distil
+        Unit vectors of pieces, float32 [V, D], from MiniLM.
+    spelled
+        Its tokenizer, which says whether it knows the script.
+
+    Returns
+    -------
+    tokenizer, table
+        Of the library tokenizers, and float32 [V, 512] or narrower; the first row is that of unknown words, all 0.
+
+    Raises
+    ------
+    AnmiError
+        The documents hold no word.
+
+    References
+    ----------
+    Deerwester et al., "Indexing by latent semantic analysis", JASIS 41, 1990.
+    """
+    read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
+    given = [part for text in taken(texts, read) for part in _PART.findall(text)]
+    counts, found = counted_once(given, _cut)
+    words = list(found)
+    if not words:
+        raise AnmiError(f"the {len(texts)} documents hold no word, so that they have no encoder of their own")
+    times = np.asarray(counts.sum(axis=0)).ravel()
+    weight = np.float32(_weight(words, times, spelled))
+    tokenizer = _of_pieces(words, times)
+    number = tokenizer.get_vocab()
+    names = sorted(number, key=number.__getitem__)
+    counts = counts @ counted([each.tokens for each in tokenizer.encode_batch(words)], number, grow=False)
+    seen = np.asarray(counts.sum(axis=0)).ravel()
+    seen[0] = 0
+    table, idf = _latent(counts, seed)
+    known = np.array([len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)])
+    # What only one document has leads to that document by its own half, and asking for it takes half of the time. Where
+    # there are fewer documents than dimensions that half is narrow, of a single document one number.
+    frequency = np.bincount(counts.indices, minlength=len(names)) * (known & (seen > 0))
+    asked = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
+    asked = np.sort(asked[np.argsort(-frequency[asked], kind="stable")[:ASKED]])
+    if len(asked):
+        meaning = np.zeros((len(names), min(HALF, len(asked))), np.float32)
+        meaning[asked] = _principal(distil([names[place] for place in asked]), seen[asked], meaning.shape[1])
+        table = np.hstack([table, weight * meaning])
+    table *= idf[:, None]
+    table[seen == 0] = 0
+    log.info("The corpus's own encoder has %d pieces of words, of %d dimensions", *table.shape)
+    return tokenizer, np.ascontiguousarray(table)
+
+
+def save(tokenizer: Any, table: NDArray[np.float32], folder: Path) -> None:
+    """Write the encoder into a folder, as a sentence-transformers model."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    module = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(table))
+    SentenceTransformer(modules=[module, Normalize()], device="cpu").save(str(folder), create_model_card=False)
+
+
+def _parts(model: Any) -> Any:
+    """Return a tokenizer with our way to cut a text into words, and a model of how words are cut into pieces."""
+    from tokenizers import Tokenizer, normalizers
+
+    tokenizer = Tokenizer(model)
+    lowered = normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False, lowercase=True)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), lowered])
+    tokenizer.pre_tokenizer = words_and_signs()
+    return tokenizer
+
+
+def _cut(texts: Sequence[str]) -> list[list[str]]:
+    from tokenizers.models import Unigram
+
+    parts = _parts(Unigram())
+    lowered = map(parts.normalizer.normalize_str, texts)
+    return [[word for word, _ in parts.pre_tokenizer.pre_tokenize_str(text)] for text in lowered]
+
+
+def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
+    """Return a tokenizer of the pieces that explain the most frequent words best."""
+    from tokenizers.models import Unigram
+    from tokenizers.trainers import UnigramTrainer
+
+    tokenizer = _parts(Unigram())
+    order, lengths = np.argsort(-times, kind="stable"), np.array(list(map(len, words)))
+    chosen = order[np.cumsum(lengths[order]) - lengths[order] < _LEARNED].tolist()
+    # What no blank interrupts takes time by the square of its length.
+    read = ((UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in chosen)
+    tokenizer.train_from_iterator(read, UnigramTrainer(
+        vocab_size=PIECES, unk_token=_UNKNOWN, special_tokens=[_UNKNOWN], show_progress=False
+    ))  # fmt: skip
+    return tokenizer
+
+
+def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the unit vector of each piece by latent semantic analysis, [V, K], and its idf, [V]."""
+    from sklearn.utils.extmath import randomized_svd
+
+    held = counts.tocsr()
+    frequency = np.bincount(held.indices, minlength=held.shape[1])
+    idf = np.log1p((held.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+    held.data = (1 + np.log(held.data)) * idf[held.indices]
+    length = np.sqrt(np.asarray(held.multiply(held).sum(axis=1)).ravel())
+    held = (sparse.diags(1 / np.maximum(length, 1e-9)) @ held).tocsr().astype(np.float32)
+    width = min(HALF, *held.shape)
+    _, values, right = randomized_svd(held, width, n_iter=_ITERATIONS, random_state=seed)
+    # Where documents repeat there are fewer directions than asked for, and the others are noise.
+    return _unit(right[values > _LEAST * values[0]].T), idf
+
+
+def _spelled(texts: Sequence[str], spelled: Any) -> list[list[str]]:
+    """Return the pieces that MiniLM cuts each text into."""
+    found = spelled.encode_batch(list(texts), add_special_tokens=False)
+    # Its file asks for padding.
+    return [encoding.tokens[: sum(encoding.attention_mask)] for encoding in found]
+
+
+def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
+    """Return the weight of what MiniLM says, by how well it spells the most frequent words."""
+    most = np.argsort(-times, kind="stable")[:ASKED]
+    chosen = [words[place] for place in most]
+    pieces, characters = (np.array(list(map(len, each))) for each in (_spelled(chosen, spelled), chosen))
+    share = float(times[most] @ characters) / max(float(times[most] @ pieces), 1.0)
+    return 1.0 if share >= _KNOWN_SCRIPT else _UNKNOWN_WEIGHT
+
+
+def _principal(vectors: NDArray[np.float32], seen: NDArray[Any], width: int) -> NDArray[np.float32]:
+    """Return unit vectors of fewer dimensions, [V, K], without what all words share."""
+    centred = vectors - np.average(vectors, axis=0, weights=seen).astype(np.float32)
+    values, directions = np.linalg.eigh(centred.T @ centred)
+    return _unit(centred @ directions[:, np.argsort(-values)[:width]])
+
+
+def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
