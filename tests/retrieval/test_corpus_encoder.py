@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
-from anmi.retrieval.corpus_encoder import corpus_encoder, save
+from anmi.retrieval.corpus_encoder import _weight, corpus_encoder, save
 from anmi.retrieval.token_table import TokenTable
 
 ENGLISH = [f"the {colour} {animal} sleeps near the river" for colour in ("red", "grey", "white") for animal in
@@ -42,6 +42,14 @@ def test_it_is_a_plain_model_of_sentence_transformers(texts: list[str], minilm: 
     plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     asked = [*texts, *ODD]
     assert table.encode(asked) == pytest.approx(plain.encode(asked, normalize_embeddings=True), abs=1e-6)
+
+
+@pytest.mark.parametrize(("texts", "weight"), [(ENGLISH, 1.0), (KOREAN, 0.5)])
+def test_what_minilm_says_weighs_half_where_it_spells_letters(texts: list[str], weight: float, minilm: Any) -> None:
+    names, counts = np.unique(" ".join(texts).split(), return_counts=True)
+    tokenizer = minilm.tokenizer.backend_tokenizer
+    tokenizer.enable_padding(length=128)
+    assert _weight(names.tolist(), counts, tokenizer) == weight, "padding is no piece"
 
 
 def test_forms_of_a_word_are_alike_and_what_nobody_knows_has_no_direction(minilm: Any, tmp_path: Path) -> None:

@@ -94,9 +94,8 @@ class TrainingOptions(BaseModel):
         None,
         gt=0,
         description="Peak learning rate of AdamW. None chooses by the kind of encoder: 1e-2 for static ones, 2e-5 for "
-        "transformers, the customary value. 1e-2: against 5e-3 and 2e-2 the hybrid of the corpus's own encoder gained "
-        "0 to .016 on the dev queries of SciFact and api_docs, trained with pseudo-queries or by labels alone; tables "
-        "distilled from MiniLM do better at 2e-2.",
+        "transformers, the customary value. 1e-2 serves the corpus's own encoder; tables distilled from MiniLM do "
+        "better at 2e-2.",
     )
     max_length: int | None = Field(
         None,
