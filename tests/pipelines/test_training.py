@@ -12,7 +12,7 @@ import pytest
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.training.nodes import _hold_unknown, labels_used, train_retriever
+from anmi.pipelines.training.nodes import labels_used, train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse import term_table
@@ -121,15 +121,6 @@ def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
 def test_nothing_to_train_on_is_one_sentence(train: Any) -> None:
     with pytest.raises(AnmiError, match="nothing to train on: no training query has a label"):
         train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:0])
-
-
-def test_what_has_no_direction_gets_none(word_encoder: Any) -> None:
-    encoder = word_encoder(["fox", "owl"])
-    table = encoder[0].embedding.weight
-    table.data[0] = 0
-    _hold_unknown(encoder)
-    (table**2 + table).sum().backward()
-    assert not table.grad[0].any() and table.grad[1:].any(dim=1).all()
 
 
 def test_labels_alone_are_trained_on_as_before(train: Any) -> None:

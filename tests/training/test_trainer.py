@@ -117,6 +117,13 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others(encoder):
     assert not torch.equal(results[0], results[2])
 
 
+@pytest.mark.parametrize("encoders", ["shared", "two"])
+def test_what_has_no_direction_gets_none(encoder, encoders):
+    encoder[0].embedding.weight.data[:2] = 0
+    tables = [value for value in fit(encoder, encoders=encoders).model.state_dict().values() if value.ndim == 2]
+    assert [bool(table[:2].any()) for table in tables] == [False] * (2 if encoders == "two" else 1), "w0 was asked for"
+
+
 def test_rows_in_another_order_give_the_same_weights(encoder):
     start, rows = deepcopy(encoder), table(40)
     first = fit(encoder, rows).model[0].embedding.weight

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import transformers
 from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
@@ -122,8 +124,7 @@ def train(
     settle_prompts(encoder)
     # In one order, so that how the rows were written down changes no weight.
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
-    if options.encoders == "two":
-        encoder = two_encoders(encoder)
+    encoder = _to_train(encoder, options)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     data = [] if pseudo is not None and rows.empty else _read(rows, loss, options, stock)
     if callable(prepare := getattr(loss, "prepare", None)):
@@ -199,6 +200,16 @@ def train(
     watched = getattr(loop.sampler, "watched", None)
     neighbours = neighbour_table() if watched is None else watched.table()
     return TrainingResult(encoder, log, summary, drawn.table(), neighbours)
+
+
+def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
+    """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
+    encoder = two_encoders(encoder) if options.encoders == "two" else encoder
+    for module in encoder.modules():
+        if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
+            silent = (table == 0).all(dim=1).nonzero().ravel()
+            table.register_hook(partial(torch.index_fill, dim=0, index=silent, value=0))
+    return encoder
 
 
 def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:

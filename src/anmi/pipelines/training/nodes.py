@@ -154,8 +154,6 @@ def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.D
     models = store.path / "models"
     encoder = load_encoder(name, models, dense.max_length, dense.prompts)
     if options.retriever == "dense":
-        if is_static(encoder):
-            _hold_unknown(encoder)
         return encoder
     if options.masked_lm is not None:
         check_base(options.masked_lm)
@@ -165,14 +163,6 @@ def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.D
         model = inference_free(static, document_texts(corpus))
     model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
     return model
-
-
-def _hold_unknown(encoder: Any) -> None:
-    """Keep tokens that have no direction so: the unknown word must not stand for whatever training met it in."""
-    table = encoder[0].embedding.weight
-    silent = (table == 0).all(dim=1).nonzero().ravel()
-    if len(silent):
-        table.register_hook(lambda gradient: gradient.index_fill_(0, silent, 0))
 
 
 def dev_ranking(
