@@ -72,18 +72,12 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
     related = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
 
     def run(recipe: str = "mine", **changes: Any) -> dict[str, Any]:
-        tables = {
-            "recipes": BOOK,
-            "rows": rows(),
-            "queries": QUERIES,
-            "qrels": QRELS,
-            "pseudo_queries": pseudo_queries(),
-        }
+        tables = {"rows": rows(), "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo_queries()}
         options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
         with Store(tmp_path / "store") as store:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
-                encoder=str(tmp_path / "base"), recipe=recipe,
+                encoder=str(tmp_path / "base"), recipe=recipe, recipes=BOOK,
                 params=TrainingParams(options=options), seed=1, store=store, new_documents=NEW,
                 dense=DenseParams(precision="float32"), corpus_encoder=tmp_path,
             )  # fmt: skip
