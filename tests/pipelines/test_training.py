@@ -73,11 +73,12 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
 
     def run(recipe: str = "mine", **changes: Any) -> dict[str, Any]:
         tables = {"rows": rows(), "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo_queries()}
+        tables |= {"recipes": BOOK}
         options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
         with Store(tmp_path / "store") as store:
             return train_retriever(
                 **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
-                encoder=str(tmp_path / "base"), recipe=recipe, recipes=BOOK,
+                encoder=str(tmp_path / "base"), recipe=recipe,
                 params=TrainingParams(options=options), seed=1, store=store, new_documents=NEW,
                 dense=DenseParams(precision="float32"), corpus_encoder=tmp_path,
             )  # fmt: skip
