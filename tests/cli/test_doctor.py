@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 from kedro.framework.project import settings
 from kedro.framework.startup import bootstrap_project
+from tests.e2e.conftest import write_beir
 
 from anmi.cli import cli
 from anmi.cli.doctor import OK, PROBLEM, WARNING, packages
@@ -40,15 +41,12 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
     """Twelve documents, eight training queries, no dev split."""
-    folder = tmp_path / "mine"
-    (folder / "qrels").mkdir(parents=True)
-    for name in ("corpus", "queries"):
-        rows = [{"_id": f"{name[0]}{i}", "title": "", "text": f"{name} number {i} of the harbour"} for i in range(12)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    head = "query-id\tcorpus-id\tscore\n"
-    (folder / "qrels" / "train.tsv").write_text(head + "".join(f"q{i}\tc{i}\t1\n" for i in range(8)))
-    (folder / "qrels" / "test.tsv").write_text(head + "".join(f"q{i}\tc{i}\t1\n" for i in range(8, 12)))
-    return folder
+    documents, queries = (
+        [{"_id": f"{name[0]}{i}", "title": "", "text": f"{name} number {i} of the harbour"} for i in range(12)]
+        for name in ("corpus", "queries")
+    )
+    head, rows = "query-id\tcorpus-id\tscore", [f"q{i}\tc{i}\t1" for i in range(12)]
+    return write_beir(tmp_path / "mine", documents, queries, {"train": [head, *rows[:8]], "test": [head, *rows[8:]]})
 
 
 def invoke(*arguments: str, code: int = 0) -> Result:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.e2e.conftest import write_beir
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.duplicates import normalised
@@ -110,7 +110,6 @@ def test_an_equal_text_under_a_smaller_id_moves_nothing(again: set[str], subset:
 def test_queries_that_are_documents_are_marked_in_what_is_read() -> None:
     with TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / "qrels").mkdir()
         documents = [{"_id": f"d{i}", "title": "T", "text": f"argument {i}"} for i in range(6)]
         documents.append({"_id": "q1", "title": "", "text": "something else"})
         queries = [
@@ -118,10 +117,8 @@ def test_queries_that_are_documents_are_marked_in_what_is_read() -> None:
             {"_id": "q1", "text": "t argument 2"},
             {"_id": "q2", "text": "b"},
         ]
-        for name, lines in (("corpus", documents), ("queries", queries)):
-            (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
         rows = ["query-id\tcorpus-id\tscore", "d0\td1\t1", "q1\td3\t1", "q2\td4\t1"]
-        (folder / "qrels" / "train.tsv").write_text("\n".join(rows), encoding="utf-8")
+        write_beir(folder, documents, queries, {"train": rows})
         found = load_collection(f"beir:{folder}", dev_share=0.0, test_share=0.0)
     assert dict(zip(found.queries.query_id, found.queries.same_as, strict=True)) == {"d0": "d0", "q1": "d2", "q2": ""}
 

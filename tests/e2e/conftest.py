@@ -187,6 +187,10 @@ def write_chronicle(folder: Path, splits: Sequence[str]) -> Path:
             documents += [{"_id": f"{name}-{i}", "text": text} for i, text in enumerate(texts)]
             queries.append({"_id": name, "text": f"What is known of the {kind} of {place}?"})
             labels[splits[number % len(splits)]] += [f"{name}\t{name}-{i}\t1" for i in range(len(TOLD))]
+    return write_beir(folder, documents, queries, labels)
+
+
+def write_beir(folder: Path, documents: list[Any], queries: list[Any], labels: dict[str, list[str]]) -> Path:
     (folder / "qrels").mkdir(parents=True)
     for file, rows in (("corpus", documents), ("queries", queries)):
         (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

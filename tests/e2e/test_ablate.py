@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.e2e.conftest import KINDS, PLACES, write_beir
 
 from anmi.cli.ablate import cells, named
 
-KINDS = ("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks")
-PLACES = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
 SPLITS = ("train", "train", "train", "train", "dev", "test")
 
 
@@ -28,12 +27,7 @@ def write_collection(folder: Path) -> Path:
             ]
             queries.append({"_id": name, "text": f"What is known of the {kind} of {place}?"})
             labels[split].append(f"{name}\t{name}-0\t1")
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for split, lines in labels.items():
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+    return write_beir(folder, documents, queries, labels)
 
 
 def test_systems_and_collections_take_names_and_settings(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import lxml.html
 import pytest
+from tests.e2e.conftest import write_beir
 from tests.security import pickles
 
 pytestmark = pytest.mark.slow
@@ -52,16 +53,14 @@ def write_collection(folder: Path) -> None:
     def text(i: int) -> str:
         return f"{PAYLOADS[i % len(PAYLOADS)]} the {WORDS[i % 12]} of the {WORDS[i * 7 % 11]} number {i}{COMMAND}"
 
-    (folder / "qrels").mkdir(parents=True)
-    for name, start in (("corpus", "document"), ("queries", "which")):
-        rows = [
-            {"_id": identifier, "text": f"{start} {text(i)}", "title": text(i), "metadata": {"source": PAYLOADS[i % 3]}}
-            for i, identifier in enumerate(names)
-        ]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for split, part in (("train", range(40)), ("dev", range(40, 50)), ("test", range(50, size))):
-        lines = ["query-id\tcorpus-id\tscore", *(f"{names[i]}\t{names[i]}\t1" for i in part)]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    documents, queries = (
+        [{"_id": each, "text": f"{start} {text(i)}", "title": text(i), "metadata": {"source": PAYLOADS[i % 3]}}
+         for i, each in enumerate(names)]
+        for start in ("document", "which")
+    )  # fmt: skip
+    rows, head = [f"{name}\t{name}\t1" for name in names], "query-id\tcorpus-id\tscore"
+    write_beir(folder, documents, queries, {"train": [head, *rows[:40]], "dev": [head, *rows[40:50]],
+                                            "test": [head, *rows[50:]]})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from pydantic import ValidationError
+from tests.e2e.conftest import write_beir
 
 from anmi.errors import AnmiError
 from anmi.judging.evidence.facts import facts_of
@@ -142,11 +143,9 @@ def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: P
         for name, held in facts.items()
     ]
     queries = [{"_id": f"q{name}", "text": f"What of {name}?"} for name in facts]
-    (tmp_path / "qrels").mkdir()
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for split, name in (("train", "a"), ("dev", "b"), ("test", "c")):
-        (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nq{name}\t{name}\t1\n")
+    splits = (("train", "a"), ("dev", "b"), ("test", "c"))
+    labels = {split: ["query-id\tcorpus-id\tscore", f"q{name}\t{name}\t1"] for split, name in splits}
+    write_beir(tmp_path, documents, queries, labels)
     made = ingest_all(f"beir:{tmp_path}", IngestionParams(max_queries=1), 1)
     assert made["equivalents"].to_numpy().tolist() == [["qa", "b"]]
     assert not made["corpus"].metadata.str.contains("triples").any()

@@ -73,6 +73,14 @@ def test_one_half_is_the_decomposition_of_the_corpus(minilm: Any) -> None:
     assert found @ found.T == pytest.approx(unit @ unit.T, abs=1e-3)
 
 
+def test_the_same_documents_give_the_same_bytes() -> None:
+    texts = [" ".join(f"{'aeiou'[n * k % 5]}{n * k % 97}r{k % 7}" for k in range(1, 40)) for n in range(1, 120)]
+    first, again = (
+        corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent()) for _ in "ab"
+    )
+    assert first[0].to_str() == again[0].to_str() and np.array_equal(first[1], again[1])
+
+
 class _Silent:
     """A tokenizer that spells nothing, as MiniLM's spells no Tibetan."""
 

@@ -123,7 +123,8 @@ def models(context: Any) -> Iterator[Finding]:
     """Look at the packaged MiniLM, the encoder and the cross-encoder; nothing is fetched."""
     from huggingface_hub import try_to_load_from_cache
 
-    from anmi.retrieval.encoders import MINILM_SHA256, NAMES, OF_CORPUS, minilm_folder, verify
+    from anmi.hooks.checks import ENCODERS
+    from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, verify
     from anmi.retrieval.model_folder import check_folder, is_folder
 
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
@@ -132,8 +133,7 @@ def models(context: Any) -> Iterator[Finding]:
     for name, asked in (("encoder", str(context.params["encoder"])), ("cross-encoder", base)):
         if is_folder(asked):
             check_folder(Path(asked), asked)
-        here = (*NAMES, OF_CORPUS)
-        if asked in here or is_folder(asked) or isinstance(try_to_load_from_cache(asked, "config.json"), str):
+        if asked in ENCODERS or is_folder(asked) or isinstance(try_to_load_from_cache(asked, "config.json"), str):
             yield Finding(name, OK, f"{asked} is here")
         elif os.environ.get("ANMI_ONLINE"):
             yield Finding(name, WARNING, f"{asked} is not here: the run fetches it from the hub")

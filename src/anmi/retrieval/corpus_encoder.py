@@ -20,15 +20,13 @@ from scipy import sparse
 from anmi.corpus.columns import Texts, taken
 from anmi.errors import AnmiError
 from anmi.retrieval.terms import counted, counted_once
-from anmi.retrieval.token_table import words_and_signs
+from anmi.retrieval.token_table import learn_pieces, words_and_signs
 from anmi.retrieval.tokenize import UNBROKEN
 
 log = logging.getLogger(__name__)
 
 HALF: Final = 256
 PIECES: Final = 30_000
-# That MiniLM is asked for, those of most documents: a minute or two. None of our collections has as many.
-ASKED: Final = 25_000
 # Documents that are read for all of it: more tell little that is new, and a million take minutes.
 READ: Final = 200_000
 # Longer ones are read in parts of so many characters, each as a document: what stands in megabytes stands nowhere
@@ -39,10 +37,8 @@ _LEARNED: Final = 500_000
 # Characters that a piece of MiniLM's holds, of a text in a script that it knows: at least 2.3 of English, German and
 # Spanish, at most 1.3 of Arabic, Hindi, Chinese and Korean, whose meaning it cannot know.
 _KNOWN_SCRIPT: Final = 2.0
-_UNKNOWN_WEIGHT: Final = 0.5
 _UNKNOWN: Final = "[UNK]"
 _ITERATIONS: Final = 4
-_LEAST: Final = 1e-4
 
 Distil = Callable[[list[str]], NDArray[np.float32]]
 
@@ -95,7 +91,6 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     # there are fewer documents than dimensions that half is narrow, of a single document one number.
     frequency = np.bincount(counts.indices, minlength=len(names)) * (known & (seen > 0))
     asked = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
-    asked = np.sort(asked[np.argsort(-frequency[asked], kind="stable")[:ASKED]])
     if len(asked):
         meaning = np.zeros((len(names), min(HALF, len(asked))), np.float32)
         meaning[asked] = _principal(distil([names[place] for place in asked]), seen[asked], meaning.shape[1])
@@ -138,16 +133,13 @@ def _cut(texts: Sequence[str]) -> list[list[str]]:
 def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     """Return a tokenizer of the pieces that explain the most frequent words best."""
     from tokenizers.models import Unigram
-    from tokenizers.trainers import UnigramTrainer
 
     tokenizer = _parts(Unigram())
     order, lengths = np.argsort(-times, kind="stable"), np.array(list(map(len, words)))
     chosen = order[np.cumsum(lengths[order]) - lengths[order] < _LEARNED].tolist()
     # What no blank interrupts takes time by the square of its length.
     read = ((UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in chosen)
-    tokenizer.train_from_iterator(read, UnigramTrainer(
-        vocab_size=PIECES, unk_token=_UNKNOWN, special_tokens=[_UNKNOWN], show_progress=False
-    ))  # fmt: skip
+    learn_pieces(tokenizer, read, PIECES, [_UNKNOWN])
     return tokenizer
 
 
@@ -155,7 +147,7 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[NDArray[np.float32], 
     """Return the unit vector of each piece by latent semantic analysis, [V, K], and its idf, [V]."""
     from sklearn.utils.extmath import randomized_svd
 
-    held = counts.tocsr()
+    held = counts.copy()
     frequency = np.bincount(held.indices, minlength=held.shape[1])
     idf = np.log1p((held.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
     held.data = (1 + np.log(held.data)) * idf[held.indices]
@@ -164,7 +156,7 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[NDArray[np.float32], 
     width = min(HALF, *held.shape)
     _, values, right = randomized_svd(held, width, n_iter=_ITERATIONS, random_state=seed)
     # Where documents repeat there are fewer directions than asked for, and the others are noise.
-    return _unit(right[values > _LEAST * values[0]].T), idf
+    return _unit(right[values > 1e-4 * values[0]].T), idf
 
 
 def _spelled(texts: Sequence[str], spelled: Any) -> list[list[str]]:
@@ -176,11 +168,11 @@ def _spelled(texts: Sequence[str], spelled: Any) -> list[list[str]]:
 
 def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
     """Return the weight of what MiniLM says, by how well it spells the most frequent words."""
-    most = np.argsort(-times, kind="stable")[:ASKED]
+    most = np.argsort(-times, kind="stable")[:PIECES]
     chosen = [words[place] for place in most]
     pieces, characters = (np.array(list(map(len, each))) for each in (_spelled(chosen, spelled), chosen))
     share = float(times[most] @ characters) / max(float(times[most] @ pieces), 1.0)
-    return 1.0 if share >= _KNOWN_SCRIPT else _UNKNOWN_WEIGHT
+    return 1.0 if share >= _KNOWN_SCRIPT else 0.5
 
 
 def _principal(vectors: NDArray[np.float32], seen: NDArray[Any], width: int) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -177,6 +177,20 @@ def words_and_signs() -> Any:
         pre_tokenizers.Split(Regex("[\U0001f1e6-\U0001f1ff]{2}|\\p{So}"), "isolated"),
         pre_tokenizers.BertPreTokenizer(),
     ])  # fmt: skip
+
+
+def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Sequence[str]) -> None:
+    """Train a Unigram tokenizer (Kudo 2018, arXiv 1804.10959), the same in every process; one special is ``[UNK]``."""
+    from tokenizers import models, trainers
+
+    given = {"special_tokens": list(special), "unk_token": "[UNK]", "show_progress": False}
+    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=size, **given))
+    found = json.loads(tokenizer.to_str())["model"]["vocab"]
+    # Sums differ in their last digits from process to process, and with them the order.
+    pieces = sorted(
+        ((piece, round(score, 3)) for piece, score in found[len(special) :]), key=lambda one: (-one[1], one)
+    )
+    tokenizer.model = models.Unigram([*map(tuple, found[: len(special)]), *pieces], list(special).index("[UNK]"))
 
 
 def _cuts_words_alone(tokenizer: Any) -> bool:

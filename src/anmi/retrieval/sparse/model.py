@@ -16,6 +16,7 @@ from anmi.retrieval.kinds import device, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, loading
 from anmi.retrieval.sparse.base import check_base
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
+from anmi.retrieval.token_table import learn_pieces
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer, SparseEncoder
@@ -56,15 +57,12 @@ def lexicon(encoder: SentenceTransformer, texts: Sequence[str]) -> tuple[PreTrai
 
 
 def _trained(texts: Sequence[str]) -> Tokenizer:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     made = Tokenizer(models.Unigram())
     made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=_SIZE, special_tokens=["[PAD]", "[UNK]"], unk_token="[UNK]", show_progress=False
-    )
-    made.train_from_iterator(texts, trainer)
+    learn_pieces(made, texts, _SIZE, ["[PAD]", "[UNK]"])
     return made
 
 
