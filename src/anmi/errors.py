@@ -22,7 +22,7 @@ _LONGEST: Final = 1200
 # Names, of which an error lists all no longer where it can guess what was meant.
 _MANY: Final = 30
 # Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
-_COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
 
 
@@ -118,7 +118,7 @@ def visible(text: str) -> str:
     >>> print(visible("a\x1b[2Jb"))
     a\x1b[2Jb
     """
-    return _COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
+    return COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def is_plain_name(name: str) -> bool:

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, read_log, standing, with_marks
+from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, question_of, questions, read_log, standing, with_marks
 from anmi.corpus.quarantine import table_of
+from anmi.corpus.splits import cut
 from anmi.corpus.types import Collection, empty
 from anmi.errors import AnmiError
 
@@ -74,11 +76,57 @@ def test_without_marks_a_collection_is_as_it_was() -> None:
 
 def test_what_has_no_effect_is_told() -> None:
     log = [Mark("t", "d1", 1), Mark("x", "d1", 0), Mark("a", "d3", 1), Mark("a", "d2", 0)]
-    note = with_marks(collection(), standing(log))[0].notes["marks"]
+    note = with_marks(collection(), standing(mark.now() for mark in log))[0].notes["marks"]
     assert note == (
-        "1 pairs marked as relevant, 1 as not relevant; without effect: 1 of queries or documents that are not there, "
-        "1 of test queries"
+        "1 pairs marked as relevant, 1 as not relevant; without effect: 1 of documents or queries that are not there, "
+        "or of questions without a relevant document, 1 of test queries"
     )
+    # What the collection judges is nobody's mark.
+    assert "marks" not in with_marks(collection(), standing(log))[0].notes
+
+
+def ask(text: str, document: str, relevance: int | None = 1, split: str = "train") -> Mark:
+    return Mark(question_of(text)[0], document, relevance, "me", question=question_of(text)[1], split=split).now()
+
+
+def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
+    log = [
+        ask("Why  so?\0", "d1"), ask("why so", "d2", 0), ask("WHY SO!", "d3", split="test"),
+        ask("nothing found", "d1", 0), ask("taken back", "d1"), ask("taken back", "d1", None),
+        ask("B", "d3"), ask("t?", "d1"), ask("gone", "gone"),
+    ]  # fmt: skip
+    found, counted = with_marks(collection(), standing(log), questions(log), seed=1, dev_share=0.5)
+    name = question_of("why so")[0]
+    new = found.queries[found.queries.query_id.str.startswith("asked-")]
+    assert new[["query_id", "text", "split"]].to_numpy().tolist() == [[name, "WHY SO!", "test"]]
+    assert pairs(found.qrels[found.qrels.query_id == name]) == {(name, "d1"), (name, "d3")}
+    # A question with the text of a query is that query, and one of test stays as it was.
+    assert ("b", "d3") in pairs(found.qrels)
+    assert ("t", "d1") not in pairs(found.qrels)
+    assert pairs(counted) == {(name, "d1"), (name, "d2"), (name, "d3"), ("b", "d3")}
+    assert found.notes["marks"].startswith(
+        "3 pairs marked as relevant, 1 as not relevant; 1 questions asked on the page are queries (1 test)"
+    )
+
+
+@settings(max_examples=10)
+@given(st.permutations(range(40)))
+def test_dev_is_cut_from_questions_by_their_text_where_there_is_none(order: list[int]) -> None:
+    before = collection()
+    before = replace(
+        before, queries=before.queries.iloc[:0], qrels=before.qrels.iloc[:0], notes={"labels": "none for training"}
+    )
+    log = [ask(f"question {number}", "d1", split="test" if number % 5 == 4 else "train") for number in order]
+    found, _ = with_marks(before, standing(log), questions(log), seed=1, dev_share=0.15)
+    split = dict(zip(found.queries.text, found.queries.split, strict=True))
+    assert sum(split[f"question {number}"] == "test" for number in range(4, 40, 5)) == 8
+    dev = {text for text in split if cut([text], 1, dev_share=0.15)[0] == "dev"}
+    assert {text for text in split if split[text] == "dev"} == dev - {
+        f"question {number}" for number in range(4, 40, 5)
+    }
+    assert dev
+    assert (found.qrels.split == found.qrels.query_id.map(found.queries.set_index("query_id").split)).all()
+    assert "labels" not in found.notes
 
 
 def test_a_file_keeps_all_that_was_ever_said(tmp_path: Path) -> None:
@@ -109,7 +157,8 @@ def test_a_line_without_an_end_is_not_joined_with_the_next(tmp_path: Path) -> No
     "line",
     ["{", "[]", '"x"', '{"query_id": "q"}', '{"query_id": 1, "document_id": "d", "relevance": 1}',
      '{"query_id": "q", "document_id": "d", "relevance": true}',
-     '{"query_id": "q", "document_id": "d", "relevance": 2}'],
+     '{"query_id": "q", "document_id": "d", "relevance": 2}',
+     '{"query_id": "q", "document_id": "d", "relevance": 1, "question": "x", "split": "dev"}'],
 )  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "marks.jsonl"

@@ -73,7 +73,6 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     queries = _with_absent(_subset(queries, options, notes), qrels, absent, notes)
     if not labelled:
         notes["labels"] = "none for training"
-        log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries', name)
     elif not (queries["split"] == "train").any():
         raise AnmiError(_nothing_to_mine_for(name, missing, (qrels["split"] == "train").sum(), quarantine))
 

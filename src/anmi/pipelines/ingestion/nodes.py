@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
     """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
-    from anmi.corpus.marks import Mark, files_of_marks, read_log, standing, with_marks
+    from anmi.corpus.marks import Mark, files_of_marks, questions, read_log, standing, with_marks
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related, parents_of
@@ -34,7 +34,13 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     )
     log_of_marks = [Mark(query, document, 0) for query, document in found.judged.to_numpy().tolist()]
     log_of_marks += [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
-    found, marks = with_marks(found, standing(log_of_marks))
+    asked = questions(log_of_marks)
+    found, marks = with_marks(found, standing(log_of_marks), asked, seed=seed, dev_share=params.dev_share)
+    if "marks" in found.notes:
+        log.info("Marks: %s", found.notes["marks"])
+    if "labels" in found.notes:
+        log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries',
+                 collection)  # fmt: skip
     parents = parents_of(found.corpus, params.sibling_keys)
     parts = int((parents != found.corpus.document_id).sum())
     if parts:
