@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,10 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import HOSTILE, SCRIPT
 
 from anmi.candidates import Candidates
-from anmi.corpus.marks import read_log, standing
+from anmi.corpus.marks import questions, read_log, standing
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
+from anmi.search.retriever import Encoded, open_encoder
 from anmi.serve.app import create_app
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
 from anmi.serve.run import Run, doubt
@@ -224,8 +226,6 @@ def test_what_an_address_must_have_is_said(page: TestClient, path: str) -> None:
 @pytest.fixture(scope="module")
 def searching(run: Run) -> Run:
     """The run with a search by BM25 alone, of whose parts no model has to be loaded."""
-    from dataclasses import replace
-
     texts = [text[:2000] for text in run.corpus.text]
     index = BM25Index.build(texts, "en")
     corpus = run.corpus.assign(text=texts)
@@ -234,8 +234,6 @@ def searching(run: Run) -> Run:
 
 
 def test_what_the_encoder_found_before_training_stands_beside(searching: Run, marks: Path, static_models: Path) -> None:
-    from dataclasses import replace
-
     from anmi.retrieval.dense import DenseIndex
     from anmi.retrieval.encoders import load_table
     from anmi.serve.run import ZeroShot
@@ -264,8 +262,63 @@ def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(searching: R
     text = page.get("/?q=Plain++dev").text
     assert text.count("<section") == 2
     assert 'data-query="q/2?&amp;#"' in text
-    # A test query stands in nobody's list.
-    assert "data-query" not in page.get("/?q=held").text
+    # A test query of the collection stands in nobody's list.
+    held = page.get("/?q=held").text
+    assert "data-query" not in held and "labels stay as they are" in held
+
+
+def test_a_question_that_somebody_types_is_marked_every_fifth_for_test(searching: Run, marks: Path) -> None:
+    told = (
+        "The plain thing {0} has a first sentence of its own. A second sentence tells of {0} still much more than that."
+    )
+    corpus = searching.corpus.assign(text=searching.corpus.document_id.map(told.format))
+    qrels = pd.DataFrame({"query_id": ["q/2?&#"], "document_id": ["plain-2"]})
+    page = client(replace(searching, corpus=corpus, qrels=qrels), marks)
+    assert "labelled relevant" in page.get("/?q=plain+dev").text
+    offered = re.findall(r'<li class="item"[^>]*><a href="/\?q=([^"]+)"', page.get("/").text)
+    assert len(offered) == len(set(offered)) == 20
+    for number, question in enumerate([*offered[:4], "Is plain text\0 plain?\u202e"]):
+        text = page.get("/", params={"q": unquote(question)}).text
+        assert f'value="{"test" if number == 4 else "train"}" checked' in text
+        (name,) = re.findall(r'data-query="(asked-[^"]+)">', text)
+        split = "test" if number == 4 else "train"
+        body = {
+            "query_id": name,
+            "document_id": "plain-1",
+            "relevance": 1,
+            "question": unquote(question),
+            "split": split,
+        }
+        assert page.post("/api/mark", json=body, headers=OWN).status_code == 200
+    asked = questions(read_log(marks))
+    assert asked.split.tolist() == ["train"] * 4 + ["test"]
+    assert asked.text.iloc[-1] == "Is plain text plain?"
+    text = page.get("/").text
+    assert "4 of train, 1 of test" in text and offered[0] not in text
+    # In other letters it is the same, of the split that was chosen, with what was said of it.
+    again = page.get("/?q=IS+PLAIN+TEXT+plain").text
+    assert f'data-query="{name}"' in again and 'value="test" checked' in again and 'aria-pressed="true"' in again
+    assert "Is plain text plain?" in page.get("/marks").text
+    for wrong in ({"question": "another"}, {"question": "\0"}, {"split": ""}, {"question": "held"}):
+        assert page.post("/api/mark", json=body | wrong, headers=OWN).status_code == 409
+    long = page.post("/api/mark", json=body | {"question": "x" * 10_000}, headers=OWN)
+    assert long.json()["error"] == "the question has 10,000 characters: ask with 2,000 at most"
+    assert page.post("/api/mark", json=body | {"split": "dev"}, headers=OWN).status_code == 422
+    # A test question of one's own is taken back like any other mark.
+    undo = {"query_id": name, "document_id": "plain-1", "relevance": None}
+    assert page.post("/api/mark", json=undo, headers=OWN).status_code == 200
+
+
+def test_questions_are_offered_on_which_the_systems_disagree_most(searching: Run, static_models: Path) -> None:
+    model = next(static_models.glob("static-*"))
+    how = {"max_length": None, "precision": "auto", "batch_size": 64}
+    corpus = searching.corpus.assign(text=searching.corpus.text.str[:2000])
+    vectors = open_encoder(model, None, "auto")(corpus.text.tolist())
+    assert searching.search is not None
+    search = HybridSearch.build(searching.search.bm25, corpus, [Encoded(model, vectors, 1.0)], encoder=how)
+    asked = ["plain text number7", "zebra"]
+    made = pd.DataFrame({"text": asked, "document_id": ["plain-7", "plain-8"], "kind": "title"})
+    assert replace(searching, search=search, pseudo_queries=made).offered == ["zebra", "plain text number7"]
 
 
 @pytest.mark.parametrize("question", ["\0", "\u202e", "<script>", "x" * 2000, "'\"", "%00", "\ud7ff"])

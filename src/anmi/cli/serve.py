@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PORT: Final = 8765
 _SHOWN: Final = (
     "selection", "corpus", "queries", "fused_judge", "selection_summary", "collection_info", "search_index",
-    "dense_index", "encoder_info", "corpus_encoder",
+    "dense_index", "encoder_info", "corpus_encoder", "qrels", "pseudo_queries",
 )  # fmt: skip
 
 
@@ -112,8 +112,10 @@ def _opened(context: Any) -> tuple[Path, Run]:
         fused=fused,
         wanted=summary.get("negatives_wanted"),
         seed=int(context.params["seed"]),
+        language=info["language"],
         search=search,
         zero_shot=_zero_shot(context, catalog, search),
+        **{name: catalog.load(name) for name in ("qrels", "pseudo_queries") if catalog.exists(name)},
     )
     return context.project_path / marks, run
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import jinja2
+import pandas as pd
 from fastapi import FastAPI, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from anmi.corpus.marks import Mark, Relevance, add, read_log, standing
+from anmi.corpus.marks import Mark, Relevance, add, question_of, questions, read_log, standing
 from anmi.errors import AnmiError, visible
 from anmi.serve.guard import Guard, Guarded
 from anmi.serve.run import Run
@@ -25,6 +26,8 @@ _PAGE: Final = 50
 _CANDIDATES: Final = 30
 _LONGEST_QUESTION: Final = 2_000
 _LONGEST_ID: Final = 1_000
+_OFFERED: Final = 20
+_EVERY: Final = 5
 
 
 class Asked(BaseModel):
@@ -36,6 +39,9 @@ class Asked(BaseModel):
     document_id: str = Field(max_length=_LONGEST_ID)
     # Not Literal[0, 1], which takes true for 1.
     relevance: int | None = Field(ge=0, le=1)
+    # Of what somebody typed and is no query of the collection.
+    question: str = ""
+    split: Literal["", "train", "test"] = ""
 
 
 def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
@@ -61,9 +67,15 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
 
     @app.post("/api/mark")
     def mark(asked: Asked) -> dict[str, Any]:
-        run.check_pair(asked.query_id, asked.document_id)
+        known, text = set(questions(read_log(marks))["query_id"]), ""
+        if asked.question:
+            name, text = question_of(_question(asked.question))
+            if not (text and asked.split and run.query_of(text)[0] == asked.query_id == name):
+                raise AnmiError("the question is another one, or has no text or split: search for it again")
+            known.add(name)
+        run.check_pair(asked.query_id, asked.document_id, known)
         said: Relevance | None = None if asked.relevance is None else 1 if asked.relevance else 0
-        made = add(marks, Mark(asked.query_id, asked.document_id, said, by))
+        made = add(marks, Mark(asked.query_id, asked.document_id, said, by, question=text, split=asked.split))
         return {"relevance": made.relevance, "at": made.at, "by": made.by}
 
     @app.get("/api/search")
@@ -77,11 +89,19 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
 def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -> None:
     @app.get("/")
     def search(q: str = "", k: Annotated[int, Query(ge=1, le=50)] = 10) -> Response:
-        found, query_id = {}, None
+        log = read_log(marks)
+        asked = questions(log).set_index("query_id")["split"]
+        found, name, split, own = {}, None, None, False
         if q.strip():
-            found, query_id = run.found(_question(q), k), run.query_of(q)
-        said = _said(marks, query_id)
-        return show("search", question=q, k=k, found=found, query_id=query_id, said=said, there=run.search is not None)
+            found, (name, split) = run.found(_question(q), k), run.query_of(q)
+            own = bool(question_of(q)[1]) and (split is None or name in asked.index)
+            split = asked.get(name, _next_split(log, asked)) if own else split
+        offered = [] if q.strip() or run.search is None else run.offered
+        offered = [text for text in offered if question_of(text)[0] not in asked.index][:_OFFERED]
+        return show(
+            "search", question=q, k=k, found=found, said=_said(log, name), there=run.search is not None, query_id=name,
+            split=split, own=own, labels=run.labels_of(name), offered=offered, asked=asked.value_counts().to_dict(),
+        )  # fmt: skip
 
     @app.get("/queries")
     def queries(find: str = "", page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
@@ -108,7 +128,7 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
         names = run.overview["query_id"].tolist()
         here = names.index(id)
         return show(
-            "query", query=told, said=_said(marks, id), every=every,
+            "query", query=told, said=_said(read_log(marks), id), every=every,
             candidates=ordered if every else ordered[:_CANDIDATES],
             before=names[here - 1] if here else None, after=names[here + 1] if here + 1 < len(names) else None,
         )  # fmt: skip
@@ -120,19 +140,34 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
     @app.get("/marks")
     def made(page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
         log = read_log(marks)
+        asked = questions(log).set_index("query_id")["text"].to_dict()
         stands = {(mark.query_id, mark.document_id): number for number, mark in enumerate(log)}
         newest = list(enumerate(log))[::-1][(page - 1) * _PAGE : page * _PAGE]
         rows = [
             {"mark": mark, "stands": stands[mark.query_id, mark.document_id] == number and mark.relevance is not None}
             for number, mark in newest
         ]
-        return show("marks", rows=rows, total=len(log), file=str(marks), page=page, pages=max(1, -(-len(log) // _PAGE)))
+        return show(
+            "marks",
+            rows=rows,
+            asked=asked,
+            total=len(log),
+            file=str(marks),
+            page=page,
+            pages=max(1, -(-len(log) // _PAGE)),
+        )
 
 
-def _said(marks: Path, query_id: str | None) -> dict[str, int]:
+def _next_split(log: list[Mark], asked: pd.Series) -> str:
+    """Return the split of a new question: every fifth for which a document was found is one of test."""
+    table = standing(log)
+    answered = set(table["query_id"][table["relevance"] == 1]) & set(asked.index)
+    return "test" if len(answered) % _EVERY == _EVERY - 1 else "train"
+
+
+def _said(log: list[Mark], query_id: str | None) -> dict[str, int]:
     """Return what stands of a query's marks, by document."""
-    table = standing(read_log(marks)) if query_id is not None else standing([])
-    table = table[table["query_id"] == query_id]
+    table = standing(mark for mark in log if mark.query_id == query_id)
     return dict(zip(table["document_id"], table["relevance"].astype(int), strict=True))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, PADDING, Candidates, CandidateShards
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.marks import COUNTED
+from anmi.corpus.marks import COUNTED, question_of
+from anmi.corpus.splits import position
+from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query
 from anmi.retrieval.dense import DenseIndex
@@ -106,6 +108,10 @@ class ZeroShot:
 
 # What is shown of a text; the page of the document has more, and no browser stands all of a very long one.
 SHOWN: Final = 1_000
+# Kinds of pseudo-queries that are offered as questions, those first that read most like one; and how many are tried.
+_KINDS: Final = ("question", "llm", "heading", "title", "first", "cloze")
+_TRIED: Final = 60
+_LONGEST_OFFERED: Final = 300
 LONGEST: Final = 200_000
 
 
@@ -131,6 +137,12 @@ class Run:
         Negatives the recipe asks for.
     seed
         Of the run.
+    language
+        Of the collection.
+    qrels
+        Its labels, ``query_id, document_id``.
+    pseudo_queries
+        That the run made, ``text, document_id, kind``; where there are none, some are made to be offered as questions.
     search
         None where nothing was trained yet.
     zero_shot
@@ -146,6 +158,9 @@ class Run:
     fused: Mapping[str, Any] = field(default_factory=dict)
     wanted: int | None = None
     seed: int = 0
+    language: str = "en"
+    qrels: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
+    pseudo_queries: pd.DataFrame = field(default_factory=lambda: empty("text", "document_id", "kind"))
     search: HybridSearch | None = None
     zero_shot: ZeroShot | None = None
     _searching: Lock = field(default_factory=Lock, repr=False, compare=False)
@@ -187,23 +202,56 @@ class Run:
 
     @cached_property
     def _named(self) -> dict[str, str]:
-        """By normalised text the query that may be marked."""
-        some = self.queries[self.queries["split"].isin(COUNTED)]
-        return {normalised(text): name for text, name in zip(some["text"], some["query_id"], strict=True)}
+        """By normalised text the first query that has it."""
+        rows = zip(self.queries["text"][::-1], self.queries["query_id"][::-1], strict=True)
+        return {normalised(text): name for text, name in rows}
 
-    def query_of(self, text: str) -> str | None:
-        """Return the query of train or dev that has a text."""
-        return self._named.get(normalised(text))
+    def query_of(self, text: str) -> tuple[str, str | None]:
+        """Return the query that has a text, and its split; for a new question the id that it gets, and None."""
+        name = self._named.get(normalised(text)) or question_of(text)[0]
+        return name, self._split.get(name)
 
-    def check_pair(self, query_id: str, document_id: str) -> None:
-        """Make sure that a pair may be marked.
+    def labels_of(self, query_id: str | None) -> set[str]:
+        """Return the documents that the run has as relevant to a query; of a passage its document, too."""
+        found = self.qrels["document_id"][self.qrels["query_id"] == query_id]
+        return {*found, *(self._parents[self._documents[name]] for name in found if name in self._documents)}
+
+    @cached_property
+    def _parents(self) -> list[str]:
+        return self.corpus["parent" if "parent" in self.corpus else "document_id"].tolist()
+
+    @cached_property
+    def offered(self) -> list[str]:
+        """Questions made from the corpus, those first on which BM25 and the trained retriever disagree most."""
+        made = self.pseudo_queries
+        if made.empty:
+            from anmi.adaptation.make import make_pseudo_queries
+
+            some = self.corpus.iloc[np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))]
+            some, kinds = some[:_TRIED], ("question", "title", "cloze")
+            made = make_pseudo_queries(some, kinds, language=self.language, seed=self.seed, show_progress=False).kept
+        places = made["kind"].map({kind: place for place, kind in enumerate(_KINDS)}).fillna(len(_KINDS))
+        order = np.lexsort((
+            position(self.seed, "offered", made["text"].tolist()), places, ~made["text"].str.endswith(("?", "？", "؟"))
+        ))  # fmt: skip
+        texts = made.iloc[order].drop_duplicates("document_id")["text"].str[:_LONGEST_OFFERED].tolist()
+        texts = [text for text in dict.fromkeys(texts) if normalised(text) not in self._named][:_TRIED]
+        if self.search is None or not self.search.retrievers or not texts:
+            return texts
+        with self._searching:
+            both = [self.search.ranked(texts, 10, system).documents for system in ("bm25", self.search.main.kind)]
+        shared = [len({*one} & {*other} - {PADDING}) for one, other in zip(*(d.tolist() for d in both), strict=True)]
+        return [texts[place] for place in np.argsort(shared, kind="stable")]
+
+    def check_pair(self, query_id: str, document_id: str, asked: Collection[str] = ()) -> None:
+        """Make sure that a pair may be marked; ``asked`` are the ids of questions that somebody asked here.
 
         Raises
         ------
         AnmiError
             There is no such query or document, or the query is one of test.
         """
-        split = self._split.get(query_id)
+        split = "train" if query_id in asked else self._split.get(query_id)
         if split is None:
             raise AnmiError("the collection has no such query: open the page again, the run may be another one")
         if split not in COUNTED:
@@ -211,7 +259,7 @@ class Run:
                 f"it is a query of {split}, whose labels stay as they are, or figures could not be compared any more: "
                 "mark queries of train and dev"
             )
-        if document_id not in self._documents:
+        if document_id not in self._documents and document_id not in self._parents:
             raise AnmiError("the collection has no such document: open the page again, the run may be another one")
 
     def document(self, document_id: str) -> dict[str, Any]:
@@ -222,10 +270,14 @@ class Run:
         AnmiError
             There is no such document.
         """
-        place = self._documents.get(document_id)
-        if place is None:
+        if document_id in self._documents:
+            return self._texts(self._documents[document_id], LONGEST)
+        parts = [self._texts(place, LONGEST) for place, name in enumerate(self._parents) if name == document_id]
+        if not parts:
             raise AnmiError("the collection has no such document")
-        return self._texts(place, LONGEST)
+        text = "\n\n".join(part["text"] for part in parts)
+        told = {"text": text[:LONGEST], "characters": len(text), "cut": len(text) > LONGEST}
+        return parts[0] | {"document_id": document_id} | told
 
     def _texts(self, place: int, longest: int) -> dict[str, Any]:
         entry = self.corpus.iloc[place]

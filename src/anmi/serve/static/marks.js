@@ -23,13 +23,19 @@ function show(group, relevance) {
   }
 }
 
+// A question that is no query yet is sent with each mark, as what it is to be.
+function asked() {
+  const field = document.querySelector(".asked");
+  return field ? { question: field.dataset.question, split: field.querySelector("input:checked").value } : {};
+}
+
 async function mark(group, value) {
   const relevance = value === "" ? null : Number(value);
   try {
     const answer = await fetch("/api/mark", {
       method: "POST",
       headers: { "content-type": "application/json", "x-anmi-csrf": csrf },
-      body: JSON.stringify({ query_id: group.dataset.query, document_id: group.dataset.document, relevance }),
+      body: JSON.stringify({ query_id: group.dataset.query, document_id: group.dataset.document, relevance, ...asked() }),
     });
     const text = await answer.text();
     if (!answer.ok) {
@@ -61,6 +67,12 @@ function follow(rel) {
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".marks button");
+  if (button) mark(button.closest(".marks"), button.dataset.mark);
+});
+
+document.addEventListener("change", (event) => {
+  // The split goes with a mark: the first that stands says it again.
+  const button = event.target.matches(".asked input") && document.querySelector(".marks [aria-pressed=true]");
   if (button) mark(button.closest(".marks"), button.dataset.mark);
 });
 
