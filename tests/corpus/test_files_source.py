@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.files_source import files_of_docs
-from anmi.corpus.raw import FieldNames
 from anmi.corpus.sources import fingerprint, load_collection
 from anmi.errors import AnmiError
 
@@ -104,12 +103,12 @@ def test_a_link_out_of_the_folder_is_refused(place: Path) -> None:
 def test_named_columns(place: Path) -> None:
     table = "key\theadline\tbody\tabstract\nk1\tOne\tlong\tshort\n"
     (place / "rows.tsv").write_text(table, encoding="utf-8")
-    found = loaded(place, "rows.tsv", fields=FieldNames("key", "headline", "abstract")).corpus
+    found = loaded(place, "rows.tsv", columns={"id": "key", "title": "headline", "text": "abstract"}).corpus
     assert found[["document_id", "title", "text"]].values.tolist() == [["k1", "One", "short"]]
     assert json.loads(found.metadata[0]) == {"body": "long", "path": "rows.tsv"}
     assert loaded(place, "rows.tsv").corpus.document_id.tolist() == ["rows.tsv#2"]
     with pytest.raises(AnmiError, match=r'rows.tsv line 2 has no column "heading"; its columns are "key", "headline"'):
-        loaded(place, "rows.tsv", fields=FieldNames(title="heading"))
+        loaded(place, "rows.tsv", columns={"title": "heading"})
 
 
 def test_tables_by_semicolons_and_long_fields(place: Path) -> None:

@@ -82,7 +82,9 @@ def test_no_file_matches(tmp_path):
 
 def test_missing_field_names_its_line(write_jsonl):
     path = write_jsonl("a.jsonl", [*chunk(0, 3), {"query": "x"}])
-    with pytest.raises(AnmiError, match=r'a.jsonl line 4 has no "document"'):
+    with pytest.raises(
+        AnmiError, match=r'a.jsonl line 4 has no column "positive" or "document".*ingestion.columns.positive'
+    ):
         load_collection(f"pairs:{path}")
 
 

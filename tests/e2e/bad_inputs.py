@@ -239,7 +239,7 @@ PARAMETERS: Final = _of_parameters({
     "collection=beir:{place}/none": ("none", "is not a folder"), "collection=pairs:{place}/none.jsonl": ("none.jsonl",),
     "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
     "collection='docs:'": ("lacks its place", "docs:GLOB"), "collection=docs:{place}/**/*.none": ("*.none",),
-    "ingestion.text_column=3": ('"ingestion.text_column"', "string"),
+    "ingestion.columns.text=3": ('"ingestion.columns.text"', "string"),
     "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
     "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
     "collection=ir_datasets:no/such/one": ("no/such/one",),
@@ -599,7 +599,7 @@ FILES: Final = [
         {
             "a table without a text": (
                 lambda c: c.write("a.csv", ["key,abstract", "1,a fox"]),
-                ("a.csv line 2", '"key", "abstract"', "ingestion.text_column"),
+                ("a.csv line 2", '"key", "abstract"', "ingestion.columns.text"),
             ),
             "a table with a row that is short": (
                 lambda c: c.write("a.csv", ["id,title,text", "1,a fox"]),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -32,23 +33,27 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         If the file is missing, empty or not UTF-8.
     """
     found = False
-    for number, line in _raw_lines(path):
-        if (text := _decoded(path, number, line)).strip():
+    for number, line in raw_lines(path):
+        if (text := decoded(path, number, line)).strip():
             found = True
             yield number, text
     if not found:
         raise AnmiError(f"{path} is empty; at least one line was expected")
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of every line, of what is packed where the name ends in ``.gz``."""
     if not path.is_file():
         raise AnmiError(f"{path} does not exist; check the folder's name and its layout")
     from tqdm import tqdm
 
+    packed = path.suffix == ".gz"
     size, read = path.stat().st_size, 0
     with (
-        path.open("rb") as file,
-        tqdm(total=size, unit="B", unit_scale=True, desc=path.name, disable=size < _BAR_FROM_BYTES or None) as bar,
+        gzip.open(path) if packed else path.open("rb") as file,
+        tqdm(
+            total=size, unit="B", unit_scale=True, desc=path.name, disable=packed or size < _BAR_FROM_BYTES or None
+        ) as bar,
     ):
         for number, line in enumerate(file, start=1):
             read += len(line)
@@ -57,7 +62,8 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _decoded(path: Path, number: int, line: bytes) -> str:
+def decoded(path: Path, number: int, line: bytes) -> str:
+    """Return a line as text, without its end."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -92,19 +98,19 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return value
 
 
-def _quick_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def quick_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield what :func:`read_objects` does, several times faster where a line holds nothing but texts.
 
     What orjson refuses or reads otherwise, such as halves of surrogate pairs and large numbers, is read once more.
     """
     found = False
-    for number, line in _raw_lines(path):
+    for number, line in raw_lines(path):
         try:
             value = orjson.loads(line)
         except ValueError:
             value = None
         if not isinstance(value, dict) or not _plain(value, nested=True):
-            if not (text := _decoded(path, number, line)).strip():
+            if not (text := decoded(path, number, line)).strip():
                 continue
             value = _object(path, number, text)
         found = True
@@ -168,8 +174,8 @@ def to_json(value: Any) -> str:
     return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def read_texts(path: Path, id_column: str) -> pd.DataFrame:
-    """Read ``corpus.jsonl`` or ``queries.jsonl``.
+def read_texts(path: Path, id_column: str, rows: Iterable[tuple[int, dict[str, Any]]] | None = None) -> pd.DataFrame:
+    """Read ``corpus.jsonl`` or ``queries.jsonl``, or rows like theirs.
 
     Keys that the format does not know are kept beside the metadata.
 
@@ -179,6 +185,8 @@ def read_texts(path: Path, id_column: str) -> pd.DataFrame:
         Lines with ``_id``, ``text``, maybe ``title`` and ``metadata``.
     id_column
         What the id is called in the result.
+    rows
+        Numbers and values, where they are no lines of a JSONL file. Their ids may be called ``id``.
 
     Returns
     -------
@@ -200,7 +208,9 @@ def read_texts(path: Path, id_column: str) -> pd.DataFrame:
             chunk.append(pa.array(values, pa.large_string()))
         read.clear()
 
-    for number, value in _quick_objects(path):
+    for number, value in quick_objects(path) if rows is None else rows:
+        if "_id" not in value and "id" in value:
+            value["_id"] = value.pop("id")
         identifier = string(value, "_id", path, number)
         if lines.setdefault(identifier, number) != number:
             raise AnmiError(

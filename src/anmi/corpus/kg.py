@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
 from anmi.corpus.graph_tables import GraphTables, Names, Resolver, read_tables, stated_facts, triples_of
 from anmi.corpus.jsonl import clean, read_lines, read_texts, to_json
 from anmi.corpus.quarantine import check_share, table_of
-from anmi.corpus.raw import Options, RawCollection, inside, no_labels, no_queries
+from anmi.corpus.raw import Options, RawCollection, inside, kind_of, no_labels, no_queries
 from anmi.corpus.rdf import SUFFIXES, read_rdf
+from anmi.corpus.tables import read_rows
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 
 # In order of preference; the first file that exists is taken.
 _FILES: Final = {"train": ("train",), "dev": ("dev", "validation", "val"), "test": ("test",)}
-_HEADER: Final = "query-id<TAB>corpus-id<TAB>score"
+_COLUMNS: Final = ("query-id", "corpus-id", "score")
+_HEADER: Final = "<TAB>".join(_COLUMNS)
+_TEXTS: Final = (".jsonl", ".jsonl.gz", ".parquet")
+_LABELS: Final = (".tsv", ".parquet", ".txt", ".trec", ".qrels")
 
 
 def read_beir(location: str, options: Options) -> RawCollection:
@@ -43,29 +47,43 @@ def read_beir(location: str, options: Options) -> RawCollection:
     folder = Path(location).expanduser()
     if not folder.is_dir():
         raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
-    documents = read_texts(inside(folder / "corpus.jsonl", folder), "document_id")
+    documents = _read_texts(folder, "corpus", "document_id")
     if (folder / "qrels").is_file():
         raise AnmiError(f"{folder / 'qrels'} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")
     found = {
-        split: next((path for name in names if (path := folder / "qrels" / f"{name}.tsv").exists()), None)
+        split: next((path for name in names for path in _named(folder / "qrels", name, _LABELS) if path.exists()), None)
         for split, names in _FILES.items()
     }
     tables = {path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path}
     notes = {name: "is empty, as if it were not there" for name, table in tables.items() if table.empty}
     labelled = [table for table in tables.values() if len(table)]
-    if not tables and (others := sorted(path.name for path in (folder / "qrels").glob("*.tsv"))):
+    if not tables and (
+        others := sorted(path.name for path in (folder / "qrels").glob("*.*") if path.suffix in _LABELS)
+    ):
         # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
         place = folder / "qrels"
         raise AnmiError(f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv")
-    asked = folder / "queries.jsonl"
-    given = labelled or asked.exists()
-    queries = read_texts(inside(asked, folder), "query_id").drop(columns="title") if given else no_queries()
+    given = labelled or any(path.exists() for path in _named(folder, "queries", _TEXTS))
+    queries = _read_texts(folder, "queries", "query_id").drop(columns="title") if given else no_queries()
     qrels = pd.concat(labelled, ignore_index=True) if labelled else no_labels()
     return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"), notes=notes)
 
 
+def _named(folder: Path, name: str, endings: Sequence[str]) -> list[Path]:
+    return [folder / f"{name}{ending}" for ending in endings]
+
+
+def _read_texts(folder: Path, name: str, id_column: str) -> pd.DataFrame:
+    places = _named(folder, name, _TEXTS)
+    path = inside(next((path for path in places if path.exists()), places[0]), folder)
+    return read_texts(path, id_column, read_rows(path))
+
+
 def read_qrels(path: Path, split: str) -> pd.DataFrame:
-    """Read one qrels file with its header; that of dev may be empty.
+    """Read one file of labels; that of dev may be empty.
+
+    It is Parquet, or has a header and three columns separated by tabs, or four of TREC (query, 0, document, relevance)
+    separated by blanks and no header.
 
     Returns
     -------
@@ -75,15 +93,35 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     Raises
     ------
     AnmiError
-        If the header is missing or a line has not three columns.
+        If the header is missing or a line has not as many columns.
     """
+    if kind_of(path) == ".parquet":
+        return labels_of(path, read_rows(path), split)
     lines = read_lines(path) if split != "dev" or path.read_bytes().strip() else ()
     rows = [(number, [clean(value).strip() for value in line.split("\t")]) for number, line in lines]
-    if rows:
-        _check_header(path, *rows.pop(0))
+    if rows and len(trec := " ".join(rows[0][1]).split()) == 4 and trec[3].lstrip("-").isdecimal():
+        rows = [(number, " ".join(fields).split()) for number, fields in rows]
+        wanted, what = 4, "four of TREC were expected: query, 0, document, relevance"
+    else:
+        wanted, what = 3, "three separated by tabs were expected"
+        if rows:
+            _check_header(path, *rows.pop(0))
     for number, fields in rows:
-        if len(fields) != 3:
-            raise AnmiError(f"{path} line {number} has {len(fields)} columns; three separated by tabs were expected")
+        if len(fields) != wanted:
+            raise AnmiError(f"{path} line {number} has {len(fields)} columns; {what}")
+    rows = [(number, [fields[0], *fields[-2:]]) for number, fields in rows]
+    return _table(path, rows, split)
+
+
+def labels_of(path: Path, rows: Iterable[tuple[int, Mapping[str, Any]]], split: str) -> pd.DataFrame:
+    """Return the labels of rows with the columns ``query-id``, ``corpus-id`` and ``score``; see :func:`read_qrels`."""
+    try:
+        return _table(path, [(line, [str(values[name]) for name in _COLUMNS]) for line, values in rows], split)
+    except KeyError as error:
+        raise AnmiError(f"{path} has no column {error}; {', '.join(_COLUMNS)} were expected") from None
+
+
+def _table(path: Path, rows: Sequence[tuple[int, Sequence[str]]], split: str) -> pd.DataFrame:
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
     labels = [fields for _, fields in rows]

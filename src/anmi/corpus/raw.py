@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pandas as pd
 
@@ -15,22 +16,8 @@ from anmi.errors import AnmiError, nearest
 MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
 
 
-@dataclass(frozen=True)
-class FieldNames:
-    """What the fields of a row are called; ``None`` looks for the usual names.
-
-    Attributes
-    ----------
-    id, title, text
-        Of the columns of a table, or the keys of a JSON object.
-    """
-
-    id: str | None = None
-    title: str | None = None
-    text: str | None = None
-
-
-USUAL_FIELDS: Final = FieldNames()
+# What a column of a table may hold.
+Column = Literal["query", "positive", "negative", "score", "id", "title", "text"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +30,7 @@ class Options:
     dev_share: float = 0.15
     test_share: float = 0.2
     language: str | None = None
-    fields: FieldNames = USUAL_FIELDS
+    columns: Mapping[Column, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,18 @@ READERS: Final[dict[str, tuple[str, str]]] = {
     "docs": ("anmi.corpus.files_source:read_docs", "GLOB[;GLOB…]"),
     "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
 }
-_ROWS: Final = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"})
+ROW_FILES: Final = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"})
+
+
+def kind_of(path: Path) -> str:
+    """Return the ending of a file in lower case; where it is packed, the one before ``.gz``.
+
+    Examples
+    --------
+    >>> kind_of(Path("a.jsonl.gz")), kind_of(Path("b.CSV"))
+    ('.jsonl', '.csv')
+    """
+    return Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
 def kind_and_place(collection: str) -> tuple[str, str]:
@@ -177,6 +175,6 @@ def likely_kind(place: Path) -> str:
     >>> likely_kind(Path("docs")), likely_kind(Path("pairs.csv"))
     ('docs', 'pairs')
     """
-    if (place / "corpus.jsonl").exists():
+    if any(place.glob("corpus.*")):
         return "beir"
-    return "pairs" if place.suffix.lower() in _ROWS else "docs"
+    return "pairs" if kind_of(place) in ROW_FILES else "docs"

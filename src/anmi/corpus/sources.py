@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 
 import pyarrow.compute as pc
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.columns import arrow, joined_bytes
 from anmi.corpus.language import language_code, load_ahead
-from anmi.corpus.raw import READERS, USUAL_FIELDS, FieldNames, Options, RawCollection, kind_and_place
+from anmi.corpus.raw import READERS, Column, Options, RawCollection, kind_and_place
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
@@ -41,7 +42,7 @@ def load_collection(
     dev_share: float = 0.15,
     test_share: float = 0.2,
     language: str | None = None,
-    fields: FieldNames = USUAL_FIELDS,
+    columns: Mapping[Column, str] | None = None,
 ) -> Collection:
     """Read, check and split the collection that one string names.
 
@@ -60,8 +61,8 @@ def load_collection(
         Shares of the training queries cut off where the source has no such split.
     language
         See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
-    fields
-        What the fields of rows are called that ``docs:`` reads from JSONL, CSV and TSV files.
+    columns
+        What columns of tables are called, where it is no usual name; an empty name takes none.
 
     Returns
     -------
@@ -85,12 +86,12 @@ def load_collection(
     code = language_code(language) if language else None
     if not code and not collection.startswith("api_docs"):
         load_ahead()
-    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, fields)
+    options = Options(seed, subset, max_quarantine, dev_share, test_share, code, columns or {})
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
     try:
         raw = reader_of(kind)(location, options)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, EOFError, zlib.error) as error:
         if isinstance(error, RecursionError):
             raise
         # The home of nobody, a name too long for a file, a folder that may not be read: the error says which.

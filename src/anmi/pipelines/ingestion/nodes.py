@@ -15,7 +15,6 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
     from anmi.corpus.marks import Mark, files_of_marks, questions, read_log, standing, with_marks
     from anmi.corpus.quarantine import counts_by_reason
-    from anmi.corpus.raw import FieldNames
     from anmi.corpus.related import COPY, find_related, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.splits import new_documents
@@ -30,7 +29,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         dev_share=params.dev_share,
         test_share=params.test_share,
         language=params.language,
-        fields=FieldNames(params.id_column, params.title_column, params.text_column),
+        columns=params.columns,
     )
     log_of_marks = [Mark(query, document, 0) for query, document in found.judged.to_numpy().tolist()]
     log_of_marks += [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anmi.corpus.language import language_code
+from anmi.corpus.raw import Column
 from anmi.errors import AnmiError
 
 
@@ -23,9 +24,7 @@ class IngestionParams(BaseModel):
     new_queries: int = Field(100, ge=0)
     language: str | None = None
     marks: str | None = Field(None, min_length=1)
-    id_column: str | None = Field(None, min_length=1)
-    title_column: str | None = Field(None, min_length=1)
-    text_column: str | None = Field(None, min_length=1)
+    columns: dict[Column, str] = Field(default={})
     near_similarity: float = Field(0.9, gt=0, le=1)
     near_least_words: int = Field(50, ge=1)
     name_share: float = Field(0.01, ge=0, le=1)

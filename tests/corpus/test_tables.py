@@ -1,0 +1,171 @@
+"""Every form of a collection that the page lists, and tables of every kind and with every usual name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+
+from anmi.corpus.sources import load_collection
+from anmi.corpus.tables import USUAL, read_rows
+from anmi.errors import AnmiError
+
+PAGE = Path(__file__).parents[2] / "docs" / "collections.md"
+ROWS = [
+    {"question": f"who is number {i}?", "answer": f"it is the person with number {i}", "negative_1": f"nobody {i}"}
+    for i in range(60)
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write a table as what its ending says."""
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    kind = "".join(path.suffixes[-2:])
+    if kind == ".parquet":
+        pd.DataFrame(rows).to_parquet(path, row_group_size=7)
+    elif kind == ".feather":
+        pyarrow.feather.write_feather(pa.Table.from_pylist(rows), path)
+    elif kind == ".arrow":
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_stream(path, table.schema) as file:
+            file.write_table(table, max_chunksize=7)
+    elif kind in (".csv", ".tsv", ".csv.gz"):
+        pd.DataFrame(rows).to_csv(path, index=False, sep="\t" if kind == ".tsv" else ",")
+    else:
+        path.write_bytes(gzip.compress(lines.encode()) if kind.endswith(".gz") else lines.encode())
+    return path
+
+
+def write_beir(folder: Path, ending: str = ".jsonl", labels: str = ".tsv") -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    write(
+        folder / f"corpus{ending}", [{"_id": f"d{i}", "title": "", "text": row["answer"]} for i, row in enumerate(ROWS)]
+    )
+    write(folder / f"queries{ending}", [{"_id": f"q{i}", "text": row["question"]} for i, row in enumerate(ROWS)])
+    for split, first in (("train", 0), ("dev", 20), ("test", 40)):
+        rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(first, first + 20)]
+        if labels in (".tsv", ".parquet"):
+            write(folder / "qrels" / f"{split}{labels}", rows)
+        else:
+            lines = "".join(f"{row['query-id']} 0 {row['corpus-id']}\t{row['score']}\n" for row in rows)
+            (folder / "qrels" / f"{split}{labels}").write_text(lines)
+    return folder
+
+
+@pytest.fixture
+def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
+    """What the page's examples read, with the documents and labels that are in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("faq.csv", "part_1.jsonl.gz", "part_2.jsonl.gz"):
+        write(tmp_path / name, ROWS)
+    write(tmp_path / "more.arrow", [{"query": "another?", "positive": "yes, another"}])
+    write(
+        tmp_path / "products.parquet",
+        [{"ID": i, "Title": f"t{i}", "Text": row["answer"]} for i, row in enumerate(ROWS)],
+    )
+    Path("notes").mkdir()
+    Path("notes/a.md").write_text("# A\n\nSome words on a.")
+    write_beir(Path("scifact"))
+    write_beir(Path("webnlg"))
+    write(Path("webnlg/entities.jsonl"), [{"uri": "u:a", "label": "a"}, {"uri": "u:b", "label": "b"}])
+    Path("webnlg/triples.tsv").write_text("head\trelation\ttail\nu:a\tr\tu:b\n")
+    return {
+        "docs:notes": (1, 0), "docs:products.parquet": (60, 0), "pairs:faq.csv": (120, 60),
+        "pairs:part_*.jsonl.gz@50;more.arrow": (101, 51), "beir:scifact": (60, 60), "kg:webnlg": (60, 60),
+    }  # fmt: skip
+
+
+def test_the_examples_of_the_page_are_read(examples: dict[str, tuple[int, int]]) -> None:
+    listed = re.findall(r"^\|.*?\| `(.+?)` \|", PAGE.read_text(encoding="utf-8").split("## Tables")[0], re.MULTILINE)
+    # One would download, the other reads what is installed; both have tests of their own.
+    assert set(listed) == {*examples, "ir_datasets:beir/scifact/train", "api_docs"}
+    for collection, (documents, labels) in examples.items():
+        found = load_collection(collection, language="en")
+        assert (len(found.corpus), len(found.qrels)) == (documents, labels), collection
+        assert found.quarantine.empty
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".parquet", ".arrow", ".feather"])
+def test_every_kind_of_table_gives_the_same_rows(ending: str, tmp_path: Path) -> None:
+    assert list(read_rows(write(tmp_path / f"a{ending}", ROWS)))[:2] == [
+        (line + ("csv" in ending or "tsv" in ending), row) for line, row in enumerate(ROWS[:2], 1)
+    ]
+    found = load_collection(f"pairs:{tmp_path}/a{ending}", language="en")
+    assert (len(found.qrels), len(found.judged), len(found.corpus)) == (60, 60, 120)
+    assert found.corpus.text[0] == ROWS[0]["answer"] and found.corpus.text[1] == "nobody 0"
+
+
+@pytest.mark.parametrize(
+    ("ending", "labels"), [(".parquet", ".parquet"), (".jsonl.gz", ".trec"), (".parquet", ".txt"), (".jsonl", ".qrels")]
+)
+def test_a_folder_of_beir_is_the_same_in_every_form(ending: str, labels: str, tmp_path: Path) -> None:
+    one, other = write_beir(tmp_path / "one"), write_beir(tmp_path / "other", ending, labels)
+    expected, found = (load_collection(f"beir:{folder}", language="en") for folder in (one, other))
+    for name in ("corpus", "queries", "qrels"):
+        assert getattr(found, name).equals(getattr(expected, name)), name
+
+
+@pytest.mark.parametrize(
+    ("query", "positive"),
+    [("query", name) for name in USUAL["positive"]] + [(name, "answer") for name in USUAL["query"][1:]],
+)
+def test_usual_names_in_any_case_and_the_plural(query: str, positive: str, tmp_path: Path) -> None:
+    rows = [{query.upper(): f"q {i}", f"{positive}s": [f"a {i}", {"title": "T", "text": f"b {i}"}]} for i in range(30)]
+    found = load_collection(f"pairs:{write(tmp_path / 'a.jsonl', rows)}", language="en")
+    assert (len(found.queries), len(found.qrels)) == (30, 60)
+    assert found.corpus[["title", "text"]].values.tolist()[:2] == [["", "a 0"], ["T", "b 0"]]
+
+
+def test_labels_negatives_and_titles_of_pairs(tmp_path: Path) -> None:
+    rows = [
+        {"query": f"q {i}", "documents": [f"a {i}", f"b {i}", f"c {i}"], "labels": [1, 0, 2], "Title": f"t {i}",
+         "hard-negatives": [f"n {i}", None], "negative_2": f"m {i}", "year": 1999}
+        for i in range(30)
+    ]  # fmt: skip
+    found = load_collection(f"pairs:{write(tmp_path / 'a.parquet', rows)}", language="en")
+    assert found.qrels.relevance.tolist() == [1, 2] * 30
+    text = found.corpus.set_index("document_id").text
+    assert text[found.judged.document_id].tolist()[:3] == ["b 0", "n 0", "m 0"]
+    assert found.corpus.title[0] == "t 0" and json.loads(found.corpus.metadata[0]) == {"year": 1999}
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    rows = [{"frage": f"q {i}", "text": "x", "antwort": f"a {i}", "score": 0.3} for i in range(30)]
+    path = write(tmp_path / "a.csv", rows)
+    found = load_collection(
+        f"pairs:{path}", language="en", columns={"query": "frage", "positive": "antwort", "score": ""}
+    )
+    assert len(found.qrels) == 30 and found.corpus.text[0] == "a 0"
+    for columns, words in (
+        ({}, r'a.csv line 2 has no column "query" or "question".*columns are "frage", "text".*ingestion.columns.query'),
+        ({"query": "frag"}, 'no column "frag"'),
+        ({"query": "frage"}, '"score" 0.3; a label is a whole number.*ingestion.columns.score'),
+    ):
+        with pytest.raises(AnmiError, match=words):
+            load_collection(f"pairs:{path}", columns=columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.parquet", b"PAR1 no", "a.parquet is not in its format"),
+        ("a.arrow", b"no", "a.arrow is not in its format"),
+        ("a.jsonl.gz", gzip.compress(b'{"query": "a"}')[:-6], "cannot be read"),
+        ("a.md", b"# A", "a.md is no table"),
+        ("a.csv", b"query,positive\n", "gives no pair"),
+        ("a.jsonl", b'{"query": ["a", "b"], "positive": "c"}', "2 queries"),
+        ("a.jsonl", b'{"query": "a", "positive": 3}', 'has a "positive" that is no text'),
+        ("a.jsonl", b'{"query": "a", "positive": ["b", "c", "d"], "label": [1, 0]}', "3 documents and 2 labels"),
+    ],
+)
+def test_a_table_that_is_none(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(AnmiError, match=words):
+        load_collection(f"pairs:{tmp_path / name}")
