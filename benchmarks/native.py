@@ -51,50 +51,55 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--collect", action="store_true", help="only write the result, from cells that are there")
     arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    tests: list[dict[str, Any]] = []
-    about: dict[str, Any] = {"failed": [], "from": {}}
-    for name in (name for name in MATRICES if name.startswith(("native_", "static_"))):
-        if not arguments.collect:
-            run(name, arguments.work)
+    old = json.loads(RESULT.read_text(encoding="utf-8"))
+    names = [name for name in MATRICES if name.startswith(("native_", "static_"))]
+    # A table after each seed, so that what is there early can be collected.
+    for name, most in () if arguments.collect else ((name, most) for name in names for most in (1, 2, 3)):
+        run(name, arguments.work, most)
+    rows, tests = [], []
+    about: dict[str, Any] = {"failed": [], "from": {}, "kept": []}
+    for name in names:
         if (found := newest(name, arguments.work)) is not None:
             about |= {key: found[0][key] for key in ("date", "machine", "versions")}
             about["failed"] += found[0]["failed"]
             about["from"] |= found[0]["from"]
             more = of_matrix(name, *found, arguments.work, collect=arguments.collect)
-            rows, tests = rows + more[0], tests + more[1]
+        else:
+            more = tuple([row for row in old[kind] if kept(row, name)] for kind in ("rows", "tests"))
+            about["kept"] += [name] * bool(more[0])
+        rows, tests = rows + more[0], tests + more[1]
     RESULT.write_text(json.dumps({"about": about, "rows": rows, "tests": tests}, indent=1, ensure_ascii=False) + "\n")
     for page, made in ((README, table_of(rows, MAIN, brief)), (PAGE, table_of(rows, None, whole))):
         before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
         page.write_text(before + MARKS[0] + made + MARKS[1] + rest.split(MARKS[1], 1)[1], encoding="utf-8")
 
 
-def of_matrix(
-    name: str, results: dict[str, Any], queries: pd.DataFrame, work: Path, *, collect: bool
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, work: Path, *, collect: bool) -> Any:
     """Return rows and paired tests of a matrix, by completed judgments where a collection has them."""
-    rows: list[dict[str, Any]] = []
-    tests: list[dict[str, Any]] = []
+    rows, tests = [], []
     encoder = "corpus" if name.startswith("native_") else "static"
     labels = "none" if name.endswith("_unlabelled") else "all"
     for collection, both in queries.groupby("collection", sort=False):
         kind = "completed" if (both.judgments == "completed").any() else "original"
         table = both[both.judgments == kind]
         cells = [cell for cell in results["cells"] if cell["collection"] == collection]
-        kept = (work / name / cell["folder"] / "cell.json" for cell in cells)
-        seconds = [json.loads(file.read_text(encoding="utf-8"))["seconds"] for file in kept]
-        # Means over seeds; neither BM25 nor what is not trained depends on them.
-        columns = {"anmi": METRIC} | {system: f"{system}_{METRIC}" for system in ("hybrid", "bm25", "zero_shot")}
-        means = table.groupby("query_id")[list(columns.values())].mean()
-        values = {system: means[column] for system, column in columns.items()}
-        measured = work / name / cells[0]["folder"] / f"{PEER}.parquet"
-        if name == "static_main" and (measured.is_file() or not collect):
-            values[PEER] = peer(work / name / cells[0]["folder"], completed=kind == "completed").reindex(means.index)
-        bucket = table.drop_duplicates("query_id").set_index("query_id")["documents"]
+        seconds = [json.loads((work / name / cell["folder"] / "cell.json").read_text())["seconds"] for cell in cells]
+        named = {METRIC: "anmi"} | {f"{system}_{METRIC}": system for system in ("hybrid", "bm25", "zero_shot")}
+        values = {}
+        # Each seed holds out other documents, and a query may stand in one bucket and in another.
+        for bucket in BUCKETS:
+            part = table if bucket == "all" else table[table.documents == bucket]
+            values[bucket] = part.groupby("query_id")[list(named)].mean().rename(columns=named)
+        first = work / name / cells[0]["folder"]
+        if name == "native_main" and ((first / f"{PEER}.parquet").is_file() or not collect):
+            found = peer(first, completed=kind == "completed")
+            asked = table[table.seed == cells[0]["seed"]].set_index("query_id").documents
+            for bucket in BUCKETS:
+                values[bucket][PEER] = found.reindex(asked.index[(bucket == "all") | (asked == bucket)])
         made = {"collection": collection, "encoder": encoder, "labels": labels, "judgments": kind,
                 "seeds": len(cells), "seconds": round(sum(seconds) / len(seconds))}  # fmt: skip
-        rows += [made | row for row in rows_of(values, bucket)]
-        tests += [made | row for row in tests_of(values, bucket)]
+        rows += [made | row for row in rows_of(values)]
+        tests += [made | row for row in tests_of(values)]
     return rows, tests
 
 
@@ -139,30 +144,33 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     return found[METRIC]
 
 
-def rows_of(values: dict[str, pd.Series], bucket: pd.Series) -> Iterator[dict[str, Any]]:
+def kept(row: dict[str, Any], name: str) -> bool:
+    """Tell whether an earlier row stands for a matrix that was not run: `static` is as it was, `corpus` is not."""
+    same = name[:6] == row["encoder"] == "static" and row["system"] != PEER
+    return same and row["collection"] in MATRICES[name].collections
+
+
+def rows_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Yield a row per system and bucket."""
-    for system, series in values.items():
-        for name in BUCKETS:
-            chosen = series if name == "all" else series[bucket.reindex(series.index) == name]
-            if chosen.empty:
-                continue
-            mean, low, high = interval(chosen.to_numpy(), seed=1, resamples=RESAMPLES, confidence=0.95)
-            yield {
-                "system": system, "bucket": name, "ndcg_10": round(mean, 4), "low": plain(low), "high": plain(high),
-                "queries": len(chosen),
-            }  # fmt: skip
+    for name, system in ((name, system) for system in values["all"] for name in BUCKETS):
+        chosen = values[name][system].dropna()
+        if chosen.empty:
+            continue
+        mean, low, high = interval(chosen.to_numpy(), seed=1, resamples=RESAMPLES, confidence=0.95)
+        yield {
+            "system": system, "bucket": name, "ndcg_10": round(mean, 4), "low": plain(low), "high": plain(high),
+            "queries": len(chosen), **({"encoder": "static", "seeds": 1} if system == PEER else {}),
+        }  # fmt: skip
 
 
-def tests_of(values: dict[str, pd.Series], bucket: pd.Series) -> Iterator[dict[str, Any]]:
+def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Yield paired tests: the hybrid against BM25 and the encoder, that against itself before training and the peer."""
     pairs = [("hybrid", "bm25"), ("hybrid", "anmi"), ("anmi", "zero_shot"), ("anmi", PEER), ("hybrid", PEER)]
-    pairs = [pair for pair in pairs if values.keys() >= set(pair)]
-    for (first, second), name in ((pair, name) for pair in pairs for name in BUCKETS):
-        chosen = values[first].index if name == "all" else bucket.index[bucket == name]
+    for (first, second), name in ((pair, name) for pair in pairs for name in BUCKETS if {*pair} <= {*values[name]}):
+        chosen = values[name][[first, second]].dropna()
         if len(chosen) < 2:
             continue
-        sides = (values[system].loc[chosen].to_numpy() for system in (first, second))
-        found = compare(*sides, seed=1, resamples=RESAMPLES, confidence=0.95)
+        found = compare(*chosen.to_numpy().T, seed=1, resamples=RESAMPLES, confidence=0.95)
         yield {
             "system": first, "against": second, "bucket": name, "queries": len(chosen),
             "difference": round(found.difference, 4), "low": plain(found.low), "high": plain(found.high),
@@ -170,14 +178,14 @@ def tests_of(values: dict[str, pd.Series], bucket: pd.Series) -> Iterator[dict[s
         }  # fmt: skip
 
 
-def brief(of: dict[str, dict[str, Any]]) -> str:
+def brief(of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:]) -> str:
     """Return nDCG@10 on unlabelled and on new documents."""
-    return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in BUCKETS[2:])
+    return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in names)
 
 
 def whole(of: dict[str, dict[str, Any]]) -> str:
     """Return nDCG@10 over all test queries, and by what training saw."""
-    return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in BUCKETS)
+    return brief(of, BUCKETS)
 
 
 def table_of(

@@ -122,8 +122,7 @@ READERS: Final[dict[str, tuple[str, str]]] = {
     "kg": ("anmi.corpus.kg:read_kg", "DIR"),
     "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
     "docs": ("anmi.corpus.files_source:read_docs", "GLOB[;GLOB…]"),
-    "ir_datasets": ("anmi.corpus.libraries:read_ir_datasets", "ID"),
-    "hf": ("anmi.corpus.libraries:read_hf", "PATH_OR_NAME[:CONFIG][:SPLIT]"),
+    "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
 }
 ROW_FILES: Final = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"})
 
@@ -178,6 +177,4 @@ def likely_kind(place: Path) -> str:
     """
     if any(place.glob("corpus.*")):
         return "beir"
-    if (place / "dataset_dict.json").exists() or (place / "state.json").exists():
-        return "hf"
     return "pairs" if kind_of(place) in ROW_FILES else "docs"
