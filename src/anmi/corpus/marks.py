@@ -36,6 +36,8 @@ SUFFIX: Final = ".jsonl"
 COUNTED: Final = ("train", "dev")
 # Of a question that somebody asks: dev is cut from train, as in a collection without a dev split.
 ASKED_SPLITS: Final = ("train", "test")
+# Where fewer questions would choose the best epoch and the weights of the hybrid, pseudo-queries do it better.
+_FEWEST_DEV: Final = 20
 _LONGEST_NAME: Final = 60
 
 
@@ -210,7 +212,8 @@ def with_marks(
     asked
         From :func:`questions`.
     seed, dev_share
-        Cut dev from questions of train, see :func:`anmi.corpus.splits.cut`, where the collection has no dev query.
+        Cut dev from questions of train, see :func:`anmi.corpus.splits.cut`, where the collection has no dev query
+        and at least 20 questions become one.
 
     Returns
     -------
@@ -270,9 +273,9 @@ def _with_questions(
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
     if len(found.forms):
         new["same_as"] = find_queries(new, found.corpus, found.forms)
-    if not (found.queries["split"] == "dev").any():
-        dev = cut(new["normalised"].tolist(), seed, dev_share=dev_share) == "dev"
-        new["split"] = new["split"].mask((new["split"] == "train") & dev, "dev")
+    dev = (new["split"] == "train") & (cut(new["normalised"].tolist(), seed, dev_share=dev_share) == "dev")
+    if not (found.queries["split"] == "dev").any() and dev.sum() >= _FEWEST_DEV:
+        new["split"] = new["split"].mask(dev, "dev")
     queries = pd.concat([found.queries, new[[*found.queries]]], ignore_index=True)
     return replace(found, queries=queries), marks, new
 
