@@ -24,10 +24,15 @@ from anmi.cli.common import user_error
 from anmi.cli.results import RESULT_KEYS
 from anmi.cli.run import run
 from anmi.errors import AnmiError
+from anmi.hooks.record import RunRecord
 
 ROOT = Path(__file__).parents[2]
 RESULTS = {
+    "collection": "api_docs",
+    "recipe": "anmi_2_1",
+    "run": "2026-11-21T00.00.00.000Z",
     "date": "2026-11-21",
+    "marks": "3 pairs marked as relevant, 0 as not relevant",
     "machine": "two cores",
     "versions": {"anmi": "0.1.0"},
     "prompts": {"query": "query: ", "document": ""},
@@ -115,6 +120,30 @@ def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Pa
     assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
     assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")
+
+
+def test_it_is_said_of_which_run_results_are_and_that_a_later_one_failed(saved: None, tmp_path: Path) -> None:
+    (version,) = [path.name for path in tmp_path.glob("**/results.json/*")]
+    later = "2999-01-01T00.00.00.000Z"
+    given = {"recipe": "anmi", "collection": "docs:first"}
+    whole = {"results": {"version": version}, "selection": {"version": version}}
+    for record in (
+        RunRecord(version, "finished", start="2026-11-25T19:32:55+00:00", parameters=given, saved=whole),
+        RunRecord(later, "failed", failed_at="training.train_retriever", parameters={"collection": "docs:second"}),
+    ):
+        place = tmp_path / "runs" / record.run_id / "run.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(record.as_text(), encoding="utf-8")
+    for words in (("results",), ("results", "--run", "latest"), ("results", "--run", version[:19])):
+        done = invoke("anmi", *words)
+        assert done.stdout.startswith(f"docs:first · recipe anmi · run {version} · 2026-11-25 19:32 UTC\n")
+        assert f"{later} on docs:second, failed at training.train_retriever: what is shown is of run {version}" in (
+            done.stderr
+        )
+        assert "marks: 3 pairs marked" in done.stdout
+    done = invoke("anmi", "results", "--run", later)
+    assert done.exit_code == 1
+    assert f'run {later} has no "results"' in done.stderr
 
 
 def test_without_a_run_the_command_to_run_is_named() -> None:

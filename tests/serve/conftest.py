@@ -46,7 +46,7 @@ def run() -> Run:
         rules={"denoise": Rule("p_relevant ≥ 0.5", "unsafe")},
     )  # fmt: skip
     shards = CandidateShards.of([block.take(np.array([0])), block.take(np.array([1, 2]))])
-    return Run("docs:<b>x</b>", "2026", "anmi", corpus, queries, shards)
+    return Run("docs:<b>x</b> · recipe anmi", "", corpus, queries, shards)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from anmi.errors import AnmiError, causes, nearest
+from anmi.errors import AnmiError, causes, nearest, visible
 from anmi.files import unwritable
 from anmi.hooks.retraining import EXIT_CODES, AlreadyRetraining
 
@@ -186,22 +186,58 @@ def silence() -> Iterator[None]:
         logging.disable(previous)
 
 
-def belonging(context: Any, *names: str) -> Any:
-    """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`."""
+run_option = click.option(
+    "--run", "run_id", metavar="ID", help="Of which run: its id, or latest for the last finished one."
+)
+
+
+def belonging(context: Any, *names: str, run_id: str | None = None) -> Any:
+    """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`.
+
+    With the id of a run they are those that it made or loaded, and others are not there.
+    """
     from kedro.framework.project import pipelines
+    from kedro.io.core import Version
 
     from anmi.hooks.record import Runs, data_root
     from anmi.hooks.versions import settle
 
-    catalog = context.catalog
+    catalog, runs = context.catalog, Runs(data_root(context))
+    if run_id is not None:
+        run_id = str(runs.get(run_id)["run_id"])
+        for name in names:
+            catalog.get(name)._version = Version(runs.versions(run_id).get(name, run_id), None)
     found = {name: catalog.get(name) for name in names if catalog.exists(name)}
-    settle(found, Runs(data_root(context)), pipelines.values())
+    settle(found, runs, pipelines.values())
     return catalog
+
+
+def whereabouts(context: Any, catalog: Any, dataset: str) -> dict[str, str]:
+    """Return ``collection, recipe, run, date`` of the run whose version of a dataset is loaded, and a ``notice``."""
+    from anmi.hooks.record import Runs, data_root
+
+    run, runs = str(catalog.get(dataset).resolve_load_version()), Runs(data_root(context))
+    record = runs.read(run)
+    made = record.get("parameters", {}) | record.get("made_from", {})
+    told = {"collection": str(made.get("collection", "")), "recipe": str(made.get("recipe", "")), "run": run}
+    return told | {"date": str(record.get("start", "")), "notice": runs.notice(run)}
+
+
+def echo_where(place: dict[str, str]) -> None:
+    """Print of which run something is, and that the latest run failed where it did."""
+    from anmi.report.sentences import where
+
+    click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
+    if place["notice"]:
+        click.echo(f"warning: {visible(place['notice'])}", err=True)
 
 
 def load(catalog: Any, name: str, pipeline: str) -> Any:
     """Load a dataset; where there is none yet, an error names the pipeline that makes it."""
     if name not in catalog or not catalog.exists(name):
+        asked = catalog.get(name)._version.load if name in catalog else None
+        if asked:
+            raise AnmiError(f'run {asked} has no "{name}": `kedro anmi runs {asked}` says what it made')
         raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
     return catalog.load(name)
 

@@ -12,7 +12,17 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, example, load, project
+from anmi.cli.common import (
+    belonging,
+    console,
+    echo_json,
+    echo_where,
+    example,
+    load,
+    project,
+    run_option,
+    whereabouts,
+)
 from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
@@ -37,16 +47,22 @@ _SHOWN: Final = (
 @click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
 @click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document, whatever --top says.")
+@run_option
 @env_option
-def explain(query_id: str, top: int, document_id: str | None, as_json: bool, env: str | None) -> None:
+def explain(
+    query_id: str, top: int, document_id: str | None, as_json: bool, run_id: str | None, env: str | None
+) -> None:
     """Show every candidate of a query, what each judge said, and why it was or was not taken.
 
     The first --top candidates are shown, and those further down that were taken.
     """
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, *_SHOWN)
+        catalog = belonging(context, *_SHOWN, run_id=run_id)
         corpus, queries = load(catalog, "corpus", "ingestion"), load(catalog, "queries", "ingestion")
-        block = find_query(load(catalog, "selection", "mining"), query_id, _set_aside(catalog))
+        selection = load(catalog, "selection", "mining")
+        if not as_json:
+            echo_where(whereabouts(context, catalog, "selection"))
+        block = find_query(selection, query_id, _set_aside(catalog))
         asked = queries[queries["query_id"] == query_id]
         query = str(asked["text"].iloc[0]) if len(asked) else ""
         found = {"query_id": query_id, "query": query}

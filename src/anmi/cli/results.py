@@ -9,11 +9,25 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, echo_places, example, json_option, load, places, project
+from anmi.cli.common import (
+    belonging,
+    console,
+    echo_json,
+    echo_places,
+    echo_where,
+    example,
+    json_option,
+    load,
+    places,
+    project,
+    run_option,
+    whereabouts,
+)
 from anmi.errors import masked, visible
 
 RESULT_KEYS: Final = (
-    "date", "machine", "versions", "prompts", "rows", "comparisons", "funnel", "expected", "false_negatives", "paths",
+    "collection", "recipe", "run", "date", "marks", "machine", "versions", "prompts", "rows", "comparisons", "funnel",
+    "expected", "false_negatives", "paths",
 )  # fmt: skip
 
 
@@ -27,21 +41,24 @@ _ONWARD: Final = ("adaptation", "training", "evaluation", "reporting")
 
 
 @click.command(short_help="Print the results of the last run.", epilog=example("kedro anmi results"))
+@run_option
 @json_option
 @env_option
-def results(as_json: bool, env: str | None) -> None:
-    """Print the results of the last run; of one that was not evaluated, what was mined."""
+def results(run_id: str | None, as_json: bool, env: str | None) -> None:
+    """Print the results of the last run, or of --run; of one that was not evaluated, what was mined."""
     from anmi.hooks.record import Runs, data_root, flatten
     from anmi.hooks.versions import command
 
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "results", "report", "trained_model", "selection_summary", *_MINED)
+        names = ("results", "report", "trained_model", "selection", "selection_summary", *_MINED)
+        catalog = belonging(context, *names, run_id=run_id)
         if not catalog.exists("results") and catalog.exists("selection_summary"):
             summary = catalog.load("selection_summary")
             found = {key: summary.get(key) for key in MINING_KEYS} | {"paths": places(catalog, *_MINED)}
             if as_json:
                 echo_json(found)
                 return
+            echo_where(whereabouts(context, catalog, "selection_summary"))
             _print_mining(found)
             version = catalog.get("selection_summary").resolve_load_version()
             params = flatten(Runs(data_root(context)).read(version).get("runtime_parameters", {}))
@@ -53,6 +70,7 @@ def results(as_json: bool, env: str | None) -> None:
         if as_json:
             echo_json({key: saved.get(key) for key in RESULT_KEYS})
             return
+        echo_where(whereabouts(context, catalog, "results"))
         _print(saved)
         click.echo(f"{'tracking database':<18} {_tracking(context)}")
         block = next(iter(catalog.load("selection")), None) if catalog.exists("selection") else None
@@ -128,6 +146,8 @@ def _print(saved: dict[str, Any]) -> None:
     # What a label alone cannot show: known only where the collection holds its own truth.
     for line in false_negatives_lines(saved.get("false_negatives") or {}):
         click.echo(line)
+    if saved.get("marks"):
+        click.echo(f"marks: {saved['marks']}")
     quarantined = saved.get("quarantined")
     if quarantined:
         click.echo("quarantined: " + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items()))

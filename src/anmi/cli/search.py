@@ -10,7 +10,20 @@ from typing import Any, TextIO
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, console, echo_json, example, json_option, load, plain_errors, project, silence
+from anmi.cli.common import (
+    belonging,
+    console,
+    echo_json,
+    echo_where,
+    example,
+    json_option,
+    load,
+    plain_errors,
+    project,
+    run_option,
+    silence,
+    whereabouts,
+)
 from anmi.errors import AnmiError
 
 
@@ -27,6 +40,7 @@ from anmi.errors import AnmiError
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="A search folder, instead of the one that the last run made."
 )
+@run_option
 @json_option
 @env_option
 def search(
@@ -35,6 +49,7 @@ def search(
     system: str,
     file: TextIO | None,
     folder: Path | None,
+    run_id: str | None,
     as_json: bool,
     env: str | None,
 ) -> None:
@@ -51,8 +66,11 @@ def search(
             _answer(HybridSearch.load(folder), asked, k, system, as_json)
             return
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "search_index")
-        _answer(load(catalog, "search_index", "evaluation"), asked, k, system, as_json)
+        catalog = belonging(context, "search_index", run_id=run_id)
+        found = load(catalog, "search_index", "evaluation")
+        if not as_json:
+            echo_where(whereabouts(context, catalog, "search_index"))
+        _answer(found, asked, k, system, as_json)
 
 
 def _answer(opened: Any, questions: list[str], k: int, system: Any, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, echo_json, example, json_option, load, project
+from anmi.cli.common import belonging, echo_json, example, json_option, load, project, whereabouts
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _guard(host: str, allow_remote: bool) -> Guard:
 def _opened(context: Any) -> tuple[Path, Run]:
     """Return the file of marks, and the last run as the page shows it."""
     from anmi.corpus.marks import file_of
+    from anmi.report.sentences import where
     from anmi.serve.run import Run
 
     catalog = belonging(context, *_SHOWN)
@@ -102,10 +103,10 @@ def _opened(context: Any) -> tuple[Path, Run]:
         )
     fused, summary = (catalog.load(n) if catalog.exists(n) else {} for n in ("fused_judge", "selection_summary"))
     search = catalog.load("search_index") if catalog.exists("search_index") else None
+    place = whereabouts(context, catalog, "selection")
     run = Run(
-        collection=info["collection"],
-        version=str(catalog.get("selection").resolve_load_version()),
-        recipe=str(summary.get("recipe", "")),
+        where=where(info["collection"], str(summary.get("recipe", "")), place["run"], place["date"]),
+        notice=place["notice"],
         corpus=load(catalog, "corpus", "ingestion"),
         queries=load(catalog, "queries", "ingestion"),
         selection=selection,

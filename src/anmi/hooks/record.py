@@ -37,6 +37,8 @@ class RunRecord:
     ----------
     status
         ``running``, ``finished``, ``failed`` or ``interrupted``.
+    failed_at
+        The node that was running then.
     filters
         Options that chose among the nodes of the pipelines.
     loaded, saved
@@ -60,6 +62,7 @@ class RunRecord:
     updated: str = ""
     end: str | None = None
     error: str | None = None
+    failed_at: str = ""
     tracking_run: str | None = None
     made_from: dict[str, Any] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
@@ -172,6 +175,16 @@ class Runs:
             raise AnmiError(f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}')
         told = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
         raise AnmiError(f'there is no run "{run_id}" under {self.root}: {told}; `kedro anmi runs` lists all')
+
+    def notice(self, run_id: str) -> str:
+        """Say where the latest run is not this one and did not end well; else nothing."""
+        latest = self.read(max(buckets.names(f"{self.root}/runs"), default=""))
+        if not latest or latest["run_id"] <= run_id or (status := self.status(latest)) == "finished":
+            return ""
+        place = f" at {latest['failed_at']}" if latest.get("failed_at") else ""
+        done = {"running": "is still running", "failed": f"failed{place}"}.get(status, f"was {status}{place}")
+        made = latest["parameters"].get("collection")
+        return f"The latest run, {latest['run_id']} on {made}, {done}: what is shown is of run {run_id}."
 
     def versions(self, run_id: str) -> dict[str, str]:
         """Return the version of all that a run saved and loaded, and of what the runs before it made that from."""

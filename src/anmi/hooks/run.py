@@ -137,6 +137,12 @@ class RunHooks:
             self._stop(node)
 
     @hook_impl
+    def before_dataset_saved(self, dataset_name: str, data: Any) -> None:
+        """Let results say of which run they are."""
+        if dataset_name == "results":
+            data["run"] = self._record.run_id
+
+    @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
         """Note the version that was written and its files; stop the clock at the last output."""
         dataset = self._versioned(dataset_name)
@@ -167,6 +173,8 @@ class RunHooks:
     def interrupted(self, error: BaseException) -> None:
         """Close the record of a run that failed or was stopped from outside, when Kedro calls no hook."""
         if self._record.run_id and self._record.end is None:
+            ended = {each["node"] for each in self._record.nodes}
+            self._record.failed_at = next((name for name in self._started if name not in ended), "")
             self._record.finish(error)
             self._try_to_write()
             self._let_go()

@@ -32,7 +32,7 @@ from anmi.report.inputs import (
     systems,
 )
 from anmi.report.page import Section, page
-from anmi.report.sentences import composition, false_negatives_sentence, standing_in, verdict, warning
+from anmi.report.sentences import composition, false_negatives_sentence, standing_in, verdict, warning, where
 
 _LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
 
@@ -44,7 +44,7 @@ class ReportInputs:
     # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
     # encoder. Without a column bucket all rows are about all queries.
     results: pd.DataFrame
-    # collection, recipe, encoder, prompts in words, date, versions by name, and counts to be named in the head.
+    # collection, recipe, encoder, prompts and marks in words, run, date, versions by name; counts to name in the head.
     summary: Mapping[str, Any]
     # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -78,12 +78,12 @@ def render(inputs: ReportInputs) -> str:
     summary = inputs.summary
     named = {name: str(summary.get(name) or "not stated") for name in ("collection", "recipe", "encoder", "date")}
     facts = {name: named[name] for name in ("collection", "recipe", "encoder")}
-    facts |= {"prompts": str(summary["prompts"])} if summary.get("prompts") else {}
+    facts |= {name: str(summary[name]) for name in ("prompts", "marks") if summary.get(name)}
     facts |= {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
     known = summary.get("recipe") and summary.get("collection")
     return page(
         title=f"{named['recipe']} on {named['collection']}" if known else "ANMI run",
-        date=named["date"],
+        where=where(named["collection"], named["recipe"], str(summary.get("run") or ""), named["date"]),
         facts=facts,
         verdict=verdict(inputs.results, inputs.comparisons),
         sentences=[text for text in (composition(inputs.hybrid), standing_in(inputs.test_queries)) if text],

@@ -30,6 +30,18 @@ _PARTS: Final = {"bm25": "BM25"}
 _OF: Final = {UNLABELLED: "on documents that nobody labelled", NEW: "on new documents"}
 
 
+def where(collection: str, recipe: str, run: str, date: str) -> str:
+    """Say in one line of which run something is.
+
+    Examples
+    --------
+    >>> where("docs:notes/*.md", "anmi", "2026-01-01T00.00.00.000Z", "2026-01-01T00:00:00+00:00")
+    'docs:notes/*.md · recipe anmi · run 2026-01-01T00.00.00.000Z · 2026-01-01 00:00 UTC'
+    """
+    when = f"{date[:16].replace('T', ' ')} UTC" if date.endswith("+00:00") else date
+    return " · ".join(filter(None, (collection, recipe and f"recipe {recipe}", run and f"run {run}", when)))
+
+
 def standing_in(test_queries: str | None) -> str:
     """Say where nobody labelled the test queries; nothing for ``labels``, or where an earlier release does not say.
 

@@ -121,12 +121,10 @@ class Run:
 
     Attributes
     ----------
-    collection
-        As the parameter says it.
-    version
-        Of the selection: the run's id.
-    recipe
-        Whose selection it is.
+    where
+        Collection, recipe, id and date of the run in one line.
+    notice
+        What became of a later run; empty where there is none.
     corpus, queries
         As ingestion left them.
     selection
@@ -149,9 +147,8 @@ class Run:
         The encoder before training; None where the run encoded nothing, or its search is of other documents.
     """
 
-    collection: str
-    version: str
-    recipe: str
+    where: str
+    notice: str
     corpus: pd.DataFrame
     queries: pd.DataFrame
     selection: CandidateShards

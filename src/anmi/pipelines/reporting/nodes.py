@@ -60,6 +60,9 @@ def collect_results(
     Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
     """
     return {
+        "collection": info["collection"],
+        "recipe": selection_summary.get("recipe"),
+        "marks": info["notes"].get("marks"),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
@@ -139,11 +142,13 @@ def render_report(
                 "recipe": recipe,
                 "encoder": encoder,
                 "prompts": _prompts(training_summary, encoder_info),
+                "run": results.get("run"),
                 "date": results["date"],
                 "versions": results["versions"],
                 "counts": {"documents": info["documents"]}
                 | {f"{split} queries": count for split, count in info["queries"].items()}
                 | {"training rows": len(training_rows)},
+                "marks": results.get("marks"),
             },
             funnel=selection_summary["funnel"],
             origins=selection_summary.get("origins") or {},
