@@ -49,8 +49,8 @@ def test_every_kind_is_read(place: Path) -> None:
     assert corpus.text["guide/index.md"] == f"Foxes\n\n{FOX}\n\nWhere\n\nIn the north."
     assert corpus.text["7"] == "one\ntwo"
     metadata = corpus.metadata.map(json.loads)
-    assert metadata["guide/index.md"] == {"path": "guide/index.md", "headings": ["Foxes", "Where"]}
-    assert metadata["page.html"] == {"path": "page.html", "headings": ["Dens"]}
+    assert metadata["guide/index.md"] == {"path": "guide/index.md", "headings": [["Foxes", 1], ["Where", 2]]}
+    assert metadata["page.html"] == {"path": "page.html", "headings": [["Dens", 1]]}
     assert metadata["8"] == {"path": "rows.csv", "year": "2000"}
     assert metadata["rows.jsonl#1"] == {"path": "rows.jsonl", "lang": "en", "parent": "x"}
     assert (len(found.queries), len(found.qrels)) == (0, 0)
@@ -61,7 +61,7 @@ def test_every_kind_is_read(place: Path) -> None:
 def test_headings_stand_in_the_text_as_lines(place: Path) -> None:
     corpus = loaded(place, "**/*.md", "*.html").corpus
     for text, metadata in zip(corpus.text, corpus.metadata.map(json.loads), strict=True):
-        assert set(metadata.get("headings", [])) <= set(text.split("\n"))
+        assert {name for name, _ in metadata.get("headings", [])} <= set(text.split("\n"))
 
 
 def test_ids_start_below_the_folder_that_all_patterns_share(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

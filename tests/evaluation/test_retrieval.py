@@ -24,7 +24,9 @@ def labels(*pairs: tuple[str, str]) -> pd.DataFrame:
 def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
     # d0 is a document; d1 has only its id from one; d2 is labelled relevant to itself; q has the text of d3.
     asked = queries(d0="d0", d1="", d2="d2", q="d3")
-    ranking = Ranking.of(asked, labels(("d0", "d4"), ("d2", "d2"), ("q", "d5")), IDS, depth=10)
+    ranking = Ranking.of(
+        asked, labels(("d0", "d4"), ("d2", "d2"), ("q", "d5")), pd.DataFrame({"document_id": IDS}), depth=10
+    )
     assert ranking.searched == 11
     documents = np.tile(np.arange(11, dtype=np.int32), (4, 1))
     found = ranking.run(documents, -documents.astype(np.float32)).groupby("query_id", sort=False)
@@ -33,8 +35,16 @@ def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
 
 
 def test_where_no_query_is_a_document_the_search_is_as_deep_as_asked_for() -> None:
-    assert Ranking.of(queries(q="", d1="d2"), labels(("q", "d1")), IDS, depth=10).searched == 10
-    assert Ranking.of(queries(q="").drop(columns="same_as"), labels(("q", "d1")), IDS, depth=10).searched == 10
+    assert (
+        Ranking.of(queries(q="", d1="d2"), labels(("q", "d1")), pd.DataFrame({"document_id": IDS}), depth=10).searched
+        == 10
+    )
+    assert (
+        Ranking.of(
+            queries(q="").drop(columns="same_as"), labels(("q", "d1")), pd.DataFrame({"document_id": IDS}), depth=10
+        ).searched
+        == 10
+    )
 
 
 @pytest.mark.parametrize(("same_as", "rank"), [("x", 10), ("", 11)], ids=["the query itself", "an id that coincides"])

@@ -21,7 +21,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, fuse
 from anmi.retrieval.token_table import token_table
 from anmi.search import HybridSearch
-from anmi.search.hybrid import Documents, write
+from anmi.search.hybrid import COLUMNS, Documents, write
 from anmi.search.retriever import Encoded, open_encoder
 
 COUNT = 1203
@@ -170,8 +170,8 @@ def test_a_damaged_folder_is_refused_with_the_file(folder: Path, tmp_path: Path,
 def test_a_folder_of_a_later_release_is_refused(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "copy")
     file = tmp_path / "copy" / "hybrid.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 3}))
-    with pytest.raises(AnmiError, match="has the format 3, and this release of anmi reads 2"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 4}))
+    with pytest.raises(AnmiError, match="has the format 4, and this release of anmi reads 3"):
         HybridSearch.load(tmp_path / "copy")
 
 
@@ -214,7 +214,7 @@ def test_only_groups_of_documents_that_were_found_are_read(tmp_path: Path) -> No
     found = Documents(tmp_path / "documents.parquet")
     assert len(found) == COUNT
     rows = [0, 499, 500, 1202, 0]
-    expected = table[["document_id", "title", "text"]].iloc[rows].to_dict("records")
+    expected = table.assign(parent=table.document_id)[list(COLUMNS)].iloc[rows].to_dict("records")
     assert [found[rows][row] for row in rows] == expected
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus import sources
-from anmi.corpus.ir_datasets_source import data_archives_only
+from anmi.corpus.libraries import data_archives_only
 from anmi.corpus.pairs import files_of_patterns
 from anmi.corpus.raw import inside
 from anmi.errors import AnmiError, is_plain_name

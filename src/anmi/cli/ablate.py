@@ -158,7 +158,7 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the metrics of every query by labels, and by completed judgments where more is known; and facts."""
     import pandas as pd
 
-    from anmi.evaluation.metrics import completed_judgments, evaluate
+    from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
 
     scores, runs, equivalents = (catalog.load(name) for name in ("query_metrics", "runs", "equivalents"))
     names = {recipe: "trained", "hybrid": "hybrid", "bm25": "bm25", "zero_shot": "zero_shot"}
@@ -166,7 +166,7 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     qrels = catalog.load("qrels")
     qrels = qrels[qrels.query_id.isin(scores.query_id)]
     if len(equivalents) and len(qrels):
-        judged = completed_judgments(qrels, equivalents)
+        judged = of_documents(completed_judgments(qrels, equivalents), catalog.load("corpus"))
         for system, ranking in runs.groupby("system"):
             table = evaluate(judged, ranking, (10,), ignore_identical_ids=False).reset_index()
             tables.append(table[["query_id", METRIC]].assign(system=system, judgments="completed"))

@@ -18,7 +18,7 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 
 # In order of preference; the first file that exists is taken.
-_FILES: Final = {"train": ("train",), "dev": ("dev", "validation", "val"), "test": ("test",)}
+SPLIT_NAMES: Final = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 _COLUMNS: Final = ("query-id", "corpus-id", "score")
 _HEADER: Final = "<TAB>".join(_COLUMNS)
 _TEXTS: Final = (".jsonl", ".jsonl.gz", ".parquet")
@@ -52,7 +52,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
         raise AnmiError(f"{folder / 'qrels'} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")
     found = {
         split: next((path for name in names for path in _named(folder / "qrels", name, _LABELS) if path.exists()), None)
-        for split, names in _FILES.items()
+        for split, names in SPLIT_NAMES.items()
     }
     tables = {path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path}
     notes = {name: "is empty, as if it were not there" for name, table in tables.items() if table.empty}

@@ -51,18 +51,18 @@ class PlainText:
     text
         Paragraphs are apart by a blank line. A heading that is the title is not repeated here.
     headings
-        Every other heading, in order; each stands in the text as a line of its own.
+        Every other heading with its level from 1, in order; each stands in the text as a line of its own.
     """
 
     title: str
     text: str
-    headings: tuple[str, ...] = ()
+    headings: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class _Block:
     text: str
-    heading: bool = False
+    level: int = 0
     tight: bool = False
 
 
@@ -109,7 +109,7 @@ def of_markdown(data: bytes) -> PlainText:
     Examples
     --------
     >>> of_markdown(b"# Oak\n\nA *tall* [tree](x).\n\n## Where\n\n- here\n- there")
-    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nhere\nthere', headings=('Where',))
+    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nhere\nthere', headings=(('Where', 2),))
     """
     title, body = _front_matter(decode(data))
     return _joined(title, _html_blocks(_markdown().render(body))[1])
@@ -128,7 +128,7 @@ def of_html(data: bytes) -> PlainText:
     Examples
     --------
     >>> of_html(b"<title>Oak</title><h1>Oak</h1><p>A <b>tall</b>\ntree.<script>1</script><h2>Where</h2>Here")
-    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nHere', headings=('Where',))
+    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nHere', headings=(('Where', 2),))
     """
     try:
         text = decode(data)
@@ -312,12 +312,12 @@ class _Page:
         else:
             text = "\n".join(_one_line(line) for line in text.split("\n")).strip()
         if text.strip():
-            self.blocks.append(_Block(text, tag in _HEADINGS, tag in _TIGHT))
+            self.blocks.append(_Block(text, int(tag[1]) if tag in _HEADINGS else 0, tag in _TIGHT))
 
 
 def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
     blocks = [block for block in blocks if block.text.strip()]
-    first = next((place for place, block in enumerate(blocks) if block.heading), None)
+    first = next((place for place, block in enumerate(blocks) if block.level), None)
     if first is not None and (not title or normalised(title) == normalised(blocks[first].text)):
         title = title or blocks[first].text
         blocks = [*blocks[:first], *blocks[first + 1 :]]
@@ -325,7 +325,7 @@ def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
     for before, block in zip([None, *blocks], blocks, strict=False):
         close = before is not None and before.tight and block.tight
         text += ("\n" if close else "\n\n") * bool(text) + block.text
-    return PlainText(title, text.strip("\n"), tuple(block.text for block in blocks if block.heading))
+    return PlainText(title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level))
 
 
 def _one_line(text: str) -> str:

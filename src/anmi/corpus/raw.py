@@ -122,7 +122,8 @@ READERS: Final[dict[str, tuple[str, str]]] = {
     "kg": ("anmi.corpus.kg:read_kg", "DIR"),
     "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
     "docs": ("anmi.corpus.files_source:read_docs", "GLOB[;GLOB…]"),
-    "ir_datasets": ("anmi.corpus.ir_datasets_source:read_ir_datasets", "ID"),
+    "ir_datasets": ("anmi.corpus.libraries:read_ir_datasets", "ID"),
+    "hf": ("anmi.corpus.libraries:read_hf", "PATH_OR_NAME[:CONFIG][:SPLIT]"),
 }
 ROW_FILES: Final = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"})
 
@@ -177,4 +178,6 @@ def likely_kind(place: Path) -> str:
     """
     if any(place.glob("corpus.*")):
         return "beir"
+    if (place / "dataset_dict.json").exists() or (place / "state.json").exists():
+        return "hf"
     return "pairs" if kind_of(place) in ROW_FILES else "docs"

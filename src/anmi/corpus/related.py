@@ -372,16 +372,42 @@ def find_related(
     })  # fmt: skip
 
 
-def copies(related: pd.DataFrame) -> dict[str, str]:
-    """Return for each document that is a copy the first one of the same text.
+def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[str, str]:
+    """Return for each passage that is a copy the first one of the same text.
 
     Parameters
     ----------
     related
         Of :func:`find_related`.
+    corpus
+        ``document_id, parent``: with it, documents whose passages are all copies of another document's.
     """
     found = related[related["kind"] == COPY]
-    return dict(zip(found["document_id"], found["other_id"], strict=True))
+    same = dict(zip(found["document_id"], found["other_id"], strict=True))
+    if corpus is None or "parent" not in corpus or not same:
+        return same
+    parent = corpus.set_index("document_id")["parent"]
+    pairs = pd.DataFrame({"one": parent[found["document_id"]].array, "other": parent[found["other_id"]].array})
+    each = pairs.groupby("one")["other"].agg(["nunique", "size", "first"])
+    whole = (each["nunique"] == 1) & (each["size"] == corpus["parent"].value_counts()[each.index])
+    return {str(one): str(other) for one, other in each["first"][whole].items() if one != other}
+
+
+def documents_of(corpus: pd.DataFrame) -> pd.Series:
+    """Return the id of the document that each passage belongs to; its own where ingestion said nothing of it."""
+    return corpus["parent"] if "parent" in corpus else corpus["document_id"]
+
+
+def first_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
+    """Return the first passage of each one's document, int32 [N].
+
+    Examples
+    --------
+    >>> first_passages(pd.DataFrame({"document_id": ["a#1", "b", "a#2"], "parent": ["a", "b", "a"]})).tolist()
+    [0, 1, 0]
+    """
+    _, first, number = np.unique(pd.factorize(documents_of(corpus))[0], return_index=True, return_inverse=True)
+    return first[number].astype(np.int32)
 
 
 def siblings(parents: pd.Series) -> Pairs:

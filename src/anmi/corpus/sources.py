@@ -49,7 +49,8 @@ def load_collection(
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` | ``ir_datasets:ID``.
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` | ``ir_datasets:ID``
+        | ``hf:PATH_OR_NAME[:CONFIG][:SPLIT]``.
     seed
         Keys the hashes that cut splits and choose the subset.
     subset

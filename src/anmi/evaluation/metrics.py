@@ -187,6 +187,23 @@ def with_absent(qrels: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([qrels[names], pd.DataFrame(rows, columns=names)], ignore_index=True) if rows else qrels
 
 
+def of_documents(qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return labels of documents from those of passages: the highest of each pair.
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"query_id": "q", "document_id": ["a#1", "a#2"], "relevance": [1, 2]})
+    >>> of_documents(labels, pd.DataFrame({"document_id": ["a#1", "a#2"], "parent": "a"})).values.tolist()
+    [['q', 'a', 2]]
+    """
+    if "parent" not in corpus or (corpus["parent"] == corpus["document_id"]).all():
+        return qrels
+    names = qrels["document_id"].map(dict(zip(corpus["document_id"], corpus["parent"], strict=True)))
+    labels = qrels.assign(document_id=names.fillna(qrels["document_id"]))
+    labels = labels.sort_values("relevance", ascending=False, kind="stable")
+    return labels.drop_duplicates(["query_id", "document_id"]).sort_index()
+
+
 def copies_once(qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return labels and a run in which documents of one text count once: as soon as the first of them is found.
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
+from anmi.corpus.related import documents_of, first_passages
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.metrics import evaluate
+from anmi.evaluation.metrics import evaluate, of_documents
+from anmi.retrieval.fusion import Ranked, by_document, crowd
 from anmi.retrieval.pool import own_documents, without
 
 if TYPE_CHECKING:
@@ -42,46 +44,56 @@ def run_table(
 
 @dataclass(frozen=True)
 class Ranking:
-    """Makes runs in which no query finds itself, as BEIR does where the queries are documents.
+    """Makes runs of documents, each by its best passage, in which no query finds itself.
 
-    BEIR goes by the id alone. Here the text must be the same too, since where queries and documents are both numbered
-    from 1 the ids coincide; and a document that is labelled relevant to itself stays.
+    BEIR leaves out the document with the query's id. Here the text must be the same too, since where queries and
+    documents are both numbered from 1 the ids coincide; and a document that is labelled relevant to itself stays.
 
     Attributes
     ----------
     query_ids, document_ids
-        Of Q queries and N documents.
+        Of Q queries and of the documents that N passages belong to.
     own
         The document that each query is itself, int32 [Q], -1 where there is none.
     depth
         Documents per query.
+    first
+        Of each passage the first one of its document, which stands for it, int32 [N].
     """
 
     query_ids: list[str]
     document_ids: list[str]
     own: NDArray[np.int32]
     depth: int
+    first: NDArray[np.int32]
 
     @staticmethod
-    def of(queries: pd.DataFrame, qrels: pd.DataFrame, document_ids: list[str], depth: int) -> Ranking:
+    def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
         """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
         relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
-        own = own_documents(queries, dict(zip(document_ids, range(len(document_ids)), strict=True)))
+        own = own_documents(queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
         names = queries.get("same_as", queries.query_id)
         kept = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
-        return Ranking(queries.query_id.tolist(), document_ids, np.where(kept, own, PADDING).astype(np.int32), depth)
+        own, ids, first = np.where(kept, own, PADDING).astype(np.int32), documents_of(corpus), first_passages(corpus)
+        return Ranking(queries.query_id.tolist(), ids.tolist(), own, depth, first)
 
     @property
     def searched(self) -> int:
-        """Documents to ask a search for, so that ``depth`` are left."""
-        return self.depth + int((self.own != PADDING).any())
+        """Passages to ask a search for, so that ``depth`` documents are left."""
+        return self.depth * crowd(self.first) + int((self.own != PADDING).any())
+
+    @property
+    def place(self) -> dict[str, int]:
+        """What stands for each document, by its id."""
+        return dict(zip(self.document_ids, self.first.tolist(), strict=True))
 
     def run(self, documents: NDArray[np.int32], scores: NDArray[np.float32]) -> pd.DataFrame:
         """Return what a search found, [Q, k], as :func:`run_table` does, without the queries themselves.
 
         Examples
         --------
-        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], np.array([0, -1], np.int32), depth=2)
+        >>> each = np.arange(3, dtype=np.int32)
+        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], np.array([0, -1], np.int32), depth=2, first=each)
         >>> found = np.tile(np.arange(ranking.searched, dtype=np.int32), (2, 1))
         >>> ranking.run(found, -found.astype(np.float32)).document_id.tolist()
         ['b', 'c', 'a', 'b']
@@ -95,6 +107,7 @@ class Ranking:
 
         Padding stays, even where it is that of all queries: it says that a search found no more.
         """
+        documents, scores = by_document(Ranked(documents, scores), self.first)[0]
         left = without(documents, self.own[:, None])
         order = np.argsort(left == PADDING, axis=1, kind="stable")[:, : self.depth]
         found = np.take_along_axis(left, order, axis=1)
@@ -144,7 +157,7 @@ def ranked(
 
     See :meth:`Ranking.of` and :func:`search`.
     """
-    ranking = Ranking.of(asked, qrels, corpus.document_id.tolist(), depth)
+    ranking = Ranking.of(asked, qrels, corpus, depth)
     options: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "description": description}
     texts = document_texts(corpus)
     return ranking.run(*search(model, asked.text.tolist(), texts, ranking.searched, store=store, **options))
@@ -201,11 +214,11 @@ def dev_metric(
         kept = max(most_documents, int(needed.sum()))
         documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:kept])]
     texts, asked = document_texts(documents), dev.text.tolist()
-    ranking = Ranking.of(dev, truth, documents.document_id.tolist(), 10)
+    ranking, labels = Ranking.of(dev, truth, documents, 10), of_documents(truth, corpus)
 
     def measure(model: Any) -> float:
         found = search(model, asked, texts, ranking.searched, precision=precision)
-        table = evaluate(truth, ranking.run(*found), (10,), ignore_identical_ids=False)
+        table = evaluate(labels, ranking.run(*found), (10,), ignore_identical_ids=False)
         return float(table["ndcg@10"].mean())
 
     return measure

@@ -114,7 +114,8 @@ def files_of(collection: str) -> list[Path]:
         return [path for _, path in files_of_docs(place)]
     if kind == "pairs":
         return [path for *_, files in files_of_patterns(place) for path in files]
-    return files_in(Path(place).expanduser()) if kind in ("beir", "kg") else []
+    place = place.partition(":")[0] if kind == "hf" else place
+    return files_in(Path(place).expanduser()) if kind in ("beir", "kg", "hf") else []
 
 
 class _Way:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
-from anmi.retrieval.pool import fused_rank
+from anmi.retrieval.pool import fused_rank, repeats_blanked
 
 Method = Literal["convex", "rrf"]
 # Lists of 1,000 brought .001 nDCG@10 on dev queries of four collections.
 DEPTH: Final = 100
+_MOST_PASSAGES: Final = 5
 # A part of this name has scored whatever it does not list; others list all documents that share a term with the query.
 _DENSE: Final = "dense"
 
@@ -39,6 +40,35 @@ class Ranked(NamedTuple):
     def of(self, queries: slice | NDArray[np.bool_]) -> Ranked:
         """Return the lists of some of the queries."""
         return Ranked(self.documents[queries], self.scores[queries])
+
+
+def by_document(found: Ranked, first: NDArray[np.int32]) -> tuple[Ranked, NDArray[np.int32]]:
+    """Return a ranking of documents by their best passages, and these passages, int32 [Q, k].
+
+    Parameters
+    ----------
+    found
+        Passages.
+    first
+        Of each passage the first one of its document, which stands for it, int32 [N].
+
+    Examples
+    --------
+    >>> found = Ranked(np.array([[2, 3, 1]], np.int32), np.array([[9.0, 8.0, 7.0]], np.float32))
+    >>> documents, passages = by_document(found, np.array([0, 0, 0, 3], np.int32))
+    >>> documents.documents.tolist(), documents.scores.tolist(), passages.tolist()
+    ([[0, 3, -1]], [[9.0, 8.0, 0.0]], [[2, 3, -1]])
+    """
+    once = repeats_blanked(np.where(found.documents == PADDING, PADDING, first[found.documents]))
+    order = np.argsort(once == PADDING, axis=1, kind="stable")
+    documents, passages = (np.take_along_axis(values, order, axis=1) for values in (once, found.documents))
+    none, scores = documents == PADDING, np.take_along_axis(found.scores, order, axis=1)
+    return Ranked(documents, np.where(none, 0, scores).astype(np.float32)), np.where(none, PADDING, passages)
+
+
+def crowd(first: NDArray[np.int32]) -> int:
+    """Return how many passages to ask for in the place of a document: the mean of all documents, 5 at most."""
+    return min(-(-len(first) // max(len(np.unique(first)), 1)), _MOST_PASSAGES)
 
 
 # By part: ``bm25``, ``dense`` or ``sparse``.

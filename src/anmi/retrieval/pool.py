@@ -58,6 +58,48 @@ class Positives:
         return result
 
 
+# Passages of a document whose score is at least this share of the best one's are labelled beside it.
+_NEAR: Final = 0.9
+
+
+def best_passages(
+    positives: NDArray[np.int32], document: NDArray[np.int32], bm25: Floats | None, dense: Floats | None
+) -> NDArray[np.int32]:
+    """Return the positives with only the best passages of each document that was cut, int32 [Q, up to P].
+
+    A passage's score is the mean of its scores by BM25 and by the encoder, each as a share of the best one's of the
+    document. Those near the best stay beside it, half of a document's passages at most.
+
+    Parameters
+    ----------
+    positives
+        int32 [Q, P], padded with -1.
+    document
+        Number of the document that each passage was cut from, int32 [N]; -1 where nothing was cut.
+    bm25, dense
+        Scores of the positives, float32 [Q, P]; None where a source is not asked.
+
+    Examples
+    --------
+    >>> scores = np.array([[1, 4, 3, 9]], np.float32)
+    >>> best_passages(np.array([[0, 1, 2, 3]], np.int32), np.array([7, 7, 7, -1], np.int32), scores, None).tolist()
+    [[1, 3]]
+    """
+    row, slot = np.nonzero((positives != PADDING) & (document[positives] >= 0))
+    parts = pd.DataFrame({"row": row, "document": document[positives[row, slot]], "score": 0.0})
+    for values in (bm25, dense):
+        if values is not None:
+            score = pd.Series(np.maximum(np.nan_to_num(values[row, slot]), 0))
+            parts["score"] += (score / score.groupby([parts.row, parts.document]).transform("max")).fillna(0)
+    of = parts.groupby(["row", "document"]).score
+    kept = (parts.score >= _NEAR * of.transform("max")) & (
+        of.rank(method="first", ascending=False) <= np.maximum(of.transform("size") // 2, 1)
+    )
+    left = positives.copy()
+    left[row[~kept], slot[~kept]] = PADDING
+    return compacted(left)[0]
+
+
 def some_of(seed: int, query_ids: list[str], positives: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     """Return at most so many positives of each query, drawn by its own stream, in the order that they had.
 
@@ -300,7 +342,7 @@ def draw(
         slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
         # More draws only go on from the earlier ones, so rows that need them change nothing for the others.
         drawn = (seeds.uniform(seed, _STEP, query_ids, slots) * documents).astype(np.int32)
-        found = _first(without(_once(drawn), excluded), count)
+        found = _first(without(repeats_blanked(drawn), excluded), count)
         if ((found != PADDING).sum(axis=1) >= wanted).all():
             return found
         width *= 2
@@ -311,7 +353,7 @@ def _first(documents: NDArray[np.int32], count: int) -> NDArray[np.int32]:
     return compacted(documents)[0][:, :count].astype(np.int32)
 
 
-def _once(documents: NDArray[np.int32]) -> NDArray[np.int32]:
+def repeats_blanked(documents: NDArray[np.int32]) -> NDArray[np.int32]:
     """Blank what has stood in the row before."""
     order = np.argsort(documents, axis=1, kind="stable")
     ascending = np.take_along_axis(documents, order, axis=1)

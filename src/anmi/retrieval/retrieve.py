@@ -94,6 +94,9 @@ class Retrieve:
         Down to which rank of each source ranks are known in any case.
     measured
         Positives of a query that are measured, at most.
+    passages
+        Number of the document that each of the N was cut from, int32 [N]; -1 where nothing was cut. Of the passages of
+        a positive the best are its positives, and none is a candidate.
     """
 
     bm25: BM25Index | None
@@ -107,11 +110,13 @@ class Retrieve:
     bm25_ranks: int = 0
     dense_ranks: int = 0
     measured: int = 8
+    passages: NDArray[np.int32] | None = None
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
         excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
         known_positives = queries.positives
+        queries = queries._replace(positives=self._passages(queries))
         some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
         queries = queries._replace(positives=some)
         drawn = pool.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
@@ -154,6 +159,16 @@ class Retrieve:
             positive_columns={name: np.take_along_axis(values, first, axis=1) for name, values in own.items()},
             query_columns=of_query,
         )
+
+    def _passages(self, queries: Queries) -> NDArray[np.int32]:
+        """Return the positives with the best passages of those that were cut, int32 [Q, P]."""
+        given = queries.positives
+        if self.passages is None or not (self.passages[given[given != PADDING]] >= 0).any():
+            return given
+        lexical = None if self.bm25 is None else self.bm25.search_and_look(queries.texts, 1, given)[2]
+        vectors = self.vectors
+        nearest = None if vectors is None else exact.similarities(queries.vectors, vectors, given)
+        return pool.best_passages(given, self.passages, lexical, nearest)
 
     def _find(self, queries: Queries, excluded: NDArray[np.int32], given: NDArray[np.int32]) -> Found:
         """Return the best of all documents, deep enough that what is excluded leaves enough."""

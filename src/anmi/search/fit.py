@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
+from anmi.corpus.related import documents_of
+from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
@@ -259,18 +261,22 @@ def fit_on_dev(
     seed
         Of the resampling.
     """
-    place = dict(zip(corpus.document_id, range(len(corpus)), strict=True))
     run = dev_run[dev_run["rank"] <= depth]
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
-    truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(place) & (qrels.relevance > 0)]
+    here = qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(corpus.document_id) & (qrels.relevance > 0)
+    truth = of_documents(qrels[here], corpus)
     asked = asked[asked.query_id.isin(truth.query_id)]
     if asked.empty:
         return FittedWeights.unknown({BM25: 0, **spreads})
     number = dict(zip(asked.query_id, range(len(asked)), strict=True))
-    ranking = Ranking.of(asked, truth, corpus.document_id.tolist(), depth)
+    ranking = Ranking.of(asked, truth, corpus, depth)
     lists, units = _with_bm25(bm25, asked, ranking, run, spreads)
-    rows, documents = truth.query_id.map(number).to_numpy(np.int64), truth.document_id.map(place).to_numpy(np.int64)
-    known = np.bincount(rows, truth.document_id.isin(positives).to_numpy(float), minlength=len(asked)) > 0
+    rows, documents = (
+        np.asarray(truth[name].map(places), np.int64)
+        for name, places in (("query_id", number), ("document_id", ranking.place))
+    )
+    seen = set(documents_of(corpus)[corpus.document_id.isin(positives)])
+    known = np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
     return fit_weights(
         lists, units, side_by_side(rows, documents, len(asked)), _beside(rows, truth.relevance, len(asked)), ~known,
         seed=seed,
@@ -282,7 +288,7 @@ def _with_bm25(
 ) -> tuple[dict[str, Ranked], dict[str, Any]]:
     """Return what each part found, and in what units its scores are."""
     found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
-    numbers, places = (dict(zip(ids, range(len(ids)), strict=True)) for ids in (asked.query_id, ranking.document_ids))
+    numbers, places = dict(zip(asked.query_id, range(len(asked)), strict=True)), ranking.place
     lists = {BM25: Ranked(*ranking.lists(found, scores))}
     lists |= {name: lists_of(run[run.retriever == name], numbers, places) for name in spreads}
     return lists, {BM25: spread, **spreads}
@@ -337,8 +343,7 @@ def with_bm25(
         Documents per query.
     """
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
-    ids = corpus.document_id.tolist()
-    ranking = Ranking.of(asked, qrels, ids, how["depth"])
+    ranking = Ranking.of(asked, qrels, corpus, how["depth"])
     lists, units = _with_bm25(bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"])
     fused = fuse(lists, k, units, how["method"], how["weights"])
-    return run_table(ranking.query_ids, ids, fused.documents, fused.scores)
+    return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)

@@ -13,7 +13,7 @@ from anmi.fingerprint import files_in, hash_file, hash_value
 
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
-FORMAT: Final = 2
+FORMAT: Final = 3
 # A second retriever, trained beside that which a run is named after, lies in a folder of this name: within the folder
 # of the first where the run trained it, beside it in a search.
 COMPANION: Final = "companion"
@@ -93,7 +93,7 @@ Made by ANMI {version} of the collection `{collection}`: BM25, {trained} trained
 | `hybrid.json` | how they are put together, what that rests on, and the SHA-256 of every other file |
 {models}
 | `bm25/` | bm25s, with the tokeniser's settings |
-| `documents.parquet` | `document_id`, `title`, `text` |
+| `documents.parquet` | `document_id`, `parent`, `title`, `text`: passages, each with its document |
 
 ## Searching
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
+from anmi.corpus.related import documents_of, first_passages
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, equal, fuse
+from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, by_document, crowd, equal, fuse
 from anmi.retrieval.index import build_index, load_index
 from anmi.search.folder import README, copy_model, opened, seal, text_of
 from anmi.search.retriever import MODELS, Encoded, Kind, Retriever
@@ -34,7 +35,9 @@ class Hit:
     rank
         From 1.
     document_id, title, text
-        Of the document.
+        Of the document; where it was cut, title and text of the passage that answers.
+    passage_id
+        Of that passage; that of the document where it was not cut.
     score
         By which it was ranked; compares documents of one query only.
     bm25_rank, bm25_score, dense_rank, dense_score, sparse_rank, sparse_score
@@ -44,6 +47,7 @@ class Hit:
 
     rank: int
     document_id: str
+    passage_id: str
     title: str
     text: str
     score: float
@@ -59,17 +63,20 @@ class Hit:
         return asdict(self)
 
 
-COLUMNS: Final = ("document_id", "title", "text")
+# The parent is the document that a passage belongs to.
+COLUMNS: Final = ("document_id", "parent", "title", "text")
 # What is read for one document: few enough for a look, enough to compress well.
 _GROUP: Final = 500
 
 
 def write(corpus: pd.DataFrame, path: Path) -> None:
-    """Write ``document_id, title, text`` of a corpus, in its order, as Parquet in groups that are read one by one."""
+    """Write the :data:`COLUMNS` of a corpus, in its order, as Parquet in groups that are read one by one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pandas(corpus[list(COLUMNS)].astype(str), preserve_index=False)
+    table = pa.Table.from_pandas(
+        corpus.assign(parent=documents_of(corpus))[list(COLUMNS)].astype(str), preserve_index=False
+    )
     pq.write_table(table, path, row_group_size=_GROUP, write_page_checksum=True)
 
 
@@ -89,7 +96,7 @@ class Documents:
         return int(self._file.metadata.num_rows)
 
     def __getitem__(self, rows: Iterable[int]) -> dict[int, dict[str, str]]:
-        """Return ``document_id, title, text`` by row, of the rows asked for."""
+        """Return ``document_id, parent, title, text`` by row, of the rows asked for."""
         wanted: dict[int, list[int]] = {}
         for row in set(rows):
             wanted.setdefault(row // _GROUP, []).append(row)
@@ -101,6 +108,10 @@ class Documents:
                 raise AnmiError(f"{self.path} is damaged ({error}): export or copy the search again") from error
             found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in members}
         return found
+
+    def first_passages(self) -> NDArray[np.int32]:
+        """Return the first passage of each one's document, int32 [N]."""
+        return first_passages(self._file.read(["parent"]).to_pandas())
 
     @cached_property
     def _file(self) -> Any:
@@ -171,7 +182,7 @@ class HybridSearch:
         bm25
             Of the corpus.
         corpus
-            ``document_id, title, text`` of N documents.
+            ``document_id, parent, title, text`` of N documents or passages.
         parts
             A trained retriever, or a dense and a sparse one.
         encoder
@@ -194,7 +205,8 @@ class HybridSearch:
         spreads: dict[str, float] = {retriever.kind: part.spread for retriever, part in pairs}
         settings = {
             **(about or {}), "method": method, "weights": dict(weights or equal({_BM25: 0, **spreads})), "depth": depth,
-            "spreads": spreads, "documents": len(corpus), "encoder": dict(encoder),
+            "spreads": spreads, "encoder": dict(encoder), "documents": documents_of(corpus).nunique(),
+            "passages": len(corpus),
             "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         }  # fmt: skip
         return HybridSearch(bm25, retrievers, corpus, settings)
@@ -283,14 +295,32 @@ class HybridSearch:
 
     def ranked(self, queries: Sequence[str], k: int, system: System = "hybrid") -> Fused:
         """Return the rows of the best documents in the corpus, [Q, k], as :func:`anmi.retrieval.fusion.fuse` does."""
-        if system == _BM25:
-            return fuse(self.bm25_ranked(queries, k)[0], k)
-        if system in self.retrievers:
-            return fuse({system: self.retrievers[system].search(queries, k)}, k)
-        depth = max(self.settings["depth"], 1)
-        lists, spread = self.bm25_ranked(queries, depth)
-        lists |= {kind: retriever.search(queries, depth) for kind, retriever in self.retrievers.items()}
-        return self.fused(lists, spread, k)
+        depth = (k if system != "hybrid" else max(self.settings["depth"], 1)) * crowd(self.first)
+        lists: dict[str, Ranked] = {}
+        spread = np.ones(len(queries), np.float32)
+        if system in ("hybrid", _BM25):
+            lists, spread = self.bm25_ranked(queries, depth)
+        for kind, retriever in self.retrievers.items():
+            if system in ("hybrid", kind):
+                lists[kind] = retriever.search(queries, depth)
+        cut = {part: by_document(found, self.first) for part, found in lists.items()}
+        lists = {part: found for part, (found, _) in cut.items()}
+        found = self.fused(lists, spread, k) if system == "hybrid" else fuse(lists, k)
+        # The passage that answers is that of the part which ranks the document best.
+        best = np.full(found.documents.shape, np.inf, np.float32)
+        passages = found.documents.copy()
+        for part, ranks in found.part_ranks.items():
+            better = ranks < best
+            row = np.nonzero(better)[0]
+            passages[better] = cut[part][1][row, ranks[better].astype(np.int64) - 1]
+            best[better] = ranks[better]
+        return found._replace(documents=passages)
+
+    @cached_property
+    def first(self) -> NDArray[np.int32]:
+        """The first passage of each one's document, int32 [N]."""
+        given = self._documents
+        return given.first_passages() if isinstance(given, Documents) else first_passages(given)
 
     def bm25_ranked(self, queries: Sequence[str], k: int) -> tuple[dict[str, Ranked], NDArray[np.float32]]:
         """Return what BM25 finds, by its name, and how far its scores spread, [Q]."""
@@ -318,11 +348,15 @@ class HybridSearch:
         return results
 
     def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
-        """Return ``document_id``, ``title`` and ``text`` of documents, by their rows in the corpus."""
+        """Return ``document_id``, ``passage_id``, ``title`` and ``text`` of passages, by their rows in the corpus."""
         if isinstance(self._documents, Documents):
-            return self._documents[rows]
-        found = self._documents.iloc[rows][["document_id", "title", "text"]].to_dict("records")
-        return dict(zip(rows, found, strict=True))  # type: ignore[arg-type]
+            found = self._documents[rows]
+        else:
+            some = self._documents.iloc[rows]
+            records = some.assign(parent=documents_of(some))[list(COLUMNS)].astype(str).to_dict("records")
+            found = dict(zip(rows, records, strict=True))  # type: ignore[arg-type]
+        names = {"document_id": "passage_id", "parent": "document_id"}
+        return {row: {names.get(name, name): text for name, text in one.items()} for row, one in found.items()}
 
 
 def _known(values: NDArray[np.float32], kind: type[int] | type[float]) -> list[list[Any]]:

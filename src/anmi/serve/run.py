@@ -22,6 +22,7 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query
 from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.fusion import Ranked, by_document, crowd
 from anmi.retrieval.prompts import OWN, Prompts
 from anmi.search import Hit, HybridSearch
 
@@ -97,7 +98,9 @@ class ZeroShot:
 
     def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
         """Return the best documents of a question, with their texts out of another search of the same corpus."""
-        rows, scores = (found[0].tolist() for found in self.index.search(self.encode([question]), k))
+        listed = Ranked(*self.index.search(self.encode([question]), k * crowd(search.first)))
+        documents, passages = by_document(listed, search.first)
+        rows, scores = passages[0, :k].tolist(), documents.scores[0, :k].tolist()
         found = [(row, score) for row, score in zip(rows, scores, strict=True) if row != PADDING]
         texts: dict[int, dict[str, Any]] = search.texts([row for row, _ in found])
         return [
@@ -260,7 +263,7 @@ class Run:
             raise AnmiError("the collection has no such document: open the page again, the run may be another one")
 
     def document(self, document_id: str) -> dict[str, Any]:
-        """Return ``document_id, title, text`` and how many characters the text has; it is cut after 200,000.
+        """Return ``document_id, title, text`` of a passage or a document, and how many characters the text has.
 
         Raises
         ------

@@ -145,6 +145,7 @@ def retrieve(
     it is a near-duplicate or a sibling of a positive, and, where there are such marks, whether it was marked as not
     relevant.
     """
+    from anmi.corpus.related import first_passages
     from anmi.retrieval import pool
     from anmi.retrieval.related import RelatedDocuments
     from anmi.retrieval.retrieve import Marked, Queries, Retrieve
@@ -176,6 +177,7 @@ def retrieve(
         bm25_ranks=asked.ranks_of("bm25_rank"),
         dense_ranks=asked.ranks_of("dense_rank"),
         measured=dense.positives,
+        passages=np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1)) if "start" in corpus else None,
     )
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     marked = Marked.of(marks, ids)

@@ -45,11 +45,12 @@ def score_runs(
     makes a difference, ``plain_…`` are the headline metrics as BEIR counts them.
     """
     from anmi.corpus.related import copies
-    from anmi.evaluation.metrics import copies_once, evaluate, with_absent
+    from anmi.evaluation.metrics import copies_once, evaluate, of_documents, with_absent
 
     asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
-    truth = with_absent(asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)], asked.queries)
-    same = copies(related_documents) if related_documents is not None else {}
+    labels = asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)]
+    truth = with_absent(of_documents(labels, corpus), asked.queries)
+    same = copies(related_documents, corpus) if related_documents is not None else {}
     systems = runs.system.unique().tolist()
     if recipe is not None:
         systems = ["bm25", "zero_shot", recipe, *(name for name in systems if name != HYBRID), HYBRID]
@@ -108,14 +109,19 @@ def bucket_queries(
 ) -> pd.DataFrame:
     """Tell for every query that was scored what training saw of its relevant documents: ``query_id, bucket``."""
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.corpus.related import documents_of
     from anmi.evaluation.generalisation import buckets, trained_positives
+    from anmi.evaluation.metrics import of_documents
     from anmi.pipelines.training.nodes import labels_used
 
     labels = (training_summary.get("options") or {}).get("labels", 1.0)
     _, known = labels_used(training_rows[:0], queries, labels, seed)
     positives = trained_positives(known, qrels, ("train",), training_rows)
+    positives, new = (
+        set(documents_of(corpus)[corpus.document_id.isin(ids)]) for ids in (positives, new_documents.document_id)
+    )
     _, _, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels))
-    return buckets(scores.query_id.unique(), qrels, positives, new_documents.document_id).reset_index()
+    return buckets(scores.query_id.unique(), of_documents(qrels, corpus), positives, new).reset_index()
 
 
 def compare_systems(

@@ -170,7 +170,7 @@ def run_systems(
     )
     texts, fused = asked.queries.text.tolist(), search.settings["depth"]
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(asked.corpus)
-    ranking = Ranking.of(asked.queries, asked.qrels, corpus.document_id.tolist(), max(depth, fused))
+    ranking = Ranking.of(asked.queries, asked.qrels, corpus, max(depth, fused))
     found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
     lists = {"bm25": Ranked(*ranking.lists(found, values))}
     for kind, retriever in search.retrievers.items():

@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
     """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
     from anmi.corpus.marks import Mark, files_of_marks, questions, read_log, standing, with_marks
+    from anmi.corpus.passages import cut_collection
     from anmi.corpus.quarantine import counts_by_reason
     from anmi.corpus.related import COPY, find_related, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
@@ -40,11 +41,12 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     if "labels" in found.notes:
         log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries',
                  collection)  # fmt: skip
+    info = {"documents": len(found.corpus), "fingerprint": fingerprint(found)}
     parents = parents_of(found.corpus, params.sibling_keys)
-    parts = int((parents != found.corpus.document_id).sum())
-    if parts:
+    if parts := int((parents != found.corpus.document_id).sum()):
         found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
         log.info("%s: parts of one are no negatives of each other's queries", found.notes["parts"])
+    found, marks = cut_collection(found, marks, params.passages, parents)
     related = find_related(
         found.corpus,
         found.forms,
@@ -52,15 +54,14 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         similarity=params.near_similarity,
         name_share=params.name_share,
         least_words=params.near_least_words,
-        parents=parents,
+        parents=found.corpus.parent,
     )
     new = new_documents(found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed)
     counts = found.queries.groupby("split").size().to_dict()
-    info = {
+    info |= {
         "collection": found.name,
         "language": found.language,
-        "fingerprint": fingerprint(found),
-        "documents": len(found.corpus),
+        "passages": len(found.corpus),
         "queries": {str(split): int(count) for split, count in counts.items()},
         "new_documents": {str(split): int(count) for split, count in new.groupby("split").size().items()},
         "quarantined": counts_by_reason(found.quarantine),
@@ -72,7 +73,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "notes": found.notes,
     }
     return {
-        "corpus": found.corpus.assign(parent=parents),
+        "corpus": found.corpus,
         "queries": found.queries,
         "qrels": found.qrels,
         "marks": marks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -21,6 +21,7 @@ class IngestionParams(BaseModel):
     max_quarantine: float = Field(0.01, ge=0, le=1)
     dev_share: float = Field(0.15, gt=0, lt=1)
     test_share: float = Field(0.2, gt=0, lt=1)
+    passages: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
     new_queries: int = Field(100, ge=0)
     language: str | None = None
     marks: str | None = Field(None, min_length=1)

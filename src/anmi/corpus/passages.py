@@ -1,0 +1,271 @@
+"""Passages: long documents are cut at headings, paragraphs and sentences, and each passage knows its document."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from anmi.corpus.columns import column, taken
+from anmi.corpus.duplicates import find_duplicates, normalised_forms
+from anmi.corpus.sentences import count_words, sentences
+from anmi.corpus.texts import joined_texts
+from anmi.corpus.types import Collection
+from anmi.errors import AnmiError
+
+log = logging.getLogger(__name__)
+
+# Documents above so many words are cut into passages of about that many.
+LONG: Final = 250
+TARGET: Final = 120
+# Sections below this share of the target are joined with a neighbour.
+_SHORT: Final = 0.4
+_BLANK_LINE: Final = re.compile(r"\n[ \t]*\n\s*")
+_MARKDOWN: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
+_WORD: Final = re.compile(r"\s+")
+# Between a document's title and the headings that a passage stands under.
+SEPARATOR: Final = " › "
+
+
+class Passage(NamedTuple):
+    """Where a passage starts and ends in its document, in characters, and the headings that it stands under."""
+
+    start: int
+    end: int
+    headings: tuple[str, ...]
+
+
+class _Unit(NamedTuple):
+    """What is not cut further: a sentence, a paragraph, or a heading with its level."""
+
+    start: int
+    end: int
+    words: int
+    level: int
+
+
+def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str, int]] = ()) -> list[Passage]:
+    r"""Cut a text at headings, then paragraphs, then sentences, into passages of about ``target`` words.
+
+    Parameters
+    ----------
+    text
+        Paragraphs are apart by blank lines.
+    target
+        Words of a passage, at least 1. One longer sentence is cut at a blank.
+    language
+        ISO 639-1 code, which says where sentences end.
+    headings
+        Lines of the text that are headings, in order, each with its level from 1; Markdown's marks are read without.
+
+    Returns
+    -------
+    list of Passage
+        In order; together they hold all words of the text.
+
+    Examples
+    --------
+    >>> text = "# Oak\n\nIt is tall. It is old.\n\n## Where\n\nIn the north of the land."
+    >>> [(text[one.start : one.end], one.headings) for one in cut_text(text, 8, "en")]
+    [('# Oak\n\nIt is tall. It is old.', ('Oak',)), ('## Where\n\nIn the north of the land.', ('Oak', 'Where'))]
+    """
+    sections: list[list[_Unit]] = []
+    for unit in _units(text, target, language, list(headings)):
+        # A heading begins a section, and stays with the one behind it.
+        if not sections or (unit.level and not sections[-1][-1].level):
+            sections.append([])
+        sections[-1].append(unit)
+    groups = [part for section in _joined(sections, target) for part in _evenly(section, target)]
+    path: list[tuple[int, str]] = []
+    found = []
+    for group in groups:
+        leading = next((place for place, unit in enumerate(group) if not unit.level), len(group))
+        for unit in group[:leading]:
+            path = _under(path, unit, text)
+        found.append(Passage(group[0].start, group[-1].end, tuple(name for _, name in path)))
+        # Headings in the middle of a passage are read in its text, and stand above what follows.
+        for unit in group[leading:]:
+            path = _under(path, unit, text) if unit.level else path
+    return found
+
+
+def _joined(sections: list[list[_Unit]], target: int) -> list[list[_Unit]]:
+    """Return the sections, short ones with a neighbour."""
+    found: list[list[_Unit]] = []
+    for section in sections:
+        words, least = sum(unit.words for unit in section), _SHORT * target
+        before = sum(unit.words for unit in found[-1]) if found else 0
+        if found and min(words, before) < least and words + before <= target + least:
+            found[-1] += section
+        else:
+            found.append(section)
+    return found
+
+
+def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
+    """Yield a section in parts of about the same number of words."""
+    words = sum(unit.words for unit in section)
+    count, part, size, ends = max(round(words / target), 1), list[_Unit](), 0, 1
+    for unit in section:
+        # Where most of it lies beyond the end of a part, it begins the next; a heading is no part.
+        if size + unit.words / 2 > ends * words / count and any(not other.level for other in part):
+            yield part
+            part, ends = [], ends + 1
+        part.append(unit)
+        size += unit.words
+    yield part
+
+
+def _under(path: list[tuple[int, str]], heading: _Unit, text: str) -> list[tuple[int, str]]:
+    """Return the headings above what follows a heading, each with its level."""
+    line = text[heading.start : heading.end]
+    marked = _MARKDOWN.fullmatch(line)
+    return [*(one for one in path if one[0] < heading.level), (heading.level, marked[2] if marked else line)]
+
+
+def _units(text: str, target: int, language: str, headings: list[tuple[str, int]]) -> Iterator[_Unit]:
+    start = 0
+    for end, after in [*(match.span() for match in _BLANK_LINE.finditer(text)), (len(text), len(text))]:
+        block = text[start:end].strip()
+        begin = start + len(text[start:end]) - len(text[start:end].lstrip())
+        start = after
+        if not block:
+            continue
+        words = count_words(block)
+        marked = _MARKDOWN.fullmatch(block)
+        if headings and block == headings[0][0]:
+            yield _Unit(begin, begin + len(block), words, headings.pop(0)[1])
+        elif marked:
+            yield _Unit(begin, begin + len(block), words, len(marked[1]))
+        elif words <= target:
+            yield _Unit(begin, begin + len(block), words, 0)
+        else:
+            for one, other in sentences(block, language):
+                yield from _parts(text, begin + one, begin + other, target)
+
+
+def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
+    """Yield a sentence, or parts of one that is longer than a passage: a table, a list, words without full stops."""
+    words = count_words(text[start:end])
+    pieces = -(-words // target)
+    size = -(-(end - start) // max(pieces, 1))
+    while start < end:
+        stop = min(start + size, end)
+        blank = _WORD.search(text, stop, end) if stop < end else None
+        # Where there is no blank nearby, as in Thai or Chinese, any character will do.
+        stop = blank.start() if blank is not None and blank.start() - stop < size else stop
+        if text[start:stop].strip():
+            yield _Unit(start, stop, count_words(text[start:stop]), 0)
+        start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
+
+
+def cut_collection(
+    found: Collection, marks: pd.DataFrame, passages: Literal["auto", "none"] | int, parents: pd.Series
+) -> tuple[Collection, pd.DataFrame]:
+    """Cut the long documents of a collection into passages.
+
+    Parameters
+    ----------
+    found
+        As it was read. Documents that are queries themselves, or that state facts, stay whole.
+    marks
+        ``query_id, document_id, relevance``.
+    passages
+        ``auto``: documents of more than 250 words become passages of about 120. A number: of more than that many words,
+        of about that many. ``none`` cuts nothing.
+    parents
+        What each document is a part of: another one's id, or its own.
+
+    Returns
+    -------
+    collection, marks
+        The corpus with the columns ``parent``, the id of the document, and ``start``, where the passage starts in its
+        text, -1 where nothing was cut. Labels and marks of a document that was cut are those of each of its passages;
+        mining takes the best of them, see :func:`anmi.retrieval.pool.best_passages`.
+
+    Raises
+    ------
+    AnmiError
+        A passage would have the id of another document.
+    """
+    corpus = found.corpus.assign(parent=parents.to_numpy(), start=np.int64(-1))
+    cuts = {} if passages == "none" else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
+    if not cuts:
+        return replace(found, corpus=corpus), marks
+    made, new = _with_passages(corpus, cuts)
+    if len(again := made["document_id"][made["document_id"].duplicated()]):
+        raise AnmiError(
+            f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set ingestion.passages '
+            "to none"
+        )
+    note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {int(new.sum()):,} passages"
+    log.info("%s: labels name documents, and mining looks for the passage", note)
+    forms = found.forms.take(pa.array(made["row"]))
+    forms = pc.replace_with_mask(forms, pa.array(new), normalised_forms(joined_texts(made[new])))
+    of = pd.DataFrame(
+        {"document_id": corpus["document_id"].iloc[made["row"][new]].array, "passage": made["document_id"][new].array}
+    )
+    marks, qrels, equivalents, judged = (
+        _spread(table, of) for table in (marks, found.qrels, found.equivalents, found.judged)
+    )
+    return replace(
+        found, corpus=made.drop(columns="row"), qrels=qrels, equivalents=equivalents, judged=judged, forms=forms,
+        duplicates=find_duplicates(made["document_id"], joined_texts(made), forms),
+        notes=found.notes | {"passages": note},
+    ), marks  # fmt: skip
+
+
+def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
+    """Yield the rows of long documents and how they are cut."""
+    whole = {*found.queries["same_as"], *found.facts["document_id"]}
+    # A word has two characters at least where words stand without blanks, and a blank behind it elsewhere.
+    rows = np.flatnonzero(found.corpus["text"].str.len().to_numpy() > 2 * long)
+    columns = (taken(found.corpus[name], rows) for name in ("document_id", "text", "metadata"))
+    for row, document, text, metadata in zip(rows.tolist(), *columns, strict=True):
+        if document not in whole and count_words(text) > long:
+            parts = cut_text(text, target, found.language, _headings(metadata))
+            if len(parts) > 1:
+                yield row, parts
+
+
+def _with_passages(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]]) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+    """Return the corpus with passages and the ``row`` of each one's document, and which of them are new."""
+    counts = np.ones(len(corpus), np.int64)
+    counts[list(cuts)] = list(map(len, cuts.values()))
+    rows = np.repeat(np.arange(len(corpus)), counts)
+    made = corpus.iloc[rows].reset_index(drop=True).assign(row=rows)
+    new = np.isin(rows, list(cuts))
+    parts = [(number, part) for row in sorted(cuts) for number, part in enumerate(cuts[row], start=1)]
+    old = made[new]
+    made.loc[new, "document_id"] = [f"{name}#{n}" for name, (n, _) in zip(old["document_id"], parts, strict=True)]
+    made.loc[new, "text"] = [text[one.start : one.end] for text, (_, one) in zip(old["text"], parts, strict=True)]
+    made.loc[new, "title"] = [
+        SEPARATOR.join(dict.fromkeys(filter(None, (title, *one.headings))))
+        for title, (_, one) in zip(old["title"], parts, strict=True)
+    ]
+    made.loc[new, "start"] = [one.start for _, one in parts]
+    return made, new
+
+
+def _spread(table: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with a row for each passage in the place of that of their document."""
+    if not table["document_id"].isin(of["document_id"]).any():
+        return table
+    joined = table.merge(of, on="document_id", how="left")
+    names = joined["passage"].where(joined["passage"].notna(), joined["document_id"])
+    return joined.assign(document_id=column(names.tolist()))[table.columns]
+
+
+def _headings(metadata: str) -> list[tuple[str, int]]:
+    if '"headings"' not in metadata:
+        return []
+    return [(str(name), int(level)) for name, level in json.loads(metadata)["headings"]]

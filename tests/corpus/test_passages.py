@@ -1,0 +1,117 @@
+"""Passages: nothing of a text is lost, headings are carried along, and labels follow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anmi.corpus.passages import LONG, TARGET, cut_collection, cut_text
+from anmi.corpus.related import copies, find_related, first_passages, parents_of
+from anmi.corpus.sentences import count_words
+from anmi.corpus.sources import load_collection
+from anmi.corpus.types import Collection
+from anmi.errors import AnmiError
+
+NO_MARKS = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
+PIECES = st.sampled_from(
+    ["oak ", "It is old. ", "\n\n", "\n", "# A\n\n", "## B\n\n", "東京は雨です。", "ไทย" * 9, "- one\n", "¶" * 50]
+)
+
+
+@given(st.lists(PIECES, max_size=60).map("".join), st.integers(1, 40), st.sampled_from(["en", "ja", "th"]))
+def test_passages_hold_the_whole_text_in_order(text: str, target: int, language: str) -> None:
+    found = cut_text(text, target, language)
+    ends = [0, *(one.end for one in found)]
+    assert all(before <= one.start < one.end for before, one in zip(ends, found, strict=False))
+    between = [text[before : one.start] for before, one in zip(ends, found, strict=False)]
+    assert not "".join([*between, text[ends[-1] :]]).strip()
+    # One ends where the next unit would pass the target, and a short rest joins the last.
+    assert all(count_words(text[one.start : one.end]) <= 2 * target + 40 for one in found)
+
+
+def words(count: int, of: str) -> str:
+    return " ".join(f"{of}{number} is told here." for number in range(-(-count // 4)))
+
+
+def test_headings_begin_passages_and_are_carried_along() -> None:
+    sections = ("", 150), ("## Where", 150), ("### North", 300), ("## When", 90)
+    text = "\n\n".join(f"{heading}\n\n{words(count, 'a')}" for heading, count in sections)
+    assert [one.headings for one in cut_text(text, TARGET, "en")] == [
+        (), ("Where",), ("Where", "North"), ("Where", "North"), ("Where", "North"), ("When",)
+    ]  # fmt: skip
+
+
+def test_a_page_without_blanks_is_cut_all_the_same() -> None:
+    found = cut_text("ไทย" * 2000, TARGET, "th")
+    assert len(found) > 5
+    assert sum(one.end - one.start for one in found) == 6000
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """Two short documents, a long one about three things, and a copy of it; a query for one of the three."""
+    (tmp_path / "qrels").mkdir()
+    body = "\n\n".join(words(LONG, name) for name in ("oak", "elm", "yew"))
+    rows = [("short", "An ash."), ("tree", body), ("copy", body), ("other", "A beech.")]
+    lines = [json.dumps({"_id": name, "title": f"On {name}", "text": text}) for name, text in rows]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    asked = [{"_id": f"q{n}", "text": text} for n, text in enumerate(["what of elm3", "what of beech", "which yew9"])]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    for split, label in (("train", "q0\ttree\t1"), ("dev", "q1\tother\t1"), ("test", "q2\ttree\t2")):
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{label}\n")
+    return tmp_path
+
+
+def cut(folder: Path, passages: Any = "auto", marks: pd.DataFrame = NO_MARKS) -> tuple[Collection, pd.DataFrame]:
+    found = load_collection(f"beir:{folder}")
+    return cut_collection(found, marks, passages, parents_of(found.corpus))
+
+
+def test_long_documents_are_cut_and_labels_follow(long: Path) -> None:
+    mark = pd.DataFrame({"query_id": ["q0"], "document_id": ["copy"], "relevance": [0]})
+    found, marks = cut(long, marks=mark)
+    parts = found.corpus[found.corpus.parent == "tree"]
+    assert parts.document_id.tolist() == [f"tree#{n}" for n in range(1, len(parts) + 1)]
+    whole = load_collection(f"beir:{long}").corpus.set_index("document_id").text["tree"]
+    assert [
+        whole[start : start + len(text)] for start, text in zip(parts.start, parts.text, strict=True)
+    ] == parts.text.tolist()
+    assert set(parts.title) == {"On tree"}
+    assert found.corpus.start[found.corpus.parent == "short"].tolist() == [-1]
+    assert found.qrels[found.qrels.query_id == "q2"].document_id.tolist() == parts.document_id.tolist()
+    assert marks.document_id.tolist() == found.corpus.document_id[found.corpus.parent == "copy"].tolist()
+    assert found.notes["passages"] == f"2 of 4 documents are cut into {2 * len(parts)} passages"
+
+
+def test_a_document_is_a_copy_where_all_its_passages_are(long: Path) -> None:
+    # Titles are part of the texts.
+    (long / "corpus.jsonl").write_text((long / "corpus.jsonl").read_text().replace("On copy", "On tree"))
+    corpus = cut(long)[0].corpus
+    found = load_collection(f"beir:{long}")
+    made, _ = cut_collection(found, NO_MARKS, "auto", parents_of(found.corpus))
+    related = find_related(corpus, made.forms, made.duplicates)
+    assert copies(related, corpus) == {"copy": "tree"}
+    assert (first_passages(corpus) == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]).all()
+
+
+def test_none_cuts_nothing_and_a_number_is_a_limit(long: Path) -> None:
+    assert len(cut(long, "none")[0].corpus) == 4
+    found = cut(long, 100)[0].corpus
+    assert found.text.map(count_words).max() <= 140
+    assert len(found) > len(cut(long)[0].corpus)
+
+
+def test_an_id_that_is_taken_is_named(long: Path) -> None:
+    (long / "corpus.jsonl").write_text((long / "corpus.jsonl").read_text().replace('"other"', '"tree#1"'))
+    (long / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ttree#1\t1\n")
+    with pytest.raises(
+        AnmiError, match=r'the document "tree#1" has the id of a passage; .* ingestion.passages to none'
+    ):
+        cut(long)
