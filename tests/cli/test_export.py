@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 
 from anmi.cli import cli
+from anmi.hooks.record import RunRecord
 from anmi.pipelines.selection.nodes import export_formats
 from anmi.pipelines.selection.params import SelectionParams
 from anmi.selection.export import FORMATS
@@ -81,6 +83,54 @@ def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path
     read = eval(line.removeprefix("read it with: "), {"datasets": datasets})
     assert read.to_dict() == {"query": ["질문"] * 2, "positive": ["größer"] * 2, "negative": ["text a", "text b"]}
     assert [path.name for path in folder.parent.iterdir()] == ["mined"], "nothing is left beside it"
+
+
+def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(data: Path, tmp_path: Path) -> None:
+    import datasets
+
+    ingested(data)
+    (data / "runs" / VERSION).mkdir(parents=True)
+    record = RunRecord(run_id=VERSION, status="finished", parameters={"recipe": "anmi_2"})
+    (data / "runs" / VERSION / "run.json").write_text(record.as_text())
+    folder = data / "05_model_input" / "selection_summary.json" / VERSION
+    folder.mkdir(parents=True)
+    expected = {"share": 0.02, "low": 0.01, "high": 0.04, "judged": 150, "doubtful": 0}
+    (folder / "selection_summary.json").write_text(json.dumps({"expected": expected}))
+    for name, lines in (("triplet", 2), ("tevatron", 1), ("pairs", 1)):
+        done = invoke(name, str(tmp_path / name))
+        assert done.exit_code == 0, done.output
+        text = (tmp_path / name / "README.md").read_text(encoding="utf-8")
+        assert text.startswith('---\nlicense: "unknown"\n')
+        for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 judged"):
+            assert told in text
+        assert len(datasets.load_dataset(str(tmp_path / name), split="train")) == lines
+
+
+def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Path) -> None:
+    from anmi.corpus.sources import load_collection
+
+    words = ["amber", "birch", "cedar", "delta"]
+    corpus = pd.DataFrame({"document_id": list("pqab"), "title": ["T", "", "", ""], "text": words, "metadata": "{}"})
+    queries = pd.DataFrame({"query_id": ["1", "2"], "text": ["which amber", "which birch"], "metadata": "{}"})
+    qrels = pd.DataFrame({"query_id": ["1", "2"], "document_id": ["p", "q"], "relevance": [1, 2], "split": "test"})
+    for name, table in (("corpus", corpus), ("queries", queries), ("qrels", qrels)):
+        save(data, "02_intermediate", f"{name}.parquet", table)
+    place = data / "02_intermediate" / "collection_info.json" / VERSION
+    place.mkdir(parents=True)
+    (place / "collection_info.json").write_text(json.dumps({"collection": "pairs:a.csv", "language": "en"}))
+    folder = tmp_path / "mteb"
+    done = invoke("mteb", str(folder))
+    assert done.exit_code == 0 and f"4 documents in {folder}" in done.stdout, done.output
+    for form in ("beir", "hf"):
+        found = load_collection(f"{form}:{folder}", language="en")
+        assert found.corpus[["document_id", "title", "text"]].equals(corpus[["document_id", "title", "text"]])
+        assert found.qrels.values.tolist() == qrels.values.tolist()
+    mteb = pytest.importorskip("mteb")
+    task = runpy.run_path(str(folder / "mteb_task.py"))["Task"]()
+    task.load_data()
+    assert task.metadata.eval_langs == ["eng"] and task.metadata.name == "pairs_a_csv"
+    (score,) = mteb.evaluate(mteb.get_model("mteb/baseline-random-encoder"), [task], cache=None).task_results
+    assert score.get_score() >= 0
 
 
 def test_options_reach_the_format(tmp_path: Path) -> None:
@@ -155,6 +205,8 @@ def test_the_list_names_every_format() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")] == [
         *FORMATS,
         "opensearch",
+        "vectors",
+        "mteb",
     ]
 
 
@@ -165,7 +217,13 @@ def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) ->
         catalog = session.load_context().catalog
         for exports, folders in (("", []), ("triplet;tevatron", ["tevatron", "triplet"])):
             made = export_formats(
-                rows=rows, corpus=corpus, queries=queries, info=info, selection=SelectionParams(exports=exports)
+                rows=rows,
+                corpus=corpus,
+                queries=queries,
+                info=info,
+                selection=SelectionParams(exports=exports),
+                recipe="anmi",
+                summary={"expected": None},
             )
             catalog.save("exports", made)
             (found,) = (data / "05_model_input" / "exports").glob("*/exports")

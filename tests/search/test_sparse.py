@@ -25,8 +25,8 @@ from anmi.retrieval.kinds import is_sparse
 from anmi.retrieval.sparse.index import pruned
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
-from anmi.search.opensearch import export_opensearch
 from anmi.search.retriever import Encoded
+from anmi.search.stores import export_opensearch, export_vectors
 
 WORDS = [f"word{i}" for i in range(60)]
 QUESTIONS = ["word1 word2 word3", "word7 word8", "word59"]
@@ -155,6 +155,32 @@ def test_its_readme_finds_the_same_without_anmi(retriever: Any, folder: Path) ->
     variables: dict[str, Any] = {"FOLDER": str(folder), "QUESTION": QUESTIONS[0]}
     exec(alone, variables)
     np.testing.assert_allclose(variables["scores"], products(retriever)[0], rtol=1e-5)
+
+
+def test_every_part_of_a_search_is_an_inner_product_of_vectors(three: Path, tmp_path: Path) -> None:
+    search = HybridSearch.load(three)
+    assert export_vectors(search, tmp_path / "files") == 300
+    table = pd.read_parquet(tmp_path / "files" / "documents.parquet")
+    terms = pd.read_parquet(tmp_path / "files" / "terms.parquet").set_index("term")["index"]
+    assert table.id.tolist() == search.document_ids
+    asked = {kind: search.retrievers[kind].encode(QUESTIONS) for kind in ("dense", "sparse")}
+    for question in [*QUESTIONS[:2], "word1 word1 word5"]:
+        question_terms = terms.reindex(search.bm25.tokenize([question])[0]).dropna().astype(int)
+        weights = np.bincount(question_terms, minlength=len(terms))
+        told = [values @ weights[places] for places, values in zip(table.bm25_indices, table.bm25_values, strict=True)]
+        ((_, expected),) = search.bm25.scored([question], 300)
+        assert np.allclose(told, expected[0], atol=1e-5) and max(told) > 0
+    for row in range(2):
+        sparse = asked["sparse"][[row]].toarray()[0]
+        found = {
+            "dense": np.stack(table.dense.tolist()) @ asked["dense"][row],
+            "sparse": [v @ sparse[i] for i, v in zip(table.sparse_indices, table.sparse_values, strict=True)],
+        }
+        for kind, told in found.items():
+            best = search.ranked([QUESTIONS[row]], 5, kind)  # type: ignore[arg-type]
+            assert np.allclose(np.sort(told)[::-1][:5], best.scores[0], atol=1e-4), kind
+    readme = (tmp_path / "files" / "README.md").read_text()
+    assert '"en")' in readme and "300 documents" in readme and str(search.settings["weights"]) in readme
 
 
 def test_what_opensearch_is_given_scores_alike(retriever: Any, folder: Path, tmp_path: Path) -> None:

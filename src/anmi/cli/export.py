@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _COLUMN: Final = 16
-OPENSEARCH: Final = "opensearch"
+_OTHERS: Final = {
+    "opensearch": "The sparse search of the last run, for OpenSearch or Elasticsearch.",
+    "vectors": "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the like.",
+    "mteb": "The collection as a task of MTEB, which `datasets` and `beir:` read as well.",
+}
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
@@ -35,7 +39,8 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
         takes = f" Takes {', '.join(f'--{_flag(option)}' for option in sorted(found.takes))}." if found.takes else ""
         text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
         click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
-    click.echo(f"{OPENSEARCH:<{_COLUMN}}The sparse search of the last run, for OpenSearch or Elasticsearch.")
+    for name, description in _OTHERS.items():
+        click.echo(f"{name:<{_COLUMN}}{description}")
     context.exit()
 
 
@@ -66,25 +71,32 @@ def export(
     as_json: bool,
     env: str | None,
 ) -> None:
-    """Write the newest training rows to FOLDER as FORMAT (opensearch: the sparse search); --list shows all of them."""
+    """Write the newest training rows to FOLDER as FORMAT, or the search or collection; --list shows all of them."""
     from anmi.files import aside
+    from anmi.hooks.record import Runs, data_root
+    from anmi.report.console import expected_sentence
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
 
     folder = folder.resolve()
-    if name == OPENSEARCH:
-        _export_search(folder, as_json, env)
+    if name in _OTHERS:
+        _export_whole(name, folder, as_json, env)
         return
     options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt, by_source=by_source)
     with plain_errors():
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "training_rows", "encoder_info", *_COLLECTION)
+        catalog = belonging(context, "training_rows", "encoder_info", "selection_summary", *_COLLECTION)
         rows = load(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
         encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
-        made = make_export(rows, name, options, _collection(catalog), encoder_info)
+        run = str(catalog.get("training_rows").resolve_load_version())
+        asked = Runs(data_root(context)).read(run).get("parameters", {})
+        summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
+        mined = {"Recipe": asked.get("recipe", ""), "Run": run,
+                 "Quality": expected_sentence(summary.get("expected"))}  # fmt: skip
+        made = make_export(rows, name, options, _collection(catalog), encoder_info, mined)
         try:
             with aside(folder) as path:
                 made.save(path)
@@ -105,22 +117,33 @@ def export(
     click.echo(f"read it with: {made.how_to_load(folder)}")
 
 
-def _export_search(folder: Path, as_json: bool, env: str | None) -> None:
+def _export_whole(name: str, folder: Path, as_json: bool, env: str | None) -> None:
+    """Write the search, or the collection."""
     from anmi.files import aside
-    from anmi.search.opensearch import export_opensearch
+    from anmi.search.stores import export_opensearch, export_vectors
+    from anmi.selection.export import export_collection
 
     with project(env, as_json=as_json) as context:
         if folder.is_dir() and any(folder.iterdir()):
             raise AnmiError(f"{folder} is not empty; name a new or empty folder")
-        search = load(belonging(context, "search_index"), "search_index", "evaluation")
         with aside(folder) as path:
-            count = export_opensearch(search, path)
+            if name == "mteb":
+                catalog = belonging(context, "qrels", *_COLLECTION)
+                qrels, found = load(catalog, "qrels", "ingestion"), _collection(catalog)
+                assert found is not None
+                count = export_collection(found, qrels, path)
+            else:
+                search = load(belonging(context, "search_index"), "search_index", "evaluation")
+                count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
     if as_json:
-        echo_json({"format": OPENSEARCH, "folder": str(folder), "documents": count})
+        echo_json({"format": name, "folder": str(folder), "documents": count})
         return
-    click.echo(f"{count:,} documents in {folder}; to load them:")
-    for place, kind, file in (("INDEX", "json -X PUT", "index.json"), ("INDEX/_bulk", "x-ndjson", "documents.ndjson")):
-        click.echo(f"  curl URL/{place} -H Content-Type:application/{kind} --data-binary @{folder}/{file}")
+    click.echo(f"{count:,} documents in {folder}" + ("; to load them:" if name == "opensearch" else ""))
+    if name == "opensearch":
+        for place, kind, file in (
+            ("INDEX", "json -X PUT", "index.json"), ("INDEX/_bulk", "x-ndjson", "documents.ndjson"),
+        ):  # fmt: skip
+            click.echo(f"  curl URL/{place} -H Content-Type:application/{kind} --data-binary @{folder}/{file}")
 
 
 def _refuse_to_overwrite(folder: Path, force: bool) -> None:

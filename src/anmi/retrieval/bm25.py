@@ -213,6 +213,23 @@ class BM25Index:
         pairs = np.array(found, np.int64).reshape(-1, 2)
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
+    def vectors(self) -> tuple[sparse.csr_matrix, list[str]]:
+        """Return the weights of terms in documents, float32 [N, V], and the V terms.
+
+        The score of a document is the sum over the terms of a query, as often as each occurs in it.
+
+        Raises
+        ------
+        AnmiError
+            The engine keeps no weights.
+        """
+        if isinstance(self._engine, _RankBM25):
+            raise AnmiError("rank_bm25 keeps no weights of terms; run with bm25.engine=bm25s")
+        starts, documents, weights = self._postings
+        terms = sorted(self._engine.vocab_dict, key=self._engine.vocab_dict.__getitem__)[: len(starts) - 1]
+        shape = (self.settings["documents"], len(starts) - 1)
+        return sparse.csc_matrix((weights, documents, starts), shape).tocsr(), terms
+
     @property
     def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Floats]:
         """Where the postings of each term begin, their documents and their weights."""

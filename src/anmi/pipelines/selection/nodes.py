@@ -254,6 +254,8 @@ def export_formats(
     queries: pd.DataFrame,
     info: dict[str, Any],
     selection: SelectionParams,
+    recipe: str,
+    summary: dict[str, Any],
     encoder_info: dict[str, Any] | None = None,
 ) -> Exports:
     """Turn the rows into the formats of other trainers that the parameters name.
@@ -263,13 +265,15 @@ def export_formats(
     AnmiError
         A score that was not measured, or nothing is left to export.
     """
+    from anmi.report.console import expected_sentence
     from anmi.selection.export import Collection, make_export
 
     if selection.exports and not len(rows) and not (queries.split == "train").any():
         _LOG.warning("There are no training labels, so there is nothing to export")
         return Exports([])
     collection = Collection(corpus, queries, info["collection"], info["language"])
-    made = [make_export(rows, each.format, each.options, collection, encoder_info) for each in selection.exports]
+    mined = {"Recipe": recipe, "Quality": expected_sentence(summary["expected"])}
+    made = [make_export(rows, each.format, each.options, collection, encoder_info, mined) for each in selection.exports]
     for part in made:
         for what, count in part.left_out.items():
             _LOG.warning("export %s: left out %s: %d", part.name, what, count)

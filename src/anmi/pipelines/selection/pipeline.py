@@ -60,7 +60,8 @@ def create_pipeline() -> Pipeline:
         Node(
             export_formats,
             inputs=by_name(
-                "corpus", "queries", "encoder_info", "params:selection", rows="training_rows", info="collection_info"
+                "corpus", "queries", "encoder_info", "params:selection", "params:recipe", rows="training_rows",
+                info="collection_info", summary="selection_summary",
             ),
             outputs="exports",
             name="export_formats",

@@ -2,7 +2,7 @@
 
 from anmi.selection.export.flat import Collection, ExportOptions
 from anmi.selection.export.formats import FORMATS, Export, Format, find_format, make_export
-from anmi.selection.export.writing import Exported, Exports, may_replace
+from anmi.selection.export.writing import Exported, Exports, export_collection, may_replace
 
 __all__ = [
     "FORMATS",
@@ -12,6 +12,7 @@ __all__ = [
     "Exported",
     "Exports",
     "Format",
+    "export_collection",
     "find_format",
     "make_export",
     "may_replace",

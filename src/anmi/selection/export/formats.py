@@ -123,6 +123,7 @@ def make_export(
     options: ExportOptions | None = None,
     collection: Collection | None = None,
     encoder_info: Mapping[str, Any] | None = None,
+    mined: Mapping[str, str] | None = None,
 ) -> Exported:
     """Turn training rows into a format.
 
@@ -138,6 +139,8 @@ def make_export(
         What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
     encoder_info
         What is known of the encoder that mined, ``prompts`` among it, for the README.
+    mined
+        What else the README says of how the rows were made.
 
     Raises
     ------
@@ -157,7 +160,11 @@ def make_export(
         raise AnmiError(f'nothing is left to export as "{name}": {reasons}{known}')
     prompts = (encoder_info or {}).get("prompts") or {}
     parted = "source" if options.by_source else None
-    return Exported(name, found.description, found.files, found.loading, table, score, flat.left_out, prompts, parted)
+    about = {"Collection": f"{collection.name} ({collection.language})"} if collection else {}
+    return Exported(
+        name, found.description, found.files, found.loading, table, score, flat.left_out, prompts, parted,
+        about | dict(mined or {}),
+    )  # fmt: skip
 
 
 class Export(BaseModel):

@@ -13,6 +13,7 @@ import orjson
 import pandas as pd
 
 from anmi.retrieval.prompts import in_words
+from anmi.selection.export.flat import Collection
 
 README: Final = "README.md"
 _OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_([\w.-]+_)?\d{3,}\.jsonl")
@@ -44,6 +45,8 @@ class Exported:
         What the encoder that mined puts before texts, by role; empty where that is not known.
     parted_by
         Column by whose values numbered files are parted, ``part_VALUE_001.jsonl`` and so on; None for none.
+    mined
+        From what and how the lines were made, for the card.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Exported:
     left_out: dict[str, int] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
     parted_by: str | None = None
+    mined: Mapping[str, str] = field(default_factory=dict)
 
     def how_to_load(self, folder: Path) -> str:
         """Return the line that reads the export from a folder."""
@@ -87,7 +91,8 @@ class Exported:
     def readme(self) -> str:
         """Return what the folder's README says."""
         columns = ", ".join(map(str, self.table))
-        lines = [f"# {self.name}", "", self.description, "", f"{len(self.table):,} lines of {columns}."]
+        lines = [card_header({"default": self.files}), f"# {self.name}", "", self.description, ""]
+        lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
         if self.score is not None:
             lines.append(f"Scores: {self.score}.")
         if any(self.prompts.values()):
@@ -101,6 +106,82 @@ class Exported:
         return "\n".join(
             [*lines, "", "Read it with", "", f"    {self.loading.format(path=json.dumps(self.files))}", ""]
         )
+
+
+def card_header(files: Mapping[str, str | Mapping[str, str]], language: str | None = None) -> str:
+    """Return the head of a dataset card: its configurations with their files, or files by split."""
+    configs = [
+        {"config_name": name, "data_files": found if isinstance(found, str) else
+         [{"split": split, "path": path} for split, path in found.items()]}
+        for name, found in files.items()
+    ]  # fmt: skip
+    # JSON is YAML.
+    head = {"license": "unknown", "tags": ["anmi"], "configs": configs} | ({"language": language} if language else {})
+    return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---"])
+
+
+def card_lines(mined: Mapping[str, str]) -> list[str]:
+    """Return what a card says of how it was made, and of the licence."""
+    told = [f"- {what}: {value}" for what, value in mined.items() if value]
+    licence = "The licence is that of the texts: put it in place of `unknown` above before you pass this on."
+    return ["", *told, "", licence] if told else ["", licence]
+
+
+_TASK: Final = '''"""The collection as a task: ``mteb.evaluate(model, [Task()])``."""
+
+import json
+from pathlib import Path
+
+import mteb
+from mteb.abstasks import AbsTaskRetrieval
+from mteb.abstasks.task_metadata import TaskMetadata
+
+CODES = json.loads((Path(mteb.__file__).parent / "languages" / "iso_639_1_to_3.json").read_text())
+
+
+class Task(AbsTaskRetrieval):
+    metadata = TaskMetadata(
+        name={name}, description="Made by ANMI.", reference=None, type="Retrieval", category="t2t", modalities=["text"],
+        dataset={{"path": str(Path(__file__).parent), "revision": "1"}}, eval_splits={splits},
+        eval_langs=[CODES[{language}]], main_score="ndcg_at_10", date=None, domains=None, task_subtypes=None,
+        license=None, annotations_creators=None, dialect=None, sample_creation=None, bibtex_citation=None,
+    )
+'''
+
+
+def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path) -> int:
+    """Write a collection as BEIR, ``datasets`` and MTEB read it; return the number of documents.
+
+    Parameters
+    ----------
+    collection
+        With ``text`` of its queries.
+    qrels
+        ``query_id, document_id, relevance, split``.
+    folder
+        Made if it is not there.
+    """
+    (folder / "qrels").mkdir(parents=True)
+    corpus = collection.corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text"]]
+    _write_parquet(corpus, folder / "corpus.parquet")
+    asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text"]]
+    _write_parquet(asked, folder / "queries.parquet")
+    files, labels = {}, qrels.rename(columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"})
+    for split, rows in labels.groupby("split"):
+        files[str(split)] = f"qrels/{split}.parquet"
+        _write_parquet(rows[["query-id", "corpus-id", "score"]], folder / files[str(split)])
+    head = card_header(
+        {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files}, collection.language
+    )
+    counts = {"Collection": collection.name, "Documents": f"{len(corpus):,}", "Queries": f"{len(asked):,}",
+              "Labels": f"{len(qrels):,}"}  # fmt: skip
+    text = "\n".join([head, "# A collection", *card_lines(counts), ""])
+    (folder / README).write_text(text, encoding="utf-8")
+    name = re.sub(r"\W+", "_", collection.name).strip("_")
+    splits = [split for split in files if split != "train"][-1:] or list(files)
+    task = _TASK.format(name=repr(name), splits=splits, language=repr(collection.language[:2]))
+    (folder / "mteb_task.py").write_text(task, encoding="utf-8")
+    return len(corpus)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""A sparse search as files for OpenSearch or Elasticsearch: mapping, documents, the weights of queries.
+"""A search as files for other engines: OpenSearch and Elasticsearch, and stores of dense and sparse vectors.
 
+The first two take a sparse search: mapping, documents, the weights of queries.
 Documents are ``rank_features``, which both have. OpenSearch asks them by ``neural_sparse`` with ``query_tokens``, both
 by a ``bool`` of linear ``rank_feature`` clauses; the two give the same score, the inner product. Lucene keeps 9 bits of
 a weight, so that scores differ from ours by up to 0.4 %.
@@ -97,3 +98,70 @@ def _rounded(values: Any) -> list[float]:
 
 def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+_VECTORS: Final = """# A search as vectors
+
+`documents.parquet` has {count:,} documents: `id`, `title`, `text`, and the vector of each part of the search: `dense`
+as a list of numbers, `bm25` and `sparse` as two lists, `_indices` and `_values`. The score of a part is the inner
+product with the question's vector.
+
+- bm25: 1 for each occurrence of a term in the question; `terms.parquet` has their indices. Terms are cut by
+  `anmi.retrieval.tokenize.tokenizer("{tokenizer}", "{language}")`.
+- dense, sparse: what the model in the folder of the search makes of the question.
+
+The search adds up the parts by the weights {weights}, each score divided by its spread; for BM25 that is the
+standard deviation over all documents, else {spreads}.
+"""
+
+
+def export_vectors(search: HybridSearch, folder: Path) -> int:
+    """Write ids, texts, and vectors of all parts of a search as Parquet; return the number of documents.
+
+    ``README.md`` tells how a question is asked: a part's score is the inner product of vectors, of BM25 as well.
+
+    Parameters
+    ----------
+    search
+        Any, but for one with compressed vectors.
+    folder
+        Made if it is not there.
+
+    Raises
+    ------
+    AnmiError
+        Vectors are not kept.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    bm25, terms = search.bm25.vectors()
+    parts = {"bm25": bm25} | {kind: retriever.index.vectors() for kind, retriever in search.retrievers.items()}
+    if parts.get("dense", bm25) is None:
+        raise AnmiError("the dense index keeps no vectors; build the search with dense.index=flat")
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms}), folder / "terms.parquet"
+    )
+    ids, writer = search.document_ids, None
+    for start in range(0, len(ids), _AT_ONCE):
+        rows = list(range(start, min(start + _AT_ONCE, len(ids))))
+        texts = search.texts(rows)
+        columns = {"id": ids[start : start + len(rows)]} | {
+            name: pa.array([texts[row][name] for row in rows], pa.string()) for name in ("title", "text")
+        }
+        for name, vectors in parts.items():
+            some = vectors[start : start + len(rows)]
+            if isinstance(some, np.ndarray):
+                columns[name] = pa.FixedSizeListArray.from_arrays(some.astype(np.float32).ravel(), some.shape[1])
+                continue
+            for what, values in (("indices", some.indices.astype(np.uint32)), ("values", some.data.astype(np.float32))):
+                columns[f"{name}_{what}"] = pa.ListArray.from_arrays(some.indptr.astype(np.int32), values)
+        table = pa.table(columns)
+        writer = writer or pq.ParquetWriter(folder / "documents.parquet", table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+    about = {**search.bm25.settings, **search.settings, "count": len(ids)}
+    (folder / "README.md").write_text(_VECTORS.format_map(about), encoding="utf-8")
+    return len(ids)
