@@ -86,8 +86,12 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
     return run
 
 
-def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named(train: Any, caplog: Any) -> None:
+def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named_if_it_was_asked_for(
+    train: Any, caplog: Any
+) -> None:
     summary = train()["training_summary"]
+    assert "no pseudo-query of the kind" not in caplog.text
+    train(options={"pseudo_queries": {"kinds": ["title", "cloze"]}})
     assert (summary["pseudo_queries"], summary["rows"], summary["adapted"]) == (20, 12, True)
     assert "no pseudo-query of the kind cloze" in caplog.text
 

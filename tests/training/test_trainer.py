@@ -79,6 +79,15 @@ def test_training_learns_the_pairs(encoder, loss, negatives):
     assert result.summary["relative_weight_change"] > 0.01
 
 
+def test_the_log_says_how_long_it_still_takes(encoder, monkeypatch, caplog):
+    monkeypatch.setattr("anmi.training.recorder._TOLD_SECONDS", 0.0)
+    with caplog.at_level("INFO"):
+        steps = len(fit(encoder).log)
+    told = [record.getMessage() for record in caplog.records if "min left" in record.getMessage()]
+    assert told[0] == f"Training: step 1 of {steps}, about 1 min left"
+    assert len(told) == steps - 1
+
+
 def test_log_has_one_row_a_step(encoder):
     result = fit(encoder, evaluate_dev=accuracy, warmup=0.25)
     log = result.log

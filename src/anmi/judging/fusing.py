@@ -213,7 +213,8 @@ class FusedJudge:
     def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
         shared, known = transferred(self.encoder, self.without), self.encoder in shipped()["models"]
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
-        log.info(
+        log.log(
+            logging.INFO if self.queries else logging.DEBUG,
             "fused judge: shipped coefficients%s, since %s",
             "" if known else f" without vectors (encoder {self.encoder} was not among those fitted)",
             reason,
@@ -234,7 +235,8 @@ class FusedJudge:
         self.summary |= {
             "shipped_prior": base, "prior_by_known": known, "prior_by_judge": mean, "estimated_prior": share
         }  # fmt: skip
-        log.info(
+        log.log(
+            logging.INFO if self.queries else logging.DEBUG,
             "fused judge: it reckons with %.2g %% relevant ones among the most similar documents%s", 100 * share,
             f", where the shipped coefficients alone find {100 * mean:.2g} %" if share > mean else "",
         )  # fmt: skip

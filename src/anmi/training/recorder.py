@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,10 @@ from anmi.training.curriculum import Curriculum
 from anmi.training.mixed import Observed
 from anmi.training.sampling import DrawnNegatives
 
+logger = logging.getLogger(__name__)
 DEV_METRIC = "dev_ndcg@10"
+# Between two lines of the log that say how long it still takes.
+_TOLD_SECONDS = 60.0
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -79,6 +83,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.loss = float("nan")
         self.grad_norm = float("nan")
         self._began = time.monotonic()
+        self._told = self._began
         self._earlier = 0.0
         # From the start of a step to what is observed of it, without dev.
         self.step_seconds = 0.0
@@ -199,6 +204,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.step_seconds += time.perf_counter() - self._step_began
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)
+        self._tell(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
         if state.global_step % (state.max_steps // args.num_train_epochs):
             self._ask_for_checkpoint(control)
@@ -209,6 +215,14 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             self._steps[-1][DEV_METRIC] = self._validation = self._measure(kwargs["model"], round(state.epoch))
         if state.global_step < state.max_steps:
             self._ask_for_checkpoint(control)
+
+    def _tell(self, step: int, steps: int) -> None:
+        """Say once a minute how long it still takes, since a log file has no bar."""
+        now = time.monotonic()
+        if now - self._told >= _TOLD_SECONDS and step < steps:
+            self._told = now
+            left = (now - self._began) / (step - (self.resumed_from or 0)) * (steps - step)
+            logger.info("Training: step %s of %s, about %.0f min left", f"{step:,}", f"{steps:,}", max(left / 60, 1))
 
     def _measure(self, model: nn.Module, epoch: int) -> float:
         was_training = model.training

@@ -44,7 +44,6 @@ def judge_by_evidence(
 ) -> tuple[ColumnShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
     if not recipes.get(recipe).judged:
-        log.info("Recipe %s reads no judgment; no evidence is gathered", recipe)
         return ColumnShards.none(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
     from anmi.judging.evidence import Material
@@ -82,11 +81,8 @@ def judge_candidates(
     """Add the cross-encoder's judgment, if the recipe or an Elo that it reads asks it, and the final ``p_relevant``."""
     read = recipes.get(recipe).requires
     params, elo = recipes.get(recipe).settings("denoising", params), recipes.get(recipe).settings("elo", elo)
-    if not read & (OF_CROSS_ENCODER - OF_ELO) and not (read & OF_ELO and elo.judges.get("cross")):
-        log.info("Recipe %s does not use a cross-encoder", recipe)
-        return ColumnShards.none(), {"judged_pairs": 0}
-    if not (queries.split == "train").any():
-        log.info("There are no training queries; no cross-encoder is trained or asked")
+    asked = read & (OF_CROSS_ENCODER - OF_ELO) or (read & OF_ELO and elo.judges.get("cross"))
+    if not asked or not (queries.split == "train").any():
         return ColumnShards.none(), {"judged_pairs": 0}
     from anmi.corpus.texts import document_texts
     from anmi.judging.denoise import Judge

@@ -32,7 +32,6 @@ def rate_candidates(
 ) -> tuple[ColumnShards, dict[str, Any]]:
     """Rate candidates beside their query's positive, if the recipe reads Elo; only pairwise judges read texts."""
     if not recipes.get(recipe).requires & OF_ELO:
-        log.info("Recipe %s reads no Elo; candidates are not rated", recipe)
         return ColumnShards.none(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
     from anmi.judging.preferences import Texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,8 +88,9 @@ def train_retriever(
         )
     rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
     pseudo = _pseudo_rows(
-        pseudo_queries, merged.pseudo_queries.kinds, corpus, related_documents, labelled=len(rows) > 0
-    )
+        pseudo_queries, merged.pseudo_queries.kinds, corpus, related_documents, labelled=len(rows) > 0,
+        asked=((params.options or {}).get("pseudo_queries") or {}).get("kinds") or (),
+    )  # fmt: skip
     old = corpus[~corpus.document_id.isin(new_documents.document_id)]
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
@@ -214,19 +215,19 @@ def _pseudo_rows(
     related_documents: pd.DataFrame,
     *,
     labelled: bool,
+    asked: Collection[str],
 ) -> PseudoRows | None:
     """Return the pseudo-queries to train on, None where the recipe asks for none.
 
-    A kind that the collection's documents do not offer, such as titles, is left out; that none is offered is an error
-    only where nothing is labelled either.
+    A kind that the collection's documents do not offer, such as titles, is left out, with a warning where it is one of
+    those ``asked`` for, not one that the recipe tries; that none is offered is an error only where nothing is labelled.
     """
     from anmi.retrieval.related import RelatedDocuments
     from anmi.training.pseudo import PseudoRows
 
     there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
     found = [kind for kind in kinds if kind in there]
-    if len(found) < len(kinds):
-        lacking = ", ".join(kind for kind in kinds if kind not in there)
+    if lacking := ", ".join(kind for kind in kinds if kind in asked and kind not in there):
         log.warning("There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why", lacking)
     if not (found or labelled):
         raise AnmiError(

@@ -177,8 +177,8 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     told = (found.share, *found.interval) if found.documents else (None, None, None)
     bars = Bars(float(negative), float(max(negative, positive)), *told)
     sure = f"positives P ≥ {bars.positive:.3g}" if bars.positive <= 1 else "nothing is surely a positive"
-    log.info("route: negatives have P < %.3g, %s", bars.negative, sure)
     if found.documents:
+        log.info("route: negatives have P < %.3g, %s", bars.negative, sure)
         log.info("route: expected share of relevant ones among them: %s", share_sentence(found.share, *found.interval))
     return bars
 
