@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import signal
@@ -112,6 +114,48 @@ def test_the_next_run_knows_what_was_marked(whole_run: Place, tmp_path: Path, ke
     assert labels[0].reset_index(drop=True).equals(labels[1].reset_index(drop=True))
     compared = place.json("selection", "selection_summary.json")["marked"]
     assert compared["relevant"] + compared["not_relevant"] > 0
+
+
+@pytest.mark.rare
+@pytest.mark.slow
+def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
+    new_place: Callable[[Path], Place], shared_data: Path, tmp_path: Path, project: Path, kedro: Callable[..., Any]
+) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    if (chromium := shutil.which("chromium")) is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    lines = (shared_data / "medquad" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[::130]
+    for number, line in enumerate(lines):
+        (tmp_path / f"{number}.txt").write_text(json.loads(line)["text"][:2000], encoding="utf-8")
+    place = new_place(tmp_path / "place")
+    words = ["run", "--params", f"collection=docs:{tmp_path}/*.txt"]
+    assert kedro(*words, data_root=place.data, store=place.store).returncode == 0
+    process, address = start(place, project)
+    try:
+        with api.sync_playwright() as player:
+            browser = player.chromium.launch(executable_path=chromium, args=["--no-sandbox"] * (os.geteuid() == 0))
+            page = browser.new_page()
+            for number in range(20):
+                page.goto(address)
+                if number:
+                    page.locator("li.item a").first.click()
+                else:
+                    page.fill("#q", "How is kidney failure treated?")
+                    page.keyboard.press("Enter")
+                page.wait_for_selector(f"[value={'test' if number % 5 == 4 else 'train'}]:checked")
+                page.locator("[data-mark='1']").first.click()
+                page.wait_for_selector("[aria-pressed=true]")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert kedro(*words, data_root=place.data, store=place.store).returncode == 0
+    queries = place.table("ingestion", "queries.parquet")
+    assert queries.split.value_counts().to_dict() == {"train": 16, "test": 4}
+    assert queries.text[0] == "How is kidney failure treated?"
+    results = place.json("reporting", "results.json")
+    assert results["marks"].startswith("20 pairs marked as relevant, 0 as not relevant; 20 questions asked on the page")
+    assert results["test_queries"] == "labels"
+    assert len(place.table("selection", "training_rows.parquet"))
 
 
 def test_nothing_to_serve_is_one_sentence(tmp_path: Path, in_process: Callable[..., Any]) -> None:
