@@ -223,10 +223,11 @@ def whereabouts(context: Any, catalog: Any, dataset: str) -> dict[str, str]:
     return told | {"date": str(record.get("start", "")), "notice": runs.notice(run)}
 
 
-def echo_where(place: dict[str, str]) -> None:
-    """Print of which run something is, and that the latest run failed where it did."""
+def echo_where(context: Any, catalog: Any, dataset: str) -> None:
+    """Print of which run a dataset is that is loaded, and that the latest run failed where it did."""
     from anmi.report.sentences import where
 
+    place = whereabouts(context, catalog, dataset)
     click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
     if place["notice"]:
         click.echo(f"warning: {visible(place['notice'])}", err=True)

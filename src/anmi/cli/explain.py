@@ -12,31 +12,14 @@ from typing import Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import (
-    belonging,
-    console,
-    echo_json,
-    echo_where,
-    example,
-    load,
-    project,
-    run_option,
-    whereabouts,
-)
+from anmi.cli.common import belonging, console, echo_json, echo_where, example, load, project, run_option
 from anmi.errors import AnmiError, visible
 
 _WIDTH: Final = 200
 _LIKELY: Final = 2000
 _SHOWN: Final = (
-    "selection",
-    "corpus",
-    "queries",
-    "qrels",
-    "quarantine",
-    "fused_judge",
-    "selection_summary",
-    "related_documents",
-)
+    "selection", "corpus", "queries", "qrels", "quarantine", "fused_judge", "selection_summary", "related_documents",
+)  # fmt: skip
 
 
 @click.command(
@@ -61,7 +44,7 @@ def explain(
         corpus, queries = load(catalog, "corpus", "ingestion"), load(catalog, "queries", "ingestion")
         selection = load(catalog, "selection", "mining")
         if not as_json:
-            echo_where(whereabouts(context, catalog, "selection"))
+            echo_where(context, catalog, "selection")
         block = find_query(selection, query_id, _set_aside(catalog))
         asked = queries[queries["query_id"] == query_id]
         query = str(asked["text"].iloc[0]) if len(asked) else ""

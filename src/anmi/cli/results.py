@@ -21,7 +21,6 @@ from anmi.cli.common import (
     places,
     project,
     run_option,
-    whereabouts,
 )
 from anmi.errors import masked, visible
 
@@ -58,7 +57,7 @@ def results(run_id: str | None, as_json: bool, env: str | None) -> None:
             if as_json:
                 echo_json(found)
                 return
-            echo_where(whereabouts(context, catalog, "selection_summary"))
+            echo_where(context, catalog, "selection_summary")
             _print_mining(found)
             version = catalog.get("selection_summary").resolve_load_version()
             params = flatten(Runs(data_root(context)).read(version).get("runtime_parameters", {}))
@@ -70,7 +69,7 @@ def results(run_id: str | None, as_json: bool, env: str | None) -> None:
         if as_json:
             echo_json({key: saved.get(key) for key in RESULT_KEYS})
             return
-        echo_where(whereabouts(context, catalog, "results"))
+        echo_where(context, catalog, "results")
         _print(saved)
         click.echo(f"{'tracking database':<18} {_tracking(context)}")
         block = next(iter(catalog.load("selection")), None) if catalog.exists("selection") else None

@@ -22,7 +22,6 @@ from anmi.cli.common import (
     project,
     run_option,
     silence,
-    whereabouts,
 )
 from anmi.errors import AnmiError
 
@@ -69,7 +68,7 @@ def search(
         catalog = belonging(context, "search_index", run_id=run_id)
         found = load(catalog, "search_index", "evaluation")
         if not as_json:
-            echo_where(whereabouts(context, catalog, "search_index"))
+            echo_where(context, catalog, "search_index")
         _answer(found, asked, k, system, as_json)
 
 
