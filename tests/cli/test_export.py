@@ -223,7 +223,6 @@ def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) ->
                 info=info,
                 selection=SelectionParams(exports=exports),
                 recipe="anmi",
-                summary={"expected": None},
             )
             catalog.save("exports", made)
             (found,) = (data / "05_model_input" / "exports").glob("*/exports")

@@ -255,7 +255,6 @@ def export_formats(
     info: dict[str, Any],
     selection: SelectionParams,
     recipe: str,
-    summary: dict[str, Any],
     encoder_info: dict[str, Any] | None = None,
 ) -> Exports:
     """Turn the rows into the formats of other trainers that the parameters name.
@@ -265,14 +264,14 @@ def export_formats(
     AnmiError
         A score that was not measured, or nothing is left to export.
     """
-    from anmi.report.console import expected_sentence
     from anmi.selection.export import Collection, make_export
 
     if selection.exports and not len(rows) and not (queries.split == "train").any():
         _LOG.warning("There are no training labels, so there is nothing to export")
         return Exports([])
     collection = Collection(corpus, queries, info["collection"], info["language"])
-    mined = {"Recipe": recipe, "Quality": expected_sentence(summary["expected"])}
+    # The summary, which knows what the negatives are worth, has seen the planted truth: the command adds it.
+    mined = {"Recipe": recipe}
     made = [make_export(rows, each.format, each.options, collection, encoder_info, mined) for each in selection.exports]
     for part in made:
         for what, count in part.left_out.items():

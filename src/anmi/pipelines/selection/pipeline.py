@@ -61,7 +61,7 @@ def create_pipeline() -> Pipeline:
             export_formats,
             inputs=by_name(
                 "corpus", "queries", "encoder_info", "params:selection", "params:recipe", rows="training_rows",
-                info="collection_info", summary="selection_summary",
+                info="collection_info",
             ),
             outputs="exports",
             name="export_formats",
