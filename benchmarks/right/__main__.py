@@ -1,6 +1,6 @@
 """What issue after issue found to be wrong without saying so, measured as it is now: one row a claim.
 
-Each case stands in a module of this folder and can be run by itself (``python benchmarks/right/bit_flips.py``). Cases
+Each case stands in a module of this folder and can be run by itself (``python benchmarks/right/many_positives.py``). Cases
 that are named are measured again, and the rows of all others stay. Run from the repository's root:
 
     python benchmarks/right [CASE ...]
@@ -27,7 +27,6 @@ CASES: Final = {
     "wrong_names": "wrong_names_refused",
     "training_noise": "training_noise",
     "interval_coverage": "interval_coverage",
-    "bit_flips": "bit_flips_noticed",
     "corpus_encoder_scale": "corpus_encoder_scale",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")

@@ -1,0 +1,110 @@
+"""Long documents whole and as passages: what a search over documents gains from cutting them.
+
+Collections: `modules`, made here of the built-in `api_docs` (a document for each module, with a heading and the
+documentation of each of its functions; a query asks for the module of its function), and MedQuAD with 1,500 training
+queries. Cells are whole runs of `kedro anmi ablate`; MiniLM is measured once before training, on `modules`. Metrics
+count documents, so both ways have the same labels. Cells that are there are kept. From the repository's root:
+
+    python benchmarks/passages.py
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from ablation import SHARED
+from anmi.corpus.passages import cut_collection
+from anmi.corpus.related import parents_of
+from anmi.corpus.sources import load_collection
+from anmi.evaluation.metrics import evaluate, of_documents
+from anmi.evaluation.retrieval import ranked
+from anmi.evaluation.significance import interval
+from anmi.pipelines.reporting.nodes import machine, versions
+from anmi.retrieval.encoders import load_encoder
+
+ROOT: Final = Path(__file__).parents[1]
+WORK: Final = ROOT / "data" / "benchmarks" / "passages"
+RESULT: Final = ROOT / "benchmarks" / "results" / "passages.json"
+CUTS: Final = {"auto": "anmi", "none": "anmi:ingestion.passages=none"}
+METRIC: Final = "ndcg@10"
+
+
+def make_modules(folder: Path) -> None:
+    """Write `modules` in the layout of BEIR, unless it is there."""
+    if (folder / "qrels").is_dir():
+        return
+    found = load_collection("api_docs", seed=1)
+    corpus = found.corpus.assign(module=found.corpus.document_id.str.rpartition(".")[0])
+    sections = "## " + corpus.document_id + "\n\n" + corpus.text
+    texts = sections.groupby(corpus.module).agg("\n\n".join)
+    folder.mkdir(parents=True)
+    for name, columns in (
+        ("corpus", {"_id": texts.index, "title": texts.index, "text": texts}),
+        ("queries", {"_id": found.queries.query_id, "text": found.queries.text}),
+    ):
+        pd.DataFrame(columns).to_json(folder / f"{name}.jsonl", orient="records", lines=True)
+    (folder / "qrels").mkdir()
+    module = found.qrels.document_id.map(dict(zip(corpus.document_id, corpus.module, strict=True)))
+    labels = pd.DataFrame(
+        {"query-id": found.qrels.query_id, "corpus-id": module, "score": 1, "split": found.qrels.split}
+    )
+    for split, rows in labels.drop_duplicates(["query-id", "corpus-id"]).groupby("split"):
+        rows.drop(columns="split").to_csv(folder / "qrels" / f"{split}.tsv", sep="\t", index=False)
+
+
+def measured(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
+    """Run both ways with an encoder and yield a row for each system and bucket."""
+    systems = [f"{name}={recipe}" for name, recipe in CUTS.items()]
+    output = WORK / encoder / collection
+    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *systems, "--seeds", "1"]
+    command += ["--collections", f"{collection}={place}", "--params", f"encoder={encoder}", "--output", str(output)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    for passages in CUTS:
+        table = pd.read_parquet(next(output.glob(f"*/{passages}/seed1/queries.parquet")))
+        table = table[table.judgments == "original"]
+        for (system, bucket), part in pd.concat([table.assign(bucket="all"), table]).groupby(["system", "bucket"]):
+            yield row_of(part[METRIC], collection, passages, encoder, str(system), str(bucket))
+
+
+def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
+    """Measure an encoder before training, both ways."""
+    model, found = load_encoder(encoder, ROOT / "data" / "store" / "models"), load_collection(place, seed=1)
+    none = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
+    for passages in CUTS:
+        cut, _ = cut_collection(found, none, passages, parents_of(found.corpus, []))  # type: ignore[arg-type]
+        asked = cut.queries[cut.queries.split == "test"]
+        truth = cut.qrels[cut.qrels.query_id.isin(asked.query_id)]
+        run = ranked(model, asked, truth, cut.corpus, 100, description=f"{collection}, {passages}")
+        scores = evaluate(of_documents(truth, cut.corpus), run, (10,), ignore_identical_ids=False)[METRIC]
+        yield row_of(scores, collection, passages, encoder, "zero_shot", "all")
+
+
+def row_of(scores: pd.Series, collection: str, passages: str, encoder: str, system: str, bucket: str) -> dict[str, Any]:
+    mean, low, high = interval(scores.to_numpy(), seed=1, resamples=10_000, confidence=0.95)
+    names = {"collection": collection, "passages": passages, "encoder": encoder, "system": system, "bucket": bucket}
+    return names | {"ndcg_10": round(mean, 4), "low": round(low, 4), "high": round(high, 4), "queries": len(scores)}
+
+
+def main() -> None:
+    make_modules(WORK / "modules")
+    places = {
+        "modules": f"beir:{WORK / 'modules'}",
+        "medquad": f"{SHARED}/medquad,ingestion.max_queries=1500",
+    }
+    rows = list(zero_shot("minilm", "modules", places["modules"]))
+    for encoder in ("corpus", "static"):
+        for collection, place in places.items():
+            rows += measured(encoder, collection, place)
+            about = {"machine": machine(), "versions": versions(), "rows": rows}
+            RESULT.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
