@@ -1,7 +1,7 @@
 """What issue after issue found to be wrong without saying so, measured as it is now: one row a claim.
 
-Each case stands in a module of this folder and can be run by itself (``python benchmarks/right/many_positives.py``). Cases
-that are named are measured again, and the rows of all others stay. Run from the repository's root:
+Each case stands in a module of this folder and can be run by itself. Cases that are named are measured again, and the
+rows of all others stay. Run from the repository's root:
 
     python benchmarks/right [CASE ...]
 """
