@@ -196,7 +196,7 @@ def read_texts(path: Path, id_column: str, rows: Iterable[tuple[int, dict[str, A
     Raises
     ------
     AnmiError
-        If ``_id`` or ``text`` is missing or an id occurs twice.
+        If ``_id`` or ``text`` is missing, an id occurs twice, or there is no row.
     """
     lines: dict[str, int] = {}
     names = ("title", "text", "metadata")
@@ -221,6 +221,8 @@ def read_texts(path: Path, id_column: str, rows: Iterable[tuple[int, dict[str, A
         read.append((clean(title) if isinstance(title, str) else "", text, _metadata(value)))
         if len(read) == _CHUNK:
             stow()
+    if not lines:
+        raise AnmiError(f"{path} has no row; at least one was expected")
     stow()
     ids = {id_column: column(list(lines))}
     rest = {name: column(pa.chunked_array(chunk)) for name, chunk in zip(names, chunks, strict=True)}

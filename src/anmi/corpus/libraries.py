@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from anmi.corpus.jsonl import clean, read_texts, to_json
+from anmi.corpus.jsonl import read_texts
 from anmi.corpus.kg import SPLIT_NAMES, labels_of
 from anmi.corpus.pairs import Pairs
 from anmi.corpus.raw import Options, RawCollection, inside, no_labels, no_queries
@@ -103,15 +103,19 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
 def _read(splits: dict[str, tuple[str, Any]]) -> RawCollection:
     name, train = splits["train"]
     # Splits may hand out one common list of queries; which split a query is in is for the labels to say.
-    queries = pd.concat([_texts("query_id", of, part.queries_iter()) for of, part in splits.values()])
+    asked = {
+        (values["_id"], values["text"]): (line, values)
+        for _, part in splits.values()
+        for line, values in _texts(part.queries_iter())
+    }
     labels = [
         (str(label.query_id), str(label.doc_id), str(label.relevance), split, of, line)
         for split, (of, part) in splits.items()
         for line, label in enumerate(part.qrels_iter(), 1)
     ]
     return RawCollection(
-        _unique(_texts("document_id", name, train.docs_iter())),
-        _unique(queries.drop_duplicates(["query_id", "text"]).drop(columns="title")),
+        read_texts(Path(name), "document_id", _texts(train.docs_iter())),
+        read_texts(Path(name), "query_id", asked.values()).drop(columns="title"),
         pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
         empty("head", "relation", "tail"),
         language=train.docs_lang(),
@@ -119,26 +123,13 @@ def _read(splits: dict[str, tuple[str, Any]]) -> RawCollection:
     )
 
 
-def _texts(id_column: str, name: str, items: Iterable[Any]) -> pd.DataFrame:
-    """Return the documents or queries of a dataset, whatever their fields are called; the id is the first."""
-    rows = []
+def _texts(items: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield documents or queries of a dataset, whatever their fields are called; the id is the first."""
     for line, item in enumerate(items, 1):
         title, text, metadata = (getattr(item, field, None) for field in ("title", "text", "metadata"))
         if not isinstance(text, str):
             title, text = "", item.default_text()
-        title, text = (clean(part) if isinstance(part, str) else "" for part in (title, text))
-        extra = to_json(metadata if isinstance(metadata, dict) else {})
-        rows.append((clean(str(item[0])), title, text, extra, name, line))
-    return pd.DataFrame(rows, columns=[id_column, "title", "text", "metadata", "file", "line"])
-
-
-def _unique(table: pd.DataFrame) -> pd.DataFrame:
-    ids = table.iloc[:, 0]
-    for again in ids[ids.duplicated()]:
-        raise AnmiError(f'{table["file"].iloc[0]} has several texts for the id "{again}"; ids must be unique')
-    if table.empty:
-        raise AnmiError("ir_datasets found no document or no query; at least one was expected")
-    return table.reset_index(drop=True)
+        yield line, {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}}
 
 
 def read_hf(location: str, options: Options) -> RawCollection:
