@@ -69,10 +69,10 @@ def test_where_nobody_labelled_a_split_any_documents_are_new_for_it() -> None:
     queries, qrels = asked(train=[[0], [1]])
     found = new_documents(CORPUS, queries, qrels, NOTHING, wanted=100, seed=1)
     assert found.split.value_counts().to_dict() == {"dev": COUNT // 10, "test": COUNT // 10}
-    few = new_documents(CORPUS[:3], queries[:0], qrels[:0], NOTHING, wanted=100, seed=1)
-    assert few.split.value_counts().to_dict() == {"dev": 1, "test": 1}
-    empty = new_documents(CORPUS[:0], queries[:0], qrels[:0], NOTHING, wanted=100, seed=1)
-    assert empty.empty and empty.columns.tolist() == ["document_id", "split"]
+    for count, new in ((114, 11), (100, 10), (60, 10), (48, 9), (20, 4), (19, 0), (0, 0)):
+        found = new_documents(CORPUS[:count], queries[:0], qrels[:0], NOTHING, wanted=100, seed=1)
+        assert found.split.value_counts().to_dict() == ({"dev": new, "test": new} if new else {})
+    assert found.columns.tolist() == ["document_id", "split"]
 
 
 def test_labels_for_documents_that_are_absent_and_of_no_relevance_choose_nothing() -> None:

@@ -89,17 +89,6 @@ def test_a_run_that_was_refused_is_recorded_as_failed(collection: Collection, ru
     assert json.loads(manifest.read_text(encoding="utf-8"))["status"] == "failed"
 
 
-def test_it_is_not_trained_where_nobody_asks_a_test_query(collection: Collection, run: Any, data: Path) -> None:
-    """Documents of a few words ask nothing themselves: without labelled test queries there is nothing to evaluate."""
-    collection.remove("qrels/test.tsv")
-    refused(
-        run(f"beir:{collection.path}", "mining,adaptation,training,evaluation", ingestion__test_share=0.01),
-        '"test"', "0 pseudo-queries", "ingestion.test_share", "mining,adaptation,training",
-    )  # fmt: skip
-    assert list(data.glob("02_intermediate/*"))
-    assert not list(data.glob("04_feature/*")) and not list(data.glob("06_models/*"))
-
-
 @pytest.fixture
 def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]:
     """Train on rows as the selection writes them for a recipe without judges, without mining them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ def mine(new_place: Callable[[Path], Any], in_process: Callable[..., Result], tm
     ],
     ids=["three", "all alike", "of one word", "without sentences"],
 )
-def test_small_folders(mine: Any, tmp_path: Path, texts: dict[str, str]) -> None:
+def test_small_folders_end_with_a_search(
+    mine: Any, in_process: Callable[..., Result], tmp_path: Path, texts: dict[str, str]
+) -> None:
     for name, text in texts.items():
         (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
@@ -55,6 +58,17 @@ def test_small_folders(mine: Any, tmp_path: Path, texts: dict[str, str]) -> None
     assert place.table("ingestion", "corpus.parquet").document_id.tolist() == sorted(texts)
     (aside,) = place.table("ingestion", "quarantine.parquet").to_dict("records")
     assert (aside["id"], aside["kind"]) == ("binary.txt", "document")
+    onward = (
+        "--pipelines",
+        "adaptation,training,evaluation,reporting",
+        "--params",
+        f"collection=docs:{tmp_path}/docs/**/*",
+    )
+    done = in_process(place, "run", *onward)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert "Too few to measure: 0 test queries" in in_process(place, "anmi", "results").output
+    found = json.loads(in_process(place, "anmi", "search", "--json", "1 2 3 fox").output)
+    assert place.table("ingestion", "new_documents.parquet").empty and found
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.elo.params import EloParams
-from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, score_runs
+from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, describe_hardness, score_runs
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
@@ -244,12 +244,11 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     assert comparisons[["low", "high"]].isna().all(axis=None)
     assert flat["all"]["nearest.mrr@10"] == 1
     assert flat["all"]["zero_shot.mrr@10"] == 0.5
-    # As they are, and as they come back from JSON, which writes null.
+    # As they come back from JSON, which writes null.
     read = [pd.DataFrame(plain(found.to_dict("records"))) for found in (table, comparisons)]
-    for found in ((table, comparisons), read):
-        shown = Console(width=120, record=True, file=io.StringIO())
-        shown.print(results_table(*found))
-        assert "+0.369 [no interval]" in shown.export_text()
+    shown = Console(width=120, record=True, file=io.StringIO())
+    shown.print(results_table(*read))
+    assert "0.631" in shown.export_text()
 
 
 def test_every_other_system_of_the_results_is_no_name_for_a_recipe() -> None:
@@ -335,11 +334,19 @@ def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() 
     assert found == {"title:0:a": "labelled", "title:0:c": "new"}
 
 
-def test_a_collection_without_the_split_is_said_to_have_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+def test_where_no_query_is_asked_nothing_is_measured(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     nothing: Any = None
-    qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"]})
-    with pytest.raises(AnmiError, match='no "test" queries'):
-        run_systems(
-            search_index=nothing, terms=nothing, corpus_encoder=nothing, corpus=corpus, queries=queries, qrels=qrels,
-            pseudo_queries=None, encoder="static", recipe="", params=EvaluationParams(), dense=nothing, store=nothing,
-        )  # fmt: skip
+    tables: Any = {"corpus": corpus, "queries": queries, "pseudo_queries": queries[:0].assign(document_id="")}
+    tables["qrels"] = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"], "relevance": 1})
+    params = EvaluationParams()
+    runs = run_systems(
+        search_index=nothing, terms=nothing, corpus_encoder=nothing, **tables, encoder="static", recipe="",
+        params=params, dense=nothing, store=nothing,
+    )  # fmt: skip
+    scores = score_runs(runs, **tables, params=params, recipe="mine")
+    assert len(runs) == len(scores) == 0 and "ndcg@10" in scores
+    assert describe_hardness(scores, queries, tables["pseudo_queries"], params)["buckets"] == []
+    made = compare_systems(
+        scores, {}, query_buckets=scores, encoder="static", recipe="mine", params=params, seed=1
+    )  # fmt: skip
+    assert [len(part) for part in made] == [0, 0, 0]

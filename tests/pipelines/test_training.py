@@ -102,12 +102,12 @@ def test_dev_is_ranked_by_the_trained_model(train: Any) -> None:
     assert ranked.groupby("query_id").size().tolist() == [COUNT] * 6
 
 
-def test_without_labels_pseudo_queries_of_new_documents_are_dev(train: Any) -> None:
+def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_no_epoch(train: Any) -> None:
     tests = QUERIES[QUERIES.split == "test"]
     made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
     assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
     assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
-    assert made["training_log"]["dev_ndcg@10"].notna().sum() == 2
+    assert made["training_summary"]["best_epoch"] is None and train()["training_summary"]["best_epoch"] is not None
 
 
 def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
@@ -117,9 +117,19 @@ def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
     np.testing.assert_array_equal(asked.loss, there.loss)
 
 
-def test_nothing_to_train_on_is_one_sentence(train: Any) -> None:
+def test_a_recipe_of_labels_alone_needs_some(train: Any) -> None:
     with pytest.raises(AnmiError, match="nothing to train on: no training query has a label"):
-        train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:0])
+        train(recipe="alone", rows=rows()[:0])
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "no pseudo-query to train on"), (1, "few, or so alike")])
+def test_what_is_too_little_to_learn_from_leaves_the_encoder_as_it_was(
+    train: Any, tmp_path: Path, caplog: Any, count: int, said: str
+) -> None:
+    made = train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:count])
+    before, after = (folder / "model.safetensors" for folder in (tmp_path / "base", made["trained_model"]))
+    assert before.read_bytes() == after.read_bytes() and said in caplog.text
+    assert made["training_summary"]["adapted"] == (count > 0)
 
 
 def test_labels_alone_are_trained_on_as_before(train: Any) -> None:

@@ -65,11 +65,27 @@ def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None
     assert verdict(made, deployed(made)) == (
         "On documents that nobody labelled (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500, 0.600]: "
         "below BM25 0.680 (−0.130 [−0.200, −0.050], p < 0.001); not clearly different from zero-shot "
-        "0.400 (+0.150 [−0.010, +0.310], p = 0.070)."
+        "0.400 (+0.150 [−0.010, +0.310], p = 0.070). Too few to measure: 7 on new documents."
     )
     few = results({"labelled": 200, "unlabelled": 19})
-    assert verdict(few, deployed(few)).endswith("; these are too few to conclude from.")
+    said = verdict(few, deployed(few).assign(bucket="all"))
+    assert said.startswith("On all test queries (307 queries), anmi_2_1 has nDCG@10 0.600")
+    assert said.endswith("Too few to measure: 19 on documents that nobody labelled.")
     assert verdict(made, pd.DataFrame()) == ""
+
+
+def test_of_too_few_queries_nothing_is_compared_anywhere(make: Any) -> None:
+    few = results().assign(queries=12)
+    inputs = make(results=few, comparisons=compared().assign(queries=12))
+    assert verdict(inputs.results, inputs.comparisons).startswith("Too few to measure: 12 test queries, and 20")
+    shown = printed(results_table(inputs.results, inputs.comparisons)), render(inputs)
+    assert "+0.200" not in shown[0] and "p = 0.010" not in shown[1] and "0.600" in shown[0]
+
+
+@pytest.mark.parametrize(("low", "high", "tone"), [(0.1, 0.3, "good"), (-0.1, 0.3, None), (-0.3, -0.1, "bad")])
+def test_a_difference_has_a_colour_where_it_is_certain(make: Any, low: float, high: float, tone: str | None) -> None:
+    page = render(make(results=results(), comparisons=compared(low, high).iloc[1:].assign(bucket="all")))
+    assert re.findall(r'<small(?: class="(\w+)")?>Δ', page) == [tone or ""]
 
 
 def test_without_unlabelled_queries_the_verdict_says_what_it_is_about() -> None:

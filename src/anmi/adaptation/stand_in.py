@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from anmi.corpus.sentences import count_words
 from anmi.corpus.splits import position
+from anmi.evaluation.generalisation import FEW
 
 STAND_IN_STREAM = "adaptation/stand-in"
 # Words that stay in their document, where any search by words finds them: asked only where a document has nothing else.
-_EASY = "keyphrase"
+_EASY: Final = "keyphrase"
+# These take nothing out of their document.
+_WHOLE: Final = (_EASY, "question", "llm")
+# Pseudo-queries of a split that are wanted, of a document at most so many; see anmi.evaluation.generalisation.FEW.
+_WANTED: Final = 30
+_MOST: Final = 5
 
 
 def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
@@ -27,6 +38,15 @@ def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
     return [split for split in ("dev", "test") if split not in labelled]
 
 
+def least_queries(kind: str) -> int:
+    """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose weights and epochs; fewer choose nothing.
+
+    Labels were measured to choose better weights than equal ones from five on; of pseudo-queries no such figure is
+    known, and as many are asked for as of a bucket of test queries.
+    """
+    return FEW if kind == "pseudo_queries" else 5
+
+
 def with_pseudo_tests(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
@@ -37,9 +57,10 @@ def with_pseudo_tests(
     """Return the collection with pseudo-queries as the queries of splits that have none.
 
     Every new document of these splits asks one pseudo-query, chosen by a hash among those made of it, and what the
-    pseudo-query was made of is taken out of the document's text: it would be found there without any learning. Key
-    phrases, which stay in the text, are asked only where a document has nothing else. All three tables are the given
-    ones where ``splits`` is empty or no document is new.
+    pseudo-query was made of is taken out of the document's text: it would be found there without any learning. Where a
+    split has fewer than 30 such documents, each asks several, up to five, as long as half of its text is left. Key
+    phrases, which stay in the text, are asked last, one of each document. All three tables are the given ones where
+    ``splits`` is empty or no document is new.
 
     Parameters
     ----------
@@ -54,8 +75,18 @@ def with_pseudo_tests(
     if made.empty:
         return corpus, queries, qrels
     made = made.iloc[np.lexsort((position(0, STAND_IN_STREAM, made.query_id.tolist()), made.kind == _EASY))]
-    made = made.drop_duplicates("document_id").sort_values("document_id").reset_index(drop=True)
-    texts = corpus.document_id.map(made.set_index("document_id").positive_text)
+    made = made[(made.kind != _EASY) | ~made.duplicated(["document_id", "kind"])]
+    rows: list[dict[Any, Any]] = []
+    for _, of_split in made.groupby("split"):
+        most = min(-(-_WANTED // of_split.document_id.nunique()), _MOST)
+        views = of_split if most > 1 else of_split.drop_duplicates("document_id")
+        records = views.sort_values("document_id", kind="stable").to_dict("records")
+        for _, own in groupby(records, itemgetter("document_id")):
+            rows += _asked(list(own), most)
+    made = pd.DataFrame(rows).sort_values("document_id", kind="stable").reset_index(drop=True)
+    # The last one of a document is left the least of it.
+    last = made.drop_duplicates("document_id", keep="last").set_index("document_id")
+    texts = corpus.document_id.map(last.positive_text)
     changed = corpus.assign(title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text))
     asked = pd.DataFrame(dict.fromkeys(queries.columns, ""), index=made.index).assign(
         query_id=made.query_id, text=made.text, split=made.split
@@ -72,3 +103,25 @@ def with_pseudo_tests(
         pd.concat([queries, asked], ignore_index=True),
         pd.concat([qrels, labels.astype(qrels.dtypes[labels.columns].to_dict())], ignore_index=True),
     )
+
+
+def _asked(views: list[dict[Any, Any]], most: int) -> Iterator[dict[Any, Any]]:
+    """Yield the first pseudo-query of a document and those that leave half of its text, each with what is then left.
+
+    Examples
+    --------
+    >>> views = [
+    ...     {"kind": "cloze", "text": "Rain falls.", "positive_text": "Snow melts. Wind blows."},
+    ...     {"kind": "cloze", "text": "Snow melts.", "positive_text": "Rain falls. Wind blows."},
+    ... ]
+    >>> [(view["text"], view["positive_text"]) for view in _asked(views, 3)]
+    [('Rain falls.', 'Snow melts. Wind blows.')]
+    """
+    text = views[0]["positive_text"]
+    least = (count_words(text) + count_words(views[0]["text"])) / 2
+    yield views[0]
+    for view in views[1:]:
+        shorter = re.sub(r"\s+".join(map(re.escape, view["text"].split())), " ", text).strip()
+        if most > 1 and (view["kind"] in _WHOLE or (shorter != text and count_words(shorter) >= least)):
+            most, text = most - 1, text if view["kind"] in _WHOLE else shorter
+            yield view | {"positive_text": text}

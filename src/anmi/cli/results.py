@@ -123,7 +123,8 @@ def _print(saved: dict[str, Any]) -> None:
 
     out = console()
     measured, compared = pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])
-    out.print(results_table(measured, compared))
+    if len(measured):
+        out.print(results_table(measured, compared))
     if by_bucket := bucket_table(measured):
         out.print(by_bucket)
     for sentence in filter(

@@ -68,6 +68,9 @@ def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
 
 # Of the documents, for each of dev and test, at most, so that enough are left to learn from.
 _MOST_NEW: Final = 0.1
+# Of few documents up to ten are new, each of which asks several pseudo-queries, though no more than a fifth of all.
+# Below twice as many documents nothing could be measured, and training may have them all.
+_NEW_OF_FEW: Final = 10
 
 
 def new_documents(
@@ -77,8 +80,9 @@ def new_documents(
 
     They answer queries of dev or test, and no training query names them. Half of the queries that nobody's training
     label gives away get new documents, and no more than are wanted; a tenth of all documents is new for a split at
-    most. Where a split has no label, any documents are chosen, a twentieth of all where that is
-    more, and pseudo-queries are made of them.
+    most. Where a split has no label, any documents are chosen, a twentieth of all where that is more, and
+    pseudo-queries are made of them; of few documents ten are new, or a fifth where that is less, and of fewer than
+    twenty none.
 
     Parameters
     ----------
@@ -129,6 +133,7 @@ def new_documents(
         else:
             # Nobody asks, so documents are to ask for themselves; they cost nothing to ask, so a twentieth does.
             most = max(wanted, count // 20)
+            room = max(room, min(_NEW_OF_FEW, count // 5)) if count >= 2 * _NEW_OF_FEW else 0
             asked = pd.Series([{number} for number in range(groups)])
             texts = pd.Series(document_texts(corpus)).groupby(group).first()
         free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)

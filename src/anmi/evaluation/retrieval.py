@@ -196,14 +196,15 @@ def vectors(
 
 
 def dev_metric(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, most_documents: int, precision: str, seed: int
-) -> Callable[[Any], float] | None:
-    """Return a function that gives a model's mean nDCG@10 on the dev queries; None when none has a relevant document.
+    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, most_documents: int, precision: str, seed: int,
+    least: int = 1,
+) -> Callable[[Any], float] | None:  # fmt: skip
+    """Return a function that gives a model's mean nDCG@10 on the dev queries with labels; None of fewer than ``least``.
 
     A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
     """
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    if dev.empty:
+    if len(dev) < least:
         return None
     truth = qrels[qrels.query_id.isin(dev.query_id)]
     documents = corpus

@@ -147,14 +147,14 @@ class CheckHooks:
             )
 
     def _check_pseudo_queries(self, made: pd.DataFrame) -> None:
-        """Refuse to train where neither people nor held-out documents ask what is to be evaluated."""
+        """Say that nothing is measured where neither people nor held-out documents ask what is to be evaluated."""
         split = self._unlabelled
         if split is not None and not (made["split"] == split).any():
-            raise AnmiError(
-                f'no "{split}" query has a label, and no held-out document asks one in its place ({len(made)} '
-                f"pseudo-queries were made, none of them of such a document): add labels for the split, raise "
-                f"ingestion.{split}_share or ingestion.new_queries, or run `--pipelines mining,adaptation,training`"
-            )
+            log.warning(
+                "The search is built and nothing is measured: no %s query has a label, and no held-out document asks "
+                "one in its place (of all documents %d pseudo-queries were made); label queries, or add documents",
+                split, len(made),
+            )  # fmt: skip
 
 
 def roots(folders: Mapping[str, Any], project: Path) -> tuple[tuple[str, str], ...]:

@@ -31,7 +31,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.page import Section, page
+from anmi.report.page import Section, Toned, page
 from anmi.report.sentences import composition, false_negatives_sentence, standing_in, verdict, warning, where
 
 _LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
@@ -97,7 +97,7 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
     results, comparisons = inputs.results, inputs.comparisons
     names = systems(results)
     yield Section(
-        "Results", [] if names else ["No results were given: the evaluation has not run."],
+        "Results", [] if names else ["No test query was asked, so there are no results."],
         ["system", *map(metric_name, HEADLINE_METRICS)],
         [[system_name(name), *(_result(inputs, name, metric) for metric in HEADLINE_METRICS)] for name in names],
         [figures.metrics(results)],
@@ -226,8 +226,12 @@ def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def _result(inputs: ReportInputs, system: str, metric: str) -> str:
     change = None if system == ZERO_SHOT else difference(inputs.comparisons, system, metric=metric)
-    told = f"\nΔ {signed(change['difference'])}, {p_value(change['p_value'])}" if change else ""
-    return _value(lookup(inputs.results, system, metric)) + told
+    value = _value(lookup(inputs.results, system, metric))
+    if not change:
+        return value
+    cell = Toned(f"{value}\nΔ {signed(change['difference'])}, {p_value(change['p_value'])}")
+    cell.tone = "good" if change["low"] > 0 else "bad" if change["high"] < 0 else ""
+    return cell
 
 
 def _value(found: Mapping[str, Any] | None, name: str = "value") -> str:

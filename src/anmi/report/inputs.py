@@ -173,9 +173,9 @@ def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -
 def difference(
     comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL, baseline: str = ZERO_SHOT
 ) -> Mapping[str, float] | None:
-    """Return ``difference, low, high, p_value`` of a system against another, or None."""
+    """Return ``difference, low, high, p_value`` of a system against another; None also of too few queries."""
     comparisons = of_bucket(comparisons, bucket)
-    if not len(comparisons):
+    if not len(comparisons) or ("queries" in comparisons and comparisons["queries"].max() < FEW):
         return None
     asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)
     rows = comparisons[asked & (comparisons["baseline"] == baseline)]

@@ -16,6 +16,12 @@ from markupsafe import Markup
 from anmi.report.figures import Figure
 
 
+class Toned(str):
+    """A cell whose last line has a colour: that of a gain, ``good``, or of a loss, ``bad``, where either is certain."""
+
+    tone = ""
+
+
 class Section(NamedTuple):
     """A part of a page: sentences, a table (what follows the first line of a cell is set small), figures, a note."""
 

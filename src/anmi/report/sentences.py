@@ -20,6 +20,7 @@ from anmi.report.inputs import (
     difference,
     lookup,
     metric_name,
+    of_bucket,
     p_value,
     signed,
     system_name,
@@ -59,18 +60,25 @@ def standing_in(test_queries: str | None) -> str:
 
 
 def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
-    """Say how what is deployed does on documents that nobody labelled and on new ones, against every other system.
+    """Say how what is deployed does against every other system, where there are queries enough to say it.
 
-    What is deployed is the hybrid where there is one, else what was trained. Results without buckets are about all
-    queries; empty where nothing was trained or compared.
+    That is on documents that nobody labelled and on new ones; on all test queries where neither have enough. What is
+    deployed is the hybrid where there is one, else what was trained. Results without buckets are about all queries.
     """
     counts = bucket_counts(results)
-    found = [name for name in _OF if name in counts]
-    if counts and not found:
+    rows = of_bucket(results, ALL)
+    total = int(rows["queries"].max()) if len(rows) and "queries" in rows else 0
+    if total < FEW and ("queries" in rows or rows.empty):
         return (
-            "A training query's label names a document of every test query, so nothing is known about other documents."
+            f"Too few to measure: {total:,} test queries, and {FEW} are the least that tell systems apart. The search "
+            "is built all the same; questions that people ask, marked in `kedro anmi serve`, measure it."
         )
-    told = [_against(results, comparisons, bucket, counts.get(bucket, 0)) for bucket in (found if counts else [ALL])]
+    enough = [name for name in _OF if counts.get(name, 0) >= FEW]
+    told = [_against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]]
+    few = [f"{counts[name]:,} {_OF[name]}" for name in _OF if 0 < counts.get(name, 0) < FEW]
+    told.append(f"Too few to measure: {', '.join(few)}." if few and any(told) else "")
+    if counts and not counts.keys() & _OF.keys():
+        told.append("A training query's label names a document of each, so nothing is known about other documents.")
     return " ".join(sentence for sentence in told if sentence)
 
 
@@ -88,11 +96,10 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
             against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({told})")
     if not (own and against):
         return ""
-    asked = "on all test queries" if bucket == ALL else f"{_OF[bucket]} ({count:,} queries)"
-    few = "; these are too few to conclude from" if bucket != ALL and count < FEW else ""
+    asked = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
     said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in against.items())
     value = f"{own['value']:.3f} [{between(own['low'], own['high'], joint=', ')}]"
-    return f"{asked[0].upper()}{asked[1:]}, {system_name(names[-1])} has {metric_name(METRIC)} {value}: {said}{few}."
+    return f"{asked[0].upper()}{asked[1:]}, {system_name(names[-1])} has {metric_name(METRIC)} {value}: {said}."
 
 
 def composition(hybrid: Mapping[str, Any] | None) -> str:
@@ -102,10 +109,12 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
         return ""
     made = " + ".join(f"{weight:.2f} {_PARTS.get(part, part)}" for part, weight in weights.items())
     fit = hybrid.get("fit") or {}
+    kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     if not fit.get("queries"):
         return f"hybrid: {made}, weights that no dev query chose."
+    if fit["kind"] == "none":
+        return f"hybrid: {made}, the default, as {fit['queries']:,} {kind} are too few to choose weights."
     which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
-    kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     there = ", ".join(f"{_PARTS.get(part, part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
     return f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there: {there}."
 

@@ -41,10 +41,10 @@ class FittedWeights:
     low, high
         95 % bootstrap intervals over queries of the best weights; 0 and 1 without a query.
     queries
-        How many the weights were fitted on.
+        How many the weights were fitted on, or were too few for it.
     kind
         ``unlabelled``: of whose relevant documents training saw none as a positive; ``all`` where those are too few;
-        ``none`` without a query.
+        ``none`` where there are too few queries.
     curve
         Weights in the order of the parts, and the mean nDCG@10 of these queries by them.
     ndcg
@@ -60,9 +60,10 @@ class FittedWeights:
     ndcg: dict[str, float]
 
     @staticmethod
-    def unknown(parts: Mapping[str, Any]) -> FittedWeights:
-        """Return the weights without any query: all parts count the same."""
-        return FittedWeights(equal(parts), dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 1.0), 0, "none", (), {})
+    def unknown(parts: Mapping[str, Any], queries: int = 0) -> FittedWeights:
+        """Return the weights where queries are too few to choose them: all parts count the same."""
+        least, most = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 1.0)
+        return FittedWeights(equal(parts), least, most, queries, "none", (), {})
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name, for JSON."""
@@ -240,6 +241,7 @@ def fit_on_dev(
     spreads: Mapping[str, float],
     depth: int,
     seed: int,
+    least: int = 1,
 ) -> FittedWeights:
     """Fit the weights on the queries of a run.
 
@@ -260,14 +262,16 @@ def fit_on_dev(
         Documents of each part that are fused.
     seed
         Of the resampling.
+    least
+        Of fewer queries nothing is concluded: all parts then count the same.
     """
     run = dev_run[dev_run["rank"] <= depth]
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
     here = qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(corpus.document_id) & (qrels.relevance > 0)
     truth = of_documents(qrels[here], corpus)
     asked = asked[asked.query_id.isin(truth.query_id)]
-    if asked.empty:
-        return FittedWeights.unknown({BM25: 0, **spreads})
+    if len(asked) < least:
+        return FittedWeights.unknown({BM25: 0, **spreads}, len(asked))
     number = dict(zip(asked.query_id, range(len(asked)), strict=True))
     ranking = Ranking.of(asked, truth, corpus, depth)
     lists, units = _with_bm25(bm25, asked, ranking, run, spreads)

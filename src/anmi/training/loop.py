@@ -254,7 +254,7 @@ def warmup_steps(warmup: float, steps: int) -> int:
     >>> warmup_steps(0.1, 75), warmup_steps(100, 750), warmup_steps(100, 75), warmup_steps(0.5, 1)
     (8, 100, 74, 0)
     """
-    return min(math.ceil(warmup * steps) if warmup < 1 else int(warmup), steps - 1)
+    return min(math.ceil(warmup * steps) if warmup < 1 else int(warmup), max(steps - 1, 0))
 
 
 def build_optimizer(

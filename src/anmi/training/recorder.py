@@ -147,7 +147,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         Columns ``step, epoch, loss, grad_norm, temperature, learning_rate``, those of the loss and the curriculum,
         and last the dev metric, which stands in the last step of its epoch and is NaN elsewhere.
         """
-        table = pd.DataFrame(self._steps).astype({"step": np.int64})
+        none = dict.fromkeys(("step", "epoch", "loss", DEV_METRIC), ())
+        table = pd.DataFrame(self._steps or none).astype({"step": np.int64})
         return table[[name for name in table.columns if name != DEV_METRIC] + [DEV_METRIC]]
 
     def restore_best(self, model: nn.Module) -> None:

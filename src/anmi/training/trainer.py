@@ -154,18 +154,16 @@ def train(
         loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
         if positives is not None and len(positives) and data and stock is None:
             loop.sampler = InTurn(loop.sampler, data, positives, seed, layout.steps)
-        if pseudo is not None:
+        if pseudo:
             loop.add_pseudo_queries(len(data), pseudo, layout)
         start = None if kept is None else newest_checkpoint(kept)
         if start is not None:
             logger.info("Going on from %s; remove it to start anew", start)
-        loop.run(options, start)
+        if steps:
+            loop.run(options, start)
     moved = _moved(before, encoder)
     if moved == 0.0:
-        raise AnmiError(
-            "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
-            "have a negative (batch size 1, or a handful of documents, without mined negatives)?"
-        )
+        _unmoved(pseudo, recorder.log())
     if options.keep_best:
         recorder.restore_best(encoder)
         if recorder.best_epoch == 0:
@@ -180,7 +178,7 @@ def train(
         "epochs": options.epochs,
         "best_epoch": recorder.best_epoch,
         "best_dev_ndcg@10": recorder.best_dev,
-        "final_loss": float(log["loss"].iloc[-1]),
+        "final_loss": float(log["loss"].iloc[-1]) if steps else None,
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
         "learning_rate": arguments.learning_rate,
         "precision": str(precision).removeprefix("torch."),
@@ -306,6 +304,17 @@ def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> flo
     change = sum(float((after - old).double().square().sum()) for after, old in pairs)
     size = sum(float(p.double().square().sum()) for p in before.values())
     return float((change / max(size, 1e-30)) ** 0.5)
+
+
+def _unmoved(pseudo: PseudoRows | None, log: pd.DataFrame) -> None:
+    """Refuse a training that changed nothing; that documents are too few for any loss is only said."""
+    if pseudo is None or log["loss"].any():
+        raise AnmiError(
+            "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
+            "have a negative (batch size 1, or a handful of documents, without mined negatives)?"
+        )
+    alike = "Training changed no weight: documents are so few, or so alike, that none is a negative of another"
+    logger.warning("%s; the encoder stays untrained", alike if len(pseudo) else "There is no pseudo-query to train on")
 
 
 def _held(stack: ExitStack, folder: Path) -> bool:

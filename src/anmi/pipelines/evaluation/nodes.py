@@ -48,6 +48,9 @@ def score_runs(
     from anmi.evaluation.metrics import copies_once, evaluate, of_documents, with_absent
 
     asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
+    if asked.queries.empty:
+        label = pd.DataFrame({"query_id": ["none"], "document_id": "none", "relevance": 1})
+        return evaluate(label, runs, params.cutoffs).reset_index().assign(system="")[:0]
     labels = asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)]
     truth = with_absent(of_documents(labels, corpus), asked.queries)
     same = copies(related_documents, corpus) if related_documents is not None else {}
@@ -84,6 +87,8 @@ def describe_hardness(
     asked = asked[asked.query_id.isin(scores.query_id)]
     value = pd.Series(hardness(asked.text.tolist(), params.hardness).value, index=asked.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
+    if scores.empty:
+        return {"metric": metric, "buckets": [], "profile": []}
     buckets, groups = [], []
     for system, table in scores.groupby("system", sort=False):
         per_query = table.set_index("query_id").drop(columns="system")
@@ -143,6 +148,8 @@ def compare_systems(
     from anmi.evaluation.metrics import summarise
     from anmi.evaluation.significance import compare_all, intervals
 
+    if scores.empty:
+        return pd.DataFrame(), pd.DataFrame(), {}
     metrics = [column for column in scores.columns if "@" in column]
     tables = {
         str(system): table.set_index("query_id").drop(columns="system")
@@ -211,7 +218,7 @@ def measure_knowledge(
     Both results are empty, at once, where the collection names no entities or its documents state no facts. Without
     variants only entities are linked.
     """
-    if knowledge.entities.empty or knowledge.facts.empty:
+    if knowledge.entities.empty or knowledge.facts.empty or runs.empty:
         return {}, {}
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs, neighbours

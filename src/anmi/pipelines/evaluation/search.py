@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
-from anmi.errors import AnmiError
 from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
@@ -89,7 +88,7 @@ def build_search(
 
     Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
     """
-    from anmi.adaptation.stand_in import with_pseudo_tests
+    from anmi.adaptation.stand_in import least_queries, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.search.fit import fit_on_dev
     from anmi.search.retriever import companion_of
@@ -114,7 +113,7 @@ def build_search(
             dev_run if "retriever" in dev_run else dev_run.assign(retriever=search.main.kind),
             bm25_index if dev[0] is corpus else reindexed(bm25_index, terms, corpus, dev[0]), *dev,
             positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
-            spreads=search.settings["spreads"], depth=params.hybrid.depth, seed=seed,
+            spreads=search.settings["spreads"], depth=params.hybrid.depth, seed=seed, least=least_queries(kind),
         )  # fmt: skip
         search.settings |= {"weights": fitted.weights, "fit": fitted.as_dict() | {"of": kind}}
     return search
@@ -151,12 +150,8 @@ def run_systems(
     """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
 
     The first of the trained retrievers is called as the recipe, a companion by its kind. A query that is a document is
-    not among what it finds. Where no query of the split has a label, pseudo-queries stand in for them.
-
-    Raises
-    ------
-    AnmiError
-        There is no such query.
+    not among what it finds. Where no query of the split has a label, pseudo-queries stand in for them; where nothing
+    is asked, no rows are returned.
     """
     from anmi.evaluation.retrieval import Ranking, ranked, run_table
     from anmi.retrieval.encoders import load_encoder, place_of
@@ -164,7 +159,7 @@ def run_systems(
 
     asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.queries.empty:
-        raise AnmiError(f'the collection has no "{params.split}" queries with a relevant document to evaluate on')
+        return pd.DataFrame({"query_id": "", "document_id": "", "score": 0.0, "rank": 0, "system": ""}, index=[])
     search = (
         search_index if asked.corpus is corpus else changed(search_index, terms, corpus, asked.corpus, dense, store)
     )

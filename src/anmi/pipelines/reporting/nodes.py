@@ -56,7 +56,8 @@ def collect_results(
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
-    ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which is a weaker proof.
+    ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which is a weaker proof;
+    ``none`` where nothing was asked.
     Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
     """
     return {
@@ -67,7 +68,7 @@ def collect_results(
         "machine": machine(),
         "versions": versions(),
         "prompts": training_summary.get("prompts"),
-        "test_queries": kind_of_queries(queries, qrels, evaluation.split),
+        "test_queries": kind_of_queries(queries, qrels, evaluation.split) if len(metrics) else "none",
         "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),

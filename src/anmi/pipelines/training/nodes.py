@@ -74,7 +74,7 @@ def train_retriever(
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
-    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.adaptation.stand_in import least_queries, unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import place_of
     from anmi.training.loop import CheckpointPlan, digest_tables
@@ -94,7 +94,12 @@ def train_retriever(
     old = corpus[~corpus.document_id.isin(new_documents.document_id)]
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
-    measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed)
+    kind = "pseudo_queries" if lacking else "labels"
+    measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least_queries(kind))
+    if measure is None:
+        log.warning(
+            "Dev queries are too few to choose an epoch (%d are the least): the last stays", least_queries(kind)
+        )
     told, stock = [*dev_tables[1:], new_documents], None
     if pseudo is not None:
         told += [pseudo_queries, related_documents]
@@ -125,8 +130,8 @@ def train_retriever(
         results.append((result, ranking))
         summaries.append(result.summary | {"options": options.model_dump()})
     summary = summaries[0] | {
-        "adapted": pseudo is not None,
-        "dev_queries": "pseudo_queries" if lacking else "labels",
+        "adapted": bool(pseudo),
+        "dev_queries": kind,
         "encoder": encoder,
         "recipe": recipe,
     }
@@ -220,7 +225,8 @@ def _pseudo_rows(
     """Return the pseudo-queries to train on, None where the recipe asks for none.
 
     A kind that the collection's documents do not offer, such as titles, is left out, with a warning where it is one of
-    those ``asked`` for, not one that the recipe tries; that none is offered is an error only where nothing is labelled.
+    those ``asked`` for, not one that the recipe tries. Where nothing is labelled either, that the recipe makes none is
+    an error, and that none is offered leaves the encoder untrained.
     """
     from anmi.retrieval.related import RelatedDocuments
     from anmi.training.pseudo import PseudoRows
@@ -229,13 +235,12 @@ def _pseudo_rows(
     found = [kind for kind in kinds if kind in there]
     if lacking := ", ".join(kind for kind in kinds if kind in asked and kind not in there):
         log.warning("There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why", lacking)
-    if not (found or labelled):
+    if not (kinds or labelled):
         raise AnmiError(
-            "there is nothing to train on: no training query has a label, and no pseudo-query could be made of the "
-            "documents (the artifact pseudo_query_summary counts the reasons); add labels, or other kinds under "
-            "training.options.pseudo_queries.kinds"
+            "there is nothing to train on: no training query has a label, and the recipe makes no pseudo-queries; add "
+            "labels, or kinds under training.options.pseudo_queries.kinds"
         )
-    if not found:
+    if not found and labelled:
         return None
     ids = corpus.document_id.tolist()
     return PseudoRows(pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids)
