@@ -121,8 +121,10 @@ def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Pat
     folder = tmp_path / "mteb"
     done = invoke("mteb", str(folder))
     assert done.exit_code == 0 and f"4 documents in {folder}" in done.stdout, done.output
-    for form in ("beir", "hf"):
-        found = load_collection(f"{form}:{folder}", language="en")
+    assert invoke("beir", str(tmp_path / "lines")).exit_code == 0
+    assert (tmp_path / "lines" / "qrels" / "test.tsv").read_text() == ("query-id\tcorpus-id\tscore\n1\tp\t1\n2\tq\t2\n")
+    for place in (f"beir:{folder}", f"hf:{folder}", f"beir:{tmp_path / 'lines'}"):
+        found = load_collection(place, language="en")
         assert found.corpus[["document_id", "title", "text"]].equals(corpus[["document_id", "title", "text"]])
         assert found.qrels.values.tolist() == qrels.values.tolist()
     mteb = pytest.importorskip("mteb")
@@ -207,6 +209,7 @@ def test_the_list_names_every_format() -> None:
         "opensearch",
         "vectors",
         "mteb",
+        "beir",
     ]
 
 

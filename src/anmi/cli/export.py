@@ -22,6 +22,7 @@ _OTHERS: Final = {
     "opensearch": "The sparse search of the last run, for OpenSearch or Elasticsearch.",
     "vectors": "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the like.",
     "mteb": "The collection as a task of MTEB, which `datasets` and `beir:` read as well.",
+    "beir": "The collection, with questions asked on the page, as BEIR publishes one: corpus.jsonl, qrels/test.tsv.",
 }
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
 
@@ -127,11 +128,11 @@ def _export_whole(name: str, folder: Path, as_json: bool, env: str | None) -> No
         if folder.is_dir() and any(folder.iterdir()):
             raise AnmiError(f"{folder} is not empty; name a new or empty folder")
         with aside(folder) as path:
-            if name == "mteb":
+            if name in ("mteb", "beir"):
                 catalog = belonging(context, "qrels", *_COLLECTION)
                 qrels, found = load(catalog, "qrels", "ingestion"), _collection(catalog)
                 assert found is not None
-                count = export_collection(found, qrels, path)
+                count = export_collection(found, qrels, path, lines=name == "beir")
             else:
                 search = load(belonging(context, "search_index"), "search_index", "evaluation")
                 count = (export_vectors if name == "vectors" else export_opensearch)(search, path)

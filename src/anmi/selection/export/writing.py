@@ -149,7 +149,7 @@ class Task(AbsTaskRetrieval):
 '''
 
 
-def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path) -> int:
+def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path, *, lines: bool = False) -> int:
     """Write a collection as BEIR, ``datasets`` and MTEB read it; return the number of documents.
 
     Parameters
@@ -160,16 +160,28 @@ def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path)
         ``query_id, document_id, relevance, split``.
     folder
         Made if it is not there.
+    lines
+        Write JSONL and TSV, as BEIR publishes collections, and nothing else, in the place of Parquet.
     """
     (folder / "qrels").mkdir(parents=True)
     corpus = collection.corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text"]]
-    _write_parquet(corpus, folder / "corpus.parquet")
     asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text"]]
-    _write_parquet(asked, folder / "queries.parquet")
+    for name, table in (("corpus", corpus), ("queries", asked)):
+        if lines:
+            table.to_json(folder / f"{name}.jsonl", orient="records", lines=True, force_ascii=False)
+        else:
+            _write_parquet(table, folder / f"{name}.parquet")
     files, labels = {}, qrels.rename(columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"})
+    columns = ["query-id", "corpus-id", "score"]
     for split, rows in labels.groupby("split"):
-        files[str(split)] = f"qrels/{split}.parquet"
-        _write_parquet(rows[["query-id", "corpus-id", "score"]], folder / files[str(split)])
+        files[str(split)] = f"qrels/{split}.{'tsv' if lines else 'parquet'}"
+        if lines:
+            texts = ["\t".join(map(str, row)) for row in (columns, *rows[columns].to_numpy().tolist())]
+            (folder / files[str(split)]).write_text("\n".join([*texts, ""]), encoding="utf-8")
+        else:
+            _write_parquet(rows[columns], folder / files[str(split)])
+    if lines:
+        return len(corpus)
     head = card_header(
         {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files}, collection.language
     )
