@@ -13,14 +13,14 @@ import pandas as pd
 
 from anmi.corpus.sentences import count_words
 from anmi.corpus.splits import position
-from anmi.evaluation.generalisation import FEW
 
 STAND_IN_STREAM = "adaptation/stand-in"
 # Words that stay in their document, where any search by words finds them: asked only where a document has nothing else.
 _EASY: Final = "keyphrase"
 # These take nothing out of their document.
 _WHOLE: Final = (_EASY, "question", "llm")
-# Pseudo-queries of a split that are wanted, of a document at most so many; see anmi.evaluation.generalisation.FEW.
+# Pseudo-queries of a split that are wanted, that say something as anmi.evaluation.generalisation has it, of a document.
+_FEW: Final = 20
 _WANTED: Final = 30
 _MOST: Final = 5
 
@@ -44,7 +44,7 @@ def least_queries(kind: str) -> int:
     Labels were measured to choose better weights than equal ones from five on; of pseudo-queries no such figure is
     known, and as many are asked for as of a bucket of test queries.
     """
-    return FEW if kind == "pseudo_queries" else 5
+    return _FEW if kind == "pseudo_queries" else 5
 
 
 def with_pseudo_tests(
