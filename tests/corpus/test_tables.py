@@ -160,11 +160,10 @@ def test_datasets_reads_pairs(tmp_path: Path) -> None:
     splits["train"].save_to_disk(tmp_path / "one")
     assert len(load_collection(f"hf:{tmp_path / 'one'}", language="en").qrels) == 40
     (tmp_path / "none").mkdir()
-    save_beir(tmp_path / "empty", tmp_path / "empty" / "qrels")
-    Dataset.from_dict({"_id": [], "text": []}).save_to_disk(tmp_path / "empty" / "corpus")
-    for location, words in (
-        ("none", "none cannot be read"), ("saved::dev", 'no split "dev"; '), ("empty", "corpus has no row"),
-    ):  # fmt: skip
+    pd.DataFrame({"_id": [], "text": []}).to_parquet(write_beir(tmp_path / "empty", ".parquet") / "corpus.parquet")
+    with pytest.raises(AnmiError, match="corpus.parquet has no row"):
+        load_collection(f"beir:{tmp_path / 'empty'}")
+    for location, words in (("none", "none cannot be read"), ("saved::dev", 'no split "dev"; ')):
         with pytest.raises(AnmiError, match=words):
             load_collection(f"hf:{tmp_path / location}")
 

@@ -210,7 +210,7 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
 
 
 def _rows(dataset: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    return numbered(dataset.with_format("arrow").iter(1000))
+    return numbered(dataset.with_format("arrow").iter(1000) if len(dataset) else iter(()))
 
 
 def _of_splits(location: str, found: Mapping[str, Any], split: str) -> dict[str, tuple[str, Any]]:
