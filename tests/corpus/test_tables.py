@@ -161,7 +161,7 @@ def test_datasets_reads_pairs(tmp_path: Path) -> None:
     assert len(load_collection(f"hf:{tmp_path / 'one'}", language="en").qrels) == 40
     (tmp_path / "none").mkdir()
     pd.DataFrame({"_id": [], "text": []}).to_parquet(write_beir(tmp_path / "empty", ".parquet") / "corpus.parquet")
-    with pytest.raises(AnmiError, match="corpus.parquet has no row"):
+    with pytest.raises(AnmiError, match=r"corpus\.parquet has no row"):
         load_collection(f"beir:{tmp_path / 'empty'}")
     for location, words in (("none", "none cannot be read"), ("saved::dev", 'no split "dev"; ')):
         with pytest.raises(AnmiError, match=words):
