@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from anmi.retrieval.encoders import minilm_folder
+from anmi.retrieval.encoders import load_encoder, minilm_folder
 from anmi.retrieval.kinds import quiet
 from anmi.training.batch import Batcher, Row, Tokeniser
 from anmi.training.losses import WeightedInfoNCE
@@ -70,6 +70,17 @@ def test_embeddings_are_those_of_encode(encoder):
         got = objective._encode(data["documents"])[: len(TEXTS)]
     expected = torch.from_numpy(encoder.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False))
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_table_gives_queries_and_documents_in_one_call_what_each_call_gives(static_models):
+    table = load_encoder("static", static_models)
+    data, calls = batch(table, 100), []
+    table.register_forward_hook(lambda *_: calls.append(1))
+    objective = ContrastiveObjective(table, WeightedInfoNCE(Temperature(0.07)))
+    apart = [objective._encode(data[side]) for side in ("queries", "documents")]
+    together = objective._encode_both(data["queries"], data["documents"])
+    torch.testing.assert_close(list(together), apart, rtol=0, atol=0)
+    assert len(calls) == 2 + 1
 
 
 def test_bfloat16_is_close(encoder):

@@ -97,7 +97,7 @@ class ContrastiveObjective(nn.Module):
         NotFiniteError
             The loss is not finite; names the queries of the batch.
         """
-        queries, documents = self._encode(batch["queries"]), self._encode(batch["documents"])
+        queries, documents = self._encode_both(batch["queries"], batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
         if self.margin is not None:
@@ -148,6 +148,16 @@ class ContrastiveObjective(nn.Module):
         """Return the share of negatives that violate the margin in the last batch, where counted, and σ_s/√N."""
         found = {"margin_violations": self.violations, "temperature_rule": self.temperature_rule}
         return {name: value for name, value in found.items() if value is not None}
+
+    def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
+        first, second = queries["groups"][0], documents["groups"][0]
+        if {*first, *second} != {"input_ids", "offsets"}:
+            return self._encode(queries), self._encode(documents)
+        # Of a table in one call, since each makes a gradient that is as large as the table.
+        offsets = torch.cat([first["offsets"], second["offsets"] + len(first["input_ids"])])
+        group = {"input_ids": torch.cat([first["input_ids"], second["input_ids"]]), "offsets": offsets}
+        place = torch.cat([queries["place"], documents["place"] + len(queries["place"])])
+        return self._encode({"groups": [group], "place": place}).tensor_split([len(queries["place"])])
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]

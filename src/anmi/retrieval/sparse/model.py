@@ -16,17 +16,11 @@ from anmi.retrieval.kinds import device, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, loading
 from anmi.retrieval.sparse.base import check_base
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
+from anmi.retrieval.terms import counted
 from anmi.retrieval.token_table import learn_pieces
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer, SparseEncoder
-    from transformers import PreTrainedTokenizerBase
-
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
@@ -71,14 +65,10 @@ def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) 
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    rows = [np.asarray(found.ids) for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    shape = len(rows), tokenizer.get_vocab_size()
-    tokens = np.concatenate(rows).astype(np.int64)
-    counts = scipy.sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, starts), shape=shape)
-    counts.sum_duplicates()
+    rows = [found.tokens for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    counts = counted(rows, tokenizer.get_vocab(), grow=False)
     weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
-    width = max(1, min(dimension, *(size - 1 for size in shape)))
+    width = max(1, min(dimension, *(size - 1 for size in counts.shape)))
     found = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
     return torch.from_numpy(np.pad(found, ((0, 0), (0, dimension - width))).astype(np.float32))
 
@@ -167,8 +157,7 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
     tokenizer, table = lexicon(encoder, texts)
     rows = _rows(tokenizer, texts, max_length)
     query = query_table(tokenizer, rows)
-    lengths = np.array([len(row) for row in rows])
-    document = LexicalExpansion(tokenizer, table.shape[1], float(lengths.mean()), max_seq_length=max_length)
+    document = LexicalExpansion(tokenizer, table.shape[1], float(np.mean([*map(len, rows)])), max_seq_length=max_length)
     with torch.no_grad():
         document.token.copy_(table)
         document.expansion.copy_(torch.nn.functional.normalize(table, dim=1))
