@@ -16,7 +16,6 @@ from anmi.retrieval.kinds import device, is_static, quiet
 from anmi.retrieval.model_folder import checked_model, loading
 from anmi.retrieval.sparse.base import check_base
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
-from anmi.retrieval.terms import counted
 from anmi.retrieval.token_table import learn_pieces
 
 if TYPE_CHECKING:
@@ -65,8 +64,10 @@ def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) 
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    rows = [found.tokens for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-    counts = counted(rows, tokenizer.get_vocab(), grow=False)
+    rows = [found.ids for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    tokens, shape = np.concatenate(rows).astype(np.int64), (len(rows), tokenizer.get_vocab_size())
+    counts = scipy.sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, np.cumsum([0, *map(len, rows)])), shape)
+    counts.sum_duplicates()
     weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     width = max(1, min(dimension, *(size - 1 for size in counts.shape)))
     found = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
