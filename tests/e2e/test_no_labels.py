@@ -55,7 +55,7 @@ def test_small_folders_end_with_a_search(
         (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
     (tmp_path / "docs" / "binary.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
     place = mine(f"docs:{tmp_path}/docs/**/*")
-    assert place.table("ingestion", "corpus.parquet").document_id.tolist() == sorted(texts)
+    assert place.table("ingestion", "corpus.parquet").parent.unique().tolist() == sorted(texts)
     (aside,) = place.table("ingestion", "quarantine.parquet").to_dict("records")
     assert (aside["id"], aside["kind"]) == ("binary.txt", "document")
     onward = (
