@@ -10,9 +10,9 @@ from typing import Final
 import yaml
 
 ROOT = Path(__file__).parents[1]
-# What each may have: lower a figure with every change that allows it. They were raised once, for passages, tables, labels
-# from nothing and exports (code by 922 lines): take that back. The goal is 20,000 lines of code in 230 files, 25
-# recipes, 22,000 lines of tests, 4,000 lines of benchmarks and 25,000 words of docs.
+# What each may have: lower a figure with every change that allows it. They were raised once, for passages, tables,
+# labels from nothing and exports (code by 922 lines): take that back. The goal is 20,000 lines of code in 230 files,
+# 25 recipes, 22,000 lines of tests, 4,000 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
     "lines of code": 27_022,
     "files": 262,
