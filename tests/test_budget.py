@@ -19,8 +19,8 @@ MOST: Final = {
     "recipes": 25,
     "lines of the longest module": 438,
     "lines of tests": 37_840,
-    "lines of benchmarks": 4_617,
-    "words of docs": 26_821,
+    "lines of benchmarks": 4_621,
+    "words of docs": 26_824,
 }
 
 
