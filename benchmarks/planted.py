@@ -23,7 +23,7 @@ from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.evidence.facts import facts_of
 from anmi.judging.fused import features
 from anmi.pipelines.dense.nodes import make_corpus_encoder
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import DenseParams
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex

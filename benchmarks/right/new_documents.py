@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from anmi.pipelines.ingestion.nodes import ingest
-from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.params import IngestionParams
 
 SHARED = "beir:../shared/data"
 COLLECTIONS = (

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from anmi.selection.steps.beta_mixture import fit_betas
 from anmi.selection.steps.elo_zones import BORDERS, EloWindow
 from anmi.selection.steps.gaussian_mixture import fit_gaussians
-from anmi.training.curriculum.schedules import Linear, Step
+from anmi.training.curriculum import Linear, Step
 from anmi.training.losses.contrastive import DebiasedContrastive
 from anmi.training.losses.temperature import Temperature
 from anmi.training.parts import Adaptation, LinearOptions, StepOptions

@@ -15,8 +15,8 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.cli import cli
 from anmi.hooks.record import RunRecord
+from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.selection.nodes import export_formats
-from anmi.pipelines.selection.params import SelectionParams
 from anmi.selection.export import FORMATS
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 from anmi.corpus.language import LANGUAGES, detect_language, language_code
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
-from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.params import IngestionParams
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.errors import AnmiError
 from anmi.hooks.checks import check_collection, check_encoder, check_model, check_packages, check_recipes
-from anmi.pipelines.bm25.params import BM25Params
-from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.params import BM25Params, IngestionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
 

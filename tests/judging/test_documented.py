@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.pipelines.elo.params import EloParams
+from anmi.pipelines.params import DenoisingParams, EloParams
 
 TEXT = (Path(__file__).parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
 

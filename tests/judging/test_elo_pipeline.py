@@ -18,7 +18,7 @@ from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS
 from anmi.judging.pairwise import LocalPairwise
 from anmi.pipelines.elo import create_pipeline
-from anmi.pipelines.elo.params import EloParams
+from anmi.pipelines.params import EloParams
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 

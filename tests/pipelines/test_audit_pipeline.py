@@ -19,8 +19,7 @@ from anmi.errors import AnmiError
 from anmi.judging.evidence.facts import facts_of
 from anmi.pipeline_registry import STAGES
 from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
-from anmi.pipelines.audit.params import AuditParams
-from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.params import AuditParams, IngestionParams
 from anmi.selection.recipe import RecipeBook, recipe_book
 
 ROOT = Path(__file__).parents[2]

@@ -18,11 +18,9 @@ from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.judging.fused import transferred
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
-from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
-from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.rated import believed
 from anmi.selection.recipe import recipe_book

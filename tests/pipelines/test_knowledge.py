@@ -12,9 +12,8 @@ import torch
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.types import empty
-from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import measure_knowledge
-from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.store import Store
 
 CITIES = ["rome", "paris", "oslo", "bern"]

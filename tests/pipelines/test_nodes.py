@@ -18,14 +18,11 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.files import plain
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
-from anmi.pipelines.consistency.params import ConsistencyParams
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
-from anmi.pipelines.denoising.params import DenoisingParams
 from anmi.pipelines.elo.nodes import rate_candidates
-from anmi.pipelines.elo.params import EloParams
 from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, describe_hardness, score_runs
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import run_systems
+from anmi.pipelines.params import ConsistencyParams, DenoisingParams, EloParams, EvaluationParams
 from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits

@@ -14,9 +14,8 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.evaluation.metrics import evaluate
 from anmi.pipelines.dense.nodes import encode_collection
-from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import build_search, run_systems
+from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index

@@ -21,13 +21,15 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.datasets import CandidateShardsDataset, ColumnsDataset, TrainingRowsDataset
 from anmi.engine import IN_PROCESS
 from anmi.pipelines import bm25, consistency, denoising, dense, elo, selection
-from anmi.pipelines.bm25.params import BM25Params
-from anmi.pipelines.consistency.params import ConsistencyParams
-from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.elo.params import EloParams
-from anmi.pipelines.ingestion.params import IngestionParams
-from anmi.pipelines.selection.params import SelectionParams
+from anmi.pipelines.params import (
+    BM25Params,
+    ConsistencyParams,
+    DenoisingParams,
+    DenseParams,
+    EloParams,
+    IngestionParams,
+    SelectionParams,
+)
 from anmi.pipelines.training.params import TrainingParams
 from anmi.report.console import (
     dropped_table,

@@ -11,9 +11,8 @@ import pytest
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
-from anmi.pipelines.bm25.params import BM25Params
 from anmi.pipelines.dense.nodes import build_dense_index, retrieve
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.pool import Positives
 from anmi.selection.recipe import recipe_book
 from anmi.selection.rows import training_rows

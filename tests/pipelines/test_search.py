@@ -12,10 +12,9 @@ import pytest
 from anmi.adaptation.stand_in import with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import ranked
-from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
-from anmi.pipelines.evaluation.params import EvaluationParams, HybridParams
 from anmi.pipelines.evaluation.search import build_search, exact, run_systems
+from anmi.pipelines.params import DenseParams, EvaluationParams, HybridParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.terms import Terms

@@ -11,7 +11,7 @@ import pytest
 
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.nodes import labels_used, train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder

@@ -11,8 +11,8 @@ import pytest
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
+from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.selection.nodes import make_variants
-from anmi.pipelines.selection.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.variants.params import VARIANT_COLUMNS
 from anmi.selection.recipe import recipe_book

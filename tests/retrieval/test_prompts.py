@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import DenseParams
 from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, fingerprint, load_encoder
 from anmi.retrieval.kinds import two_encoders
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of

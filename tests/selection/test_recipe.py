@@ -17,7 +17,7 @@ from tests.selection.conftest import named, with_lists
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.hooks.checks import check_recipes
-from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.params import BM25Params
 from anmi.selection.recipe import Recipe, Runner, recipe_book
 from anmi.selection.rows import training_rows
 

@@ -25,7 +25,7 @@ def _registry(env: str | None, name: str | None, *, as_json: bool = False) -> It
     from anmi.datasets.model_registry import ModelRegistry
     from anmi.hooks.mlflow import read_settings, tracking_uri
     from anmi.hooks.record import data_root
-    from anmi.pipelines.retrain.params import RetrainParams, model_name
+    from anmi.pipelines.params import RetrainParams, model_name
 
     with project(env, as_json=as_json) as context:
         settings = read_settings(context)

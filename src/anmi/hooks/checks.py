@@ -28,7 +28,7 @@ from anmi.errors import AnmiError, causes, holds_address_secret, masked, nearest
 from anmi.files import disk_error
 from anmi.hooks.record import flatten
 from anmi.judging.pairwise import check_given
-from anmi.pipelines.audit.params import AuditParams
+from anmi.pipelines.params import AuditParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import is_folder
 from anmi.retrieval.sparse.base import check_base, is_sparse_folder

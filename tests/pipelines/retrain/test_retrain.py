@@ -22,8 +22,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
 from anmi.evaluation.retrieval import vectors
-from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
 from anmi.pipelines.retrain.nodes import (
     decide_promotion,
     evaluate_champion,
@@ -31,7 +30,6 @@ from anmi.pipelines.retrain.nodes import (
     register_challenger,
     score_champion,
 )
-from anmi.pipelines.retrain.params import RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anmi.errors import AnmiError
-from anmi.pipelines.selection.params import SelectionParams
+from anmi.pipelines.params import SelectionParams
 from anmi.selection.export import (
     FORMATS,
     Collection,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anmi.training.curriculum.windows import Bandit
+from anmi.training.curriculum import Bandit
 from anmi.training.parts import BanditOptions
 
 

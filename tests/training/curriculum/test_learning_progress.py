@@ -3,8 +3,8 @@ import statistics
 import numpy as np
 import pytest
 
-from anmi.training.curriculum import windows
-from anmi.training.curriculum.windows import LearningProgress
+from anmi.training import curriculum
+from anmi.training.curriculum import LearningProgress
 from anmi.training.parts import LearningProgressOptions
 
 
@@ -50,9 +50,9 @@ def test_what_progress_is_by_hand(monkeypatch):
     progress = statistics.fmean([decrease, s[2] - (s[0] + s[1]) / 2, gain])
     # A threshold just below the expected progress is passed, one just above is not.
     for name, value in (("_UP", 0.25), ("_PLATEAU", -1.0), ("_FALLING", -1.0)):
-        monkeypatch.setattr(windows, name, value)
+        monkeypatch.setattr(curriculum, name, value)
     for slack, expected in ((-1e-9, 0.25), (1e-9, 0.0)):
-        monkeypatch.setattr(windows, "_RISING", progress + slack)
+        monkeypatch.setattr(curriculum, "_RISING", progress + slack)
         found = run(made(), losses, norms, {3: 0.5, 9: 0.6})
         assert found[-1] - found[-2] == pytest.approx(expected)
 
@@ -61,7 +61,7 @@ def test_what_progress_is_by_hand(monkeypatch):
 def only_gains(monkeypatch):
     """Difficulty never changes but by a gain."""
     for name in ("_PLATEAU", "_FALLING"):
-        monkeypatch.setattr(windows, name, -1.0)
+        monkeypatch.setattr(curriculum, name, -1.0)
 
 
 def test_a_gain_counts_once(only_gains):
@@ -70,7 +70,7 @@ def test_a_gain_counts_once(only_gains):
 
 
 def test_a_gain_is_of_the_last_three_against_the_three_before(only_gains, monkeypatch):
-    monkeypatch.setattr(windows, "_RISING", 0.09)
+    monkeypatch.setattr(curriculum, "_RISING", 0.09)
     validations = dict(zip(range(16, 22), [0.5, 0.5, 0.5, 0.6, 0.6, 0.6], strict=True))
     assert run(made(), [1.0] * 24, [float("nan")] * 24, validations)[-1] == pytest.approx(0.55)
 

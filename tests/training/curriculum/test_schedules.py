@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.training.curriculum import build_curriculum, schedules
-from anmi.training.curriculum.schedules import RANDOM_ONLY, Triggered, stages
+from anmi.training import curriculum
+from anmi.training.curriculum import RANDOM_ONLY, Triggered, build_curriculum, stages
 from anmi.training.parts import BanditOptions, LinearOptions, NoCurriculum, StepOptions, TriggeredOptions
 
 MIX = (0.2, 0.5, 0.3, 0.0)
@@ -88,7 +88,7 @@ def test_without_a_warm_up_the_final_shares_hold_from_the_first_step_on(options)
 
 
 def test_triggered_goes_on_when_violations_are_rare_and_back_when_they_are_many(monkeypatch):
-    monkeypatch.setattr(schedules, "_HALF_LIFE", 2.0)
+    monkeypatch.setattr(curriculum, "_HALF_LIFE", 2.0)
     schedule = Triggered(TriggeredOptions(**QUICK), MIX, SHORT)
     found = states(schedule, [0.05] * 12 + [0.2] * 12 + [0.9] * 6 + [0.2] * 6)
     # A stage lasts 4 steps at least; between the thresholds nothing happens; of 0.2 and 0.9 the mean is soon above 0.3.

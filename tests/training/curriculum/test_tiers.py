@@ -1,6 +1,6 @@
 import math
 
-from anmi.training.curriculum.windows import Tiers
+from anmi.training.curriculum import Tiers
 from anmi.training.parts import TiersOptions
 
 

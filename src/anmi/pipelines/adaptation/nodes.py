@@ -11,7 +11,7 @@ import pandas as pd
 from anmi.adaptation.kinds import KINDS
 from anmi.corpus.duplicates import normalised
 from anmi.errors import AnmiError, nearest
-from anmi.pipelines.adaptation.params import AdaptationParams
+from anmi.pipelines.params import AdaptationParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store

@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 from anmi.candidates import CandidateShards, ColumnShards
-from anmi.pipelines.audit.params import AuditParams
 from anmi.pipelines.ingestion.nodes import ingest
-from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.params import AuditParams, IngestionParams
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from anmi.pipelines.bm25.params import BM25Params
+from anmi.pipelines.params import BM25Params
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import RecipeBook

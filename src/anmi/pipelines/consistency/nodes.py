@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards
-from anmi.pipelines.consistency.params import ConsistencyParams
+from anmi.pipelines.params import ConsistencyParams
 from anmi.selection.recipe import RecipeBook
 
 _VERDICT: Final = ("consistent", "positive_rank")

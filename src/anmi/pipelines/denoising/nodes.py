@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from anmi.candidates import MARKED, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
-from anmi.pipelines.denoising.params import DenoisingParams
-from anmi.pipelines.elo.params import EloParams
+from anmi.pipelines.params import DenoisingParams, EloParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, RecipeBook
 from anmi.store import Store

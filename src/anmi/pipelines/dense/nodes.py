@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
-from anmi.pipelines.bm25.params import BM25Params
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.selection.recipe import RecipeBook

@@ -9,7 +9,7 @@ import pandas as pd
 
 from anmi.candidates import CandidateShards, ColumnShards
 from anmi.engine import IN_PROCESS, EngineParams, add_columns
-from anmi.pipelines.elo.params import EloParams
+from anmi.pipelines.params import EloParams
 from anmi.selection.recipe import OF_ELO, RecipeBook
 from anmi.store import Store
 

@@ -13,9 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
-from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import HYBRID, asked_of
+from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.store import Store
 
 if TYPE_CHECKING:

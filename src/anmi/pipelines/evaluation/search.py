@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
-from anmi.pipelines.dense.params import DenseParams
-from anmi.pipelines.evaluation.params import EvaluationParams
+from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch

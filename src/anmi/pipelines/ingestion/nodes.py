@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from anmi.corpus.knowledge import Knowledge
-from anmi.pipelines.ingestion.params import IngestionParams
+from anmi.pipelines.params import IngestionParams
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import kind_of_queries
+from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
 if TYPE_CHECKING:

@@ -27,11 +27,9 @@ from anmi.evaluation.generalisation import LABELLED
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.fingerprint import hash_value
 from anmi.pipelines.audit.nodes import audit_recipes
-from anmi.pipelines.dense.params import DenseParams
 from anmi.pipelines.evaluation.nodes import score_runs
-from anmi.pipelines.evaluation.params import EvaluationParams
 from anmi.pipelines.evaluation.search import HYBRID
-from anmi.pipelines.retrain.params import RetrainParams, model_name
+from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch

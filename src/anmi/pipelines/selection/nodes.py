@@ -15,7 +15,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.engine.threads import outside_python
 from anmi.errors import AnmiError
-from anmi.pipelines.selection.params import SelectionParams
+from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exported, Exports
 from anmi.selection.recipe import RecipeBook, Runner

@@ -13,7 +13,7 @@ import pandas as pd
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
-from anmi.pipelines.dense.params import DenseParams
+from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook

@@ -1,0 +1,248 @@
+"""Parameters of the stages; those of training, with the options of recipes, are in `pipelines.training.params`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from anmi.adaptation.filters import FilterOptions
+from anmi.adaptation.views import QuestionOptions
+from anmi.candidates import MEASURED
+from anmi.corpus.hardness import ScriptHardnessParams
+from anmi.corpus.language import language_code
+from anmi.corpus.raw import Column
+from anmi.errors import AnmiError, nearest
+from anmi.evaluation.planting import Hide, Kinds
+from anmi.evaluation.promotion import PromotionRule
+from anmi.judging.cross_encoder import CrossEncoderOptions
+from anmi.judging.endpoint import EndpointOptions
+from anmi.judging.fusing import FusedOptions
+from anmi.judging.pairwise import PairwiseOptions
+from anmi.judging.rating import RatingOptions
+from anmi.retrieval.prompts import Prompt, Prompts
+from anmi.retrieval.tokenize import TokenizerName
+from anmi.retrieval.variants.params import VariantParams
+from anmi.selection.export import Export
+
+
+class Params(BaseModel):
+    """Base of the parameters of a stage."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class IngestionParams(Params):
+    """How a collection is read, split and checked."""
+
+    api_docs_queries: int = Field(500, ge=0)
+    max_queries: int = Field(0, ge=0)
+    max_quarantine: float = Field(0.01, ge=0, le=1)
+    dev_share: float = Field(0.15, gt=0, lt=1)
+    test_share: float = Field(0.2, gt=0, lt=1)
+    passages: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
+    new_queries: int = Field(100, ge=0)
+    language: str | None = None
+    marks: str | None = Field(None, min_length=1)
+    columns: dict[Column, str] = Field(default={})
+    near_similarity: float = Field(0.9, gt=0, le=1)
+    near_least_words: int = Field(50, ge=1)
+    name_share: float = Field(0.01, ge=0, le=1)
+    sibling_keys: list[str] = Field(default=["parent_id", "parent", "document_id", "document", "doc_id"])
+
+    @field_validator("language")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        try:
+            return language_code(given) if given else None
+        except AnmiError as error:
+            raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> Self:
+        """Fail before a file is read."""
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError(
+                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to train on; lower them"
+            )
+        return self
+
+
+class WriterOptions(EndpointOptions):
+    """Which language model writes pseudo-queries of kind llm."""
+
+    max_tokens: int | None = Field(512, ge=1)
+    max_characters: int = Field(4000, ge=100)
+    budget: int = Field(1000, ge=0)
+
+
+class AdaptationParams(Params):
+    """How documents ask for themselves; of which kinds the recipe says (`training.options.pseudo_queries.kinds`)."""
+
+    views: int = Field(5, ge=1, le=100)
+    max_documents: int = Field(100_000, ge=1)
+    question: QuestionOptions = QuestionOptions()
+    llm: WriterOptions | None = None
+    filters: FilterOptions = FilterOptions()
+
+
+class BM25Params(Params):
+    """How the corpus is indexed and how deep it is searched."""
+
+    engine: Literal["bm25s", "rank_bm25"] = "bm25s"
+    tokenizer: TokenizerName = "auto"
+    k1: float = Field(0.9, ge=0)
+    b: float = Field(0.4, ge=0, le=1)
+    epsilon: float = Field(0.0, ge=0)
+    depth: int = Field(100, ge=1, le=100_000)
+    shard: int = Field(512, ge=1)
+
+    @model_validator(mode="after")
+    def _only_one_has_it(self) -> BM25Params:
+        if self.epsilon and self.engine != "rank_bm25":
+            raise ValueError(f'epsilon is a setting of rank_bm25, and the engine is "{self.engine}"; leave it out')
+        return self
+
+
+class DenseParams(Params):
+    """How texts are encoded, indexed and searched."""
+
+    encoder: str | None = None
+    max_length: int = Field(256, ge=8)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    batch_size: int = Field(64, ge=1)
+    prompt_query: Prompt = None
+    prompt_document: Prompt = None
+    index: Literal["flat", "hnsw", "ivfpq"] = "flat"
+    depth: int = Field(100, ge=0, le=100_000)
+    random: int = Field(32, ge=0, le=100_000)
+    positives: int = Field(8, ge=1)
+
+    @property
+    def prompts(self) -> Prompts:
+        """What is put before texts by every encoder of a run that it did not train itself."""
+        return Prompts(self.prompt_query, self.prompt_document)
+
+
+class ConsistencyParams(Params):
+    """When a query and its positive agree."""
+
+    top: int = Field(10, ge=1)
+
+
+class DenoisingParams(Params):
+    """Which candidates are judged, and by whom."""
+
+    fused: FusedOptions = FusedOptions()
+    depth: int = Field(16, ge=1)
+    cross_encoder: CrossEncoderOptions = CrossEncoderOptions()
+
+
+class EloParams(RatingOptions):
+    """Judges, comparison graph and prior."""
+
+    pairwise: dict[str, PairwiseOptions] = Field(default={})
+
+    @model_validator(mode="after")
+    def _every_judge_is_known(self) -> Self:
+        if strange := sorted(set(self.judges) - MEASURED):
+            raise ValueError(f'judges weighs "{strange[0]}", which no stage measures: {nearest(strange[0], MEASURED)}')
+        if unknown := [name for name in self.pairwise_judges if name not in self.pairwise]:
+            raise ValueError(
+                f'pairwise_judges weighs "{unknown[0]}", which pairwise does not describe; describe it there'
+            )
+        if idle := [name for name in self.pairwise if name not in self.pairwise_judges]:
+            raise ValueError(f'pairwise describes "{idle[0]}", which has no weight; name it in pairwise_judges')
+        return self
+
+
+class GeneratorOptions(EndpointOptions):
+    """Which language model writes variants of documents."""
+
+    max_tokens: int | None = Field(2048, ge=1)
+    max_characters: int = Field(4000, ge=100)
+
+
+class SelectionParams(Params):
+    """What becomes of the training rows besides training."""
+
+    exports: list[Export] = Field(default=[])
+    variants: VariantParams = VariantParams()
+    generator: GeneratorOptions | None = None
+
+    @field_validator("exports", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        """Kedro cuts ``--params`` at commas, so a list of names on the command line needs another separator."""
+        return [name.strip() for name in value.split(";") if name.strip()] if isinstance(value, str) else value
+
+    @field_validator("exports")
+    @classmethod
+    def _each_once(cls, value: list[Export]) -> list[Export]:
+        """Each has the folder of its format's name."""
+        names = [export.format for export in value]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f'the format "{twice[0]}" is asked for twice; leave one out')
+        return value
+
+
+class HybridParams(Params):
+    """How BM25 and the trained retrievers become one search."""
+
+    method: Literal["convex", "rrf"] = "convex"
+    depth: int = Field(100, ge=1, le=100_000)
+    weight: float | None = Field(None, ge=0, le=1)
+
+
+class EvaluationParams(Params):
+    """What is measured, and how sure one wants to be."""
+
+    split: Literal["test", "dev"] = "test"
+    cutoffs: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field((1, 5, 10, 20, 50, 100), min_length=1)
+    ranked: Literal["cutoffs", "all"] = "cutoffs"
+    resamples: int = Field(10_000, ge=100, le=1_000_000)
+    confidence: float = Field(0.95, gt=0, lt=1)
+    hardness: ScriptHardnessParams = ScriptHardnessParams()
+    hybrid: HybridParams = HybridParams()
+    factuality_queries: int = Field(2_000, ge=2)
+    neighbours: int = Field(5, ge=1)
+
+
+class AuditParams(Params):
+    """Which truth is planted, how much is audited, and how many false negatives are too many."""
+
+    kinds: Kinds = "auto"
+    hide: Hide = "half"
+    queries: int = Field(500, ge=0)
+    depth: int = Field(50, ge=1)
+    max_false_negative_rate: float | None = Field(None, ge=0, le=1)
+    recipe: str | None = None
+
+
+class RetrainParams(Params):
+    """Which registered model is retrained, and by which rule."""
+
+    model: str | None = Field(None, pattern=r"^[A-Za-z0-9][\w.-]{0,99}$")
+    rule: PromotionRule = PromotionRule()
+
+
+def model_name(params: RetrainParams, collection: str) -> str:
+    """Return the name of the registered model, made from the parameter ``collection`` where none is given.
+
+    Examples
+    --------
+    >>> model_name(RetrainParams(), "beir:../shared/data/scifact/")
+    'anmi-beir-scifact'
+    >>> model_name(RetrainParams(), "api_docs")
+    'anmi-api_docs'
+    >>> model_name(RetrainParams(model="faq"), "api_docs")
+    'faq'
+    """
+    if params.model is not None:
+        return params.model
+    scheme, _, place = collection.partition(":")
+    # Of an identifier such as beir/scifact/train every part says something, of a path only the last one does.
+    last = place if scheme == "ir_datasets" else place.strip().rstrip("/").rpartition("/")[2]
+    slug = re.sub(r"[^\w.]+", "-", last, flags=re.ASCII).strip("-.")
+    return "-".join(part for part in ("anmi", scheme, slug) if part)[:100]

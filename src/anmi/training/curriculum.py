@@ -1,0 +1,629 @@
+"""Curricula: how hard the next negatives are to be, by steps, by what training observes, or by a bandit."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import statistics
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from anmi import seeds
+from anmi.errors import AnmiError
+from anmi.selection.steps.elo_zones import BORDERS, EloWindow
+from anmi.training.parts import (
+    BanditOptions,
+    LearningProgressOptions,
+    LinearOptions,
+    NoCurriculum,
+    PartOptions,
+    ScheduleOptions,
+    SlidingOptions,
+    StepOptions,
+    TiersOptions,
+    TriggeredOptions,
+    WindowOptions,
+    check_sources,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a curriculum has come.
+
+    Attributes
+    ----------
+    difficulty
+        From 0, easy, to 1, hard.
+    low, high
+        Gaps to the positive that negatives are drawn from, in the unit of the pool's gaps.
+    negatives
+        Negatives a row brings to a step; None is all there are.
+    tier
+        For those who count in tiers, from 1 to 4.
+    mix
+        Shares of random, graph, latent and edited negatives, for schedules of sources; None leaves them as they are.
+    stage
+        For schedules that go by stages: 1 random negatives only, 2 all but latent ones, 3 all.
+    """
+
+    difficulty: float
+    low: float
+    high: float
+    negatives: int | None = None
+    tier: int | None = None
+    mix: tuple[float, float, float, float] | None = None
+    stage: int | None = None
+
+    def report(self) -> dict[str, float]:
+        """Return the columns of the log."""
+        counted = {"tier": self.tier, "stage": self.stage}
+        window = {"low": self.low, "high": self.high} if self.mix is None else {}
+        known = {name: float(value) for name, value in counted.items() if value is not None}
+        return {"difficulty": self.difficulty, **known, **window}
+
+
+class Curriculum(ABC):
+    """Observes the training and says how hard the next step's negatives are to be."""
+
+    # Attributes, without their underscore, that a checkpoint holds.
+    remembers: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abstractmethod
+    def state(self) -> State:
+        """What holds for the next step."""
+
+    @abstractmethod
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
+        """Take in what step number ``step`` (from 1) gave, and return the state for the next one.
+
+        Parameters
+        ----------
+        step
+            Steps made so far.
+        loss
+            Of that step.
+        grad_norm
+            Norm of its gradient before clipping.
+        validation
+            The dev metric, larger is better, where it was measured since the step before; else None.
+        violations
+            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all it needs to go on elsewhere, as plain JSON values."""
+        return {name: copy.deepcopy(getattr(self, f"_{name}")) for name in self.remembers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        for name in self.remembers:
+            setattr(self, f"_{name}", copy.deepcopy(state[name]))
+
+
+class ByStep(Curriculum):
+    """What curricula share that go by the number of the step alone."""
+
+    remembers = ("step",)
+    _step = 0
+
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
+        """Take in how many steps were made; what they gave does not matter."""
+        self._step = step
+        return self.state
+
+
+TIERS: Final = 4
+# Of learning progress: thresholds of the progress, and by how much difficulty changes then; those of the report.
+_RISING, _FALLING, _PLATEAU = 0.05, -0.02, 0.01
+_UP, _DOWN, _PUSH = 0.05, 0.1, 0.02
+_VALIDATIONS: Final = 3
+# Decreases of the loss that the rewards of the bandit are scaled by.
+_REMEMBERED: Final = 200
+
+
+def sliding_state(options: SlidingOptions, difficulty: float, base: int | None) -> State:
+    """Return the state at a difficulty.
+
+    In Elo the window goes from 100 + 300(1 − d) to 400 + 200(1 − d) (methods §3.6). By rank it is half of the pool,
+    from the half of the last places at d = 0 to that of the first at d = 1.
+
+    ``base`` is how many negatives a row brings at difficulty 0; None leaves their number open.
+
+    Examples
+    --------
+    >>> state = sliding_state(BanditOptions(), 0.5, 7)
+    >>> state.low, state.high, state.negatives
+    (250.0, 500.0, 9)
+    """
+    if options.window == "elo":
+        low, high = EloWindow(difficulty=difficulty).window
+    else:
+        low, high = 0.5 * (1 - difficulty), 0.5 + 0.5 * (1 - difficulty)
+    # Not round(), which takes halves to the even number.
+    negatives = None if base is None else math.floor(base * (1 + options.growth * difficulty) + 0.5)
+    return State(difficulty, low, high, negatives)
+
+
+def tier_state(options: WindowOptions, tier: int, base: int | None) -> State:
+    """Return the state in a tier, from 1 to 4.
+
+    In Elo tier 1 sees gaps from 600 on, 2 from 400, 3 from 200 and 4 from 100 (methods §2). By rank tier 1 sees the
+    last quarter of the pool, and every further one a quarter more.
+
+    Examples
+    --------
+    >>> state = tier_state(TiersOptions(), 2, 7)
+    >>> state.low, state.high, state.tier
+    (400.0, inf, 2)
+    """
+    by_elo = options.window == "elo"
+    low = BORDERS[TIERS - tier] if by_elo else 1 - tier / TIERS
+    return State((tier - 1) / (TIERS - 1), low, math.inf if by_elo else 1.0, base, tier)
+
+
+class Tiers(ByStep):
+    """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2)."""
+
+    def __init__(self, options: TiersOptions, steps: int, negatives: int | None) -> None:
+        self._options = options
+        self._negatives = negatives
+        self._ends = [tier * steps / TIERS for tier in range(1, TIERS)]
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        tier = 1 + sum(self._step > end - 0.5 for end in self._ends)
+        return tier_state(self._options, tier, self._negatives)
+
+
+class LearningProgress(Curriculum):
+    """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
+
+    The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017; signals and policy
+    are those of the ANMI 2.1 report. Every so many steps, as many as a window has unless told otherwise, the progress
+    is the mean of what is known of
+
+    - the relative decrease of the mean loss from the window before to this one;
+    - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability at all decisions before. CV
+      is the coefficient of variation. Uncentred it lies in (0, 1] whatever happens, mostly above a half, and holds
+      the mean of three signals above the threshold for rising;
+    - the relative gain of the dev metric, its last three values against the three before (as many as there are: the
+      last against the one before at first), once after each measurement.
+    """
+
+    remembers = (
+        "difficulty", "steps", "losses", "norms", "stabilities", "mean_stability", "validations", "validated",
+    )  # fmt: skip
+
+    def __init__(self, options: LearningProgressOptions, steps: int, negatives: int | None) -> None:
+        self._options = options
+        self._negatives = negatives
+        self._window = options.window_steps or min(max(round(steps / 20), 5), 100)
+        self._every = options.every or self._window
+        self._difficulty = 0.0
+        self._steps = 0
+        # Of the last two windows, and of the last one; None where gradients are not clipped, and so not measured.
+        self._losses: list[float] = []
+        self._norms: list[float | None] = []
+        self._stabilities = 0
+        self._mean_stability = 0.0
+        self._validations: list[float] = []
+        self._validated = False
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        return sliding_state(self._options, self._difficulty, self._negatives)
+
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
+        """Take in a step, and set the difficulty anew when it was the last of a window."""
+        if validation is not None:
+            self._validations = [*self._validations, validation][-2 * _VALIDATIONS :]
+            self._validated = True
+        self._steps += 1
+        self._losses = [*self._losses, loss][-2 * self._window :]
+        self._norms = [*self._norms, grad_norm if math.isfinite(grad_norm) else None][-self._window :]
+        if self._steps >= self._window and self._steps % self._every == 0:
+            made = (self._decrease(), self._stability(), self._gain())
+            signals = [signal for signal in made if signal is not None]
+            if signals:
+                self._difficulty = min(max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0)
+        return self.state
+
+    def _decrease(self) -> float | None:
+        if len(self._losses) < 2 * self._window:
+            return None
+        before, now = (statistics.fmean(part) for part in (self._losses[: self._window], self._losses[self._window :]))
+        return (before - now) / max(abs(before), 1e-12)
+
+    def _stability(self) -> float | None:
+        norms = [norm for norm in self._norms if norm is not None]
+        if len(norms) < 2:
+            return None
+        mean = statistics.fmean(norms)
+        stability = 1 / (1 + statistics.pstdev(norms, mean) / max(mean, 1e-12))
+        mean_before, known = self._mean_stability, self._stabilities
+        self._stabilities += 1
+        self._mean_stability += (stability - mean_before) / self._stabilities
+        if not self._options.centred:
+            return stability
+        return stability - mean_before if known else None
+
+    def _gain(self) -> float | None:
+        count = min(len(self._validations) // 2, _VALIDATIONS)
+        if not self._validated or not count:
+            return None
+        self._validated = False
+        now = statistics.fmean(self._validations[-count:])
+        before = statistics.fmean(self._validations[-2 * count : -count])
+        return (now - before) / max(abs(before), 1e-12)
+
+
+def _change(progress: float) -> float:
+    if progress > _RISING:
+        return _UP
+    if progress < _FALLING:
+        return -_DOWN
+    return _PUSH if progress < _PLATEAU else 0.0
+
+
+class Bandit(Curriculum):
+    """Chooses among difficulties by Thompson sampling (methods §3.6).
+
+    Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn is held for some
+    steps, and rewarded twice, each time by α += w·r, β += w·(1 − r):
+
+    - with w = 1 at the end of its steps. Losses under different difficulties do not compare, so what counts is the
+      relative decrease from the first half of these steps to the second; r is its place between the 20th and the 80th
+      percentile of all decreases so far, cut to [0, 1], which is how Graves et al. (2017) scale rewards;
+    - when the dev metric is measured, r = 1 where it rose, 0 where it fell and ½ where it did neither; w is the
+      share of the steps since the measurement before in which the arm was held.
+
+    Parameters
+    ----------
+    options
+        The arms.
+    steps
+        Of the whole training.
+    negatives
+        A row brings to a step at difficulty 0.
+    seed
+        Of the training; draws come from its stream ``training/bandit``, keyed by the step.
+    """
+
+    remembers = ("arm", "alpha", "beta", "losses", "decreases", "held", "validation")
+
+    def __init__(self, options: BanditOptions, steps: int, negatives: int | None, seed: int) -> None:
+        self._options = options
+        self._negatives = negatives
+        self._seed = seed
+        self._window = options.window_steps or min(max(round(steps / 40), 5), 100)
+        self._alpha = [1.0] * options.arms
+        self._beta = [1.0] * options.arms
+        self._losses: list[float] = []
+        self._decreases: list[float] = []
+        self._held = [0] * options.arms
+        self._validation: float | None = None
+        self._arm = self._draw(0)
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        return sliding_state(self._options, self._arm / (self._options.arms - 1), self._negatives)
+
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
+        """Take in a step; reward the arm and draw the next one when its steps are over."""
+        if validation is not None:
+            self._validated(validation)
+        self._held[self._arm] += 1
+        self._losses.append(loss)
+        if len(self._losses) >= self._window:
+            self._reward(self._arm, self._scaled(self._decrease()), 1.0)
+            self._losses = []
+            self._arm = self._draw(step)
+        return self.state
+
+    def _draw(self, step: int) -> int:
+        random = seeds.stream(self._seed, "training/bandit", str(step))
+        return int(np.argmax(random.beta(self._alpha, self._beta)))
+
+    def _reward(self, arm: int, reward: float, weight: float) -> None:
+        self._alpha[arm] += weight * reward
+        self._beta[arm] += weight * (1 - reward)
+
+    def _decrease(self) -> float:
+        half = len(self._losses) // 2
+        before, now = statistics.fmean(self._losses[:half]), statistics.fmean(self._losses[half:])
+        return (before - now) / max(abs(before), 1e-12)
+
+    def _scaled(self, decrease: float) -> float:
+        self._decreases = [*self._decreases, decrease][-_REMEMBERED:]
+        low, high = np.quantile(self._decreases, [0.2, 0.8])
+        return float(np.clip((decrease - low) / (high - low), 0, 1)) if high > low else 0.5
+
+    def _validated(self, validation: float) -> None:
+        before, self._validation = self._validation, validation
+        steps = sum(self._held)
+        if before is not None and steps:
+            reward = 0.5 + 0.5 * float(np.sign(validation - before))
+            for arm, held in enumerate(self._held):
+                self._reward(arm, reward, held / steps)
+        self._held = [0] * self._options.arms
+
+
+# Shares of random, graph, latent and edited negatives.
+Mix = tuple[float, float, float, float]
+RANDOM_ONLY: Final[Mix] = (1.0, 0.0, 0.0, 0.0)
+# Steps after which a share of violations counts half in the running mean: about 60 steps count, at 64 rows of 7
+# negatives each 25,000, so that chance moves a share of 0.05 by less than a tenth of it.
+_HALF_LIFE: Final = 20.0
+# Gain over the best dev metric so far that is one, and fall below it that is one; less could be chance.
+_MIN_GAIN, _MAX_DROP = 0.002, 0.01
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A change of the stage.
+
+    Attributes
+    ----------
+    step
+        Steps made before it.
+    origin, target
+        Stages, from 1 to 3.
+    why
+        In words.
+    """
+
+    step: int
+    origin: int
+    target: int
+    why: str
+
+
+def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
+    """Return the shares of the stages that lead to a mix: random only, all but latent, and all.
+
+    In the second the other shares make up for the latent one in proportion; where there are no others it is the first.
+
+    Examples
+    --------
+    >>> stages((0.25, 0.25, 0.5, 0.0))[1]
+    (0.5, 0.5, 0.0, 0.0)
+    """
+    random, graph, latent, edit = mix
+    rest = random + graph + edit
+    if latent == 0:
+        return RANDOM_ONLY, mix, mix
+    return RANDOM_ONLY, (random / rest, graph / rest, 0.0, edit / rest) if rest > 0 else RANDOM_ONLY, mix
+
+
+def mixed_state(mix: Mix, stage: int | None = None) -> State:
+    """Return the state of a mix; its difficulty is the share of negatives that are not random."""
+    return State(1 - mix[0], -math.inf, math.inf, mix=mix, stage=stage)
+
+
+class Linear(ByStep):
+    """Goes from random negatives only to the final shares in a straight line, step by step.
+
+    Examples
+    --------
+    >>> schedule = Linear(LinearOptions(warm_up=2), (0.2, 0.5, 0.3, 0.0), epoch=10)
+    >>> schedule.observe(10, 1.0, 1.0, None).mix
+    (0.6, 0.25, 0.15, 0.0)
+    """
+
+    def __init__(self, options: LinearOptions, mix: Mix, epoch: int) -> None:
+        self._mix, self._last = mix, options.warm_up * epoch
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        if self._step >= self._last:
+            return mixed_state(self._mix)
+        way = self._step / self._last
+        random, graph, latent, edit = (
+            (1 - way) * start + way * end for start, end in zip(RANDOM_ONLY, self._mix, strict=True)
+        )
+        return mixed_state((random, graph, latent, edit))
+
+
+class Step(ByStep):
+    """Adds the harder sources at fixed times: see :func:`stages`."""
+
+    def __init__(self, options: StepOptions, mix: Mix, epoch: int) -> None:
+        self._stages = stages(mix)
+        self._ends = [math.ceil(options.warm_up * epoch), math.ceil(options.latent_from * epoch)]
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        stage = 1 + sum(self._step >= end for end in self._ends)
+        return mixed_state(self._stages[stage - 1], stage)
+
+    @property
+    def transitions(self) -> list[Transition]:
+        """Changes of the stage so far."""
+        return [
+            Transition(end, stage, stage + 1, "as the schedule says")
+            for stage, end in enumerate(self._ends, start=1)
+            if end <= self._step
+        ]
+
+
+class Triggered(Curriculum):
+    """Goes on to the next of the :func:`stages` when the model masters one, and back when it fails.
+
+    A stage whose shares are those of the stage before is left out. By ``violations`` mastery is a running mean of the
+    share of margin violations below ``advance``, failure one above ``retreat``; the mean is that of this stage's steps
+    only. By ``validation`` a stage is mastered when the dev metric gained less than 0.002 over the best so far, since
+    there is nothing more to be learned from it, and failed when it is 0.01 below the best; what counts as the best
+    begins anew after that. Between ``advance`` and ``retreat`` nothing happens, nor does it before a stage has lasted
+    an epoch (forwards), in which every row meets it, or half of one (backwards), as what is new violates the margin
+    often at first.
+
+    Parameters
+    ----------
+    options
+        Thresholds.
+    mix
+        The final shares.
+    epoch
+        Steps of an epoch.
+    """
+
+    remembers = ("place", "begun", "sum", "weight", "best")
+
+    def __init__(self, options: TriggeredOptions, mix: Mix, epoch: int) -> None:
+        self._options = options
+        self._stages = stages(mix)
+        self._path = [0, *(i for i in (1, 2) if self._stages[i] != self._stages[i - 1])]
+        self._stay, self._cool_down = epoch, math.ceil(epoch / 2)
+        self._place = 0
+        self._begun = 0
+        # Of the violations in this stage: the weighted sum, and the sum of the weights.
+        self._sum = self._weight = 0.0
+        self._best: float | None = None
+        self.transitions: list[Transition] = []
+
+    @property
+    def state(self) -> State:
+        """What holds for the next step."""
+        stage = self._path[self._place]
+        return mixed_state(self._stages[stage], stage + 1)
+
+    def observe(
+        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+    ) -> State:
+        """Take in a step, and go to another stage where it gives reason to."""
+        by_dev = self._options.measure == "validation"
+        change, why = self._by_dev(validation) if by_dev else self._by_share(violations)
+        lasted = step - self._begun
+        if (change > 0 and lasted >= self._stay) or (change < 0 and lasted >= self._cool_down):
+            self._move(step, change, why, validation)
+        return self.state
+
+    def _by_share(self, violations: float | None) -> tuple[int, str]:
+        given = self._options
+        if violations is None or not math.isfinite(violations):
+            return 0, ""
+        kept = 0.5 ** (1 / _HALF_LIFE)
+        self._sum = kept * self._sum + (1 - kept) * violations
+        self._weight = kept * self._weight + (1 - kept)
+        rate = self._sum / self._weight
+        if rate < given.advance:
+            return 1, f"margin violations {rate:.4f} are below {given.advance:g}"
+        if rate > given.retreat:
+            return -1, f"margin violations {rate:.4f} are above {given.retreat:g}"
+        return 0, ""
+
+    def _by_dev(self, validation: float | None) -> tuple[int, str]:
+        if validation is None or not math.isfinite(validation):
+            return 0, ""
+        best, self._best = self._best, validation if self._best is None else max(self._best, validation)
+        if best is None or validation > best + _MIN_GAIN:
+            return 0, ""
+        if self._place > 0 and validation < best - _MAX_DROP:
+            return -1, f"the dev metric {validation:.4f} is more than {_MAX_DROP:g} below {best:.4f}"
+        return 1, f"the dev metric {validation:.4f} is no gain of {_MIN_GAIN:g} over {best:.4f}"
+
+    def _move(self, step: int, change: int, why: str, validation: float | None) -> None:
+        place = self._place + change
+        if not 0 <= place < len(self._path):
+            return
+        self.transitions.append(Transition(step, self._path[self._place] + 1, self._path[place] + 1, why))
+        self._place, self._begun = place, step
+        self._sum = self._weight = 0.0
+        if change < 0:
+            # By violations it may be anything, and is not looked at.
+            self._best = validation if validation is not None and math.isfinite(validation) else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all it needs to go on elsewhere, as plain JSON values."""
+        return super().state_dict() | {"transitions": [asdict(change) for change in self.transitions]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self.transitions = [Transition(**change) for change in state["transitions"]]
+
+
+def build_curriculum(
+    options: PartOptions,
+    steps: int,
+    seed: int,
+    negatives: int | None = None,
+    *,
+    mix: Mix | None = None,
+    epochs: int = 1,
+    dev: bool = True,
+) -> Curriculum | None:
+    """Return the curriculum that ``options`` describe, or None for none.
+
+    ``negatives`` are what a row brings to a step at difficulty 0 (None: all it has), ``mix`` the final shares of
+    random, graph, latent and edited ones (None where negatives are mined); ``dev`` says whether the dev metric is
+    measured.
+
+    Raises
+    ------
+    AnmiError
+        The curriculum does not go with where negatives come from, or with what is measured.
+    """
+    check_sources(options, mixed=mix is not None)
+    match options:
+        case NoCurriculum():
+            return None
+        case TiersOptions():
+            return Tiers(options, steps, negatives)
+        case LearningProgressOptions():
+            return LearningProgress(options, steps, negatives)
+        case BanditOptions():
+            return Bandit(options, steps, negatives, seed)
+        case ScheduleOptions() if mix is not None:
+            return _schedule(options, mix, steps // epochs, epochs, dev=dev)
+    raise ValueError(f"{options!r} is no curriculum")
+
+
+def _schedule(options: ScheduleOptions, mix: Mix, epoch: int, epochs: int, *, dev: bool) -> Curriculum:
+    match options:
+        case LinearOptions():
+            _say_if_unreached(options.warm_up, epochs, "linear")
+            return Linear(options, mix, epoch)
+        case StepOptions():
+            _say_if_unreached(options.latent_from if mix[2] > 0 else options.warm_up, epochs, "step")
+            return Step(options, mix, epoch)
+        case TriggeredOptions():
+            if options.measure == "validation" and not dev:
+                raise AnmiError(
+                    'training: curriculum "triggered" goes by the dev metric, and there are no dev queries; set '
+                    "`measure: violations`"
+                )
+            return Triggered(options, mix, epoch)
+    raise ValueError(f"{options!r} is no schedule")
+
+
+def _say_if_unreached(end: float, epochs: int, kind: str) -> None:
+    if end >= epochs:
+        log.warning(
+            'The schedule "%s" comes to its final shares after %g epochs and the training has %d: give it more epochs, '
+            "or a shorter schedule",
+            kind,
+            end,
+            epochs,
+        )
