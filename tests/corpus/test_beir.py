@@ -248,6 +248,23 @@ def test_wrong_names(collection, words):
         load_collection(collection)
 
 
+def test_a_run_of_trec_is_a_system_by_the_name_of_its_file(folder):
+    place = folder.path / "runs" / "splade.trec"
+    collection = folder.write()
+    place.parent.mkdir()
+    place.write_text("q39 Q0 d39 1 7.5 splade\nq39\tQ0\td3\t2\t-1e1\tsplade\nq39 Q0 elsewhere 3 -11 splade\n")
+    rows = [("q39", "d39", 7.5, "splade.trec"), ("q39", "d3", -10.0, "splade.trec")]
+    assert list(load_collection(collection).runs.itertuples(index=False, name=None)) == rows
+    for text, words in (
+        ("q39 Q0 d39 1 7.5 a\n\nq39 Q0 d38 2", 'line 3 is "q39 Q0 d38 2"; six columns of TREC were expected'),
+        ("q39 Q0 d39 1 nan a", r"line 1 is .*score \(a number\)"),
+        ("39 Q0 39 1 7.5 a", "runs/splade.trec ranks no document of this corpus"),
+    ):
+        place.write_text(text)
+        with pytest.raises(AnmiError, match=words):
+            load_collection(collection)
+
+
 @pytest.mark.parametrize("choice", [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}])
 def test_impossible_choices(folder, choice):
     with pytest.raises(AnmiError):

@@ -338,7 +338,7 @@ def test_where_no_query_is_asked_nothing_is_measured(corpus: pd.DataFrame, queri
     params = EvaluationParams()
     runs = run_systems(
         search_index=nothing, terms=nothing, corpus_encoder=nothing, **tables, encoder="static", recipe="",
-        params=params, dense=nothing, store=nothing,
+        params=params, dense=nothing, store=nothing, given_runs=nothing,
     )  # fmt: skip
     scores = score_runs(runs, **tables, params=params, recipe="mine")
     assert len(runs) == len(scores) == 0 and "ndcg@10" in scores

@@ -25,6 +25,9 @@ WORDS = [f"w{i}" for i in range(40)]
 INFO = {"collection": "mine", "language": "en"}
 DENSE = DenseParams(precision="float32")
 SYSTEMS = ["bm25", "zero_shot", "mine", "hybrid"]
+GIVEN = pd.DataFrame({
+    "query_id": "q2", "document_id": ["d3", "d2"], "score": [1.0, 2.0], "system": "splade.trec",
+})  # fmt: skip
 
 
 def tables() -> dict[str, Any]:
@@ -91,7 +94,9 @@ class Run:
                 info=INFO, seed=1, **shared,
                 training_summary={"dev_queries": "labels" if labelled else "pseudo_queries"},
             )  # fmt: skip
-            self.runs = run_systems(search_index=self.search, encoder=models[0], corpus_encoder=Path(), **shared)
+            self.runs = run_systems(
+                search_index=self.search, encoder=models[0], corpus_encoder=Path(), **shared, given_runs=GIVEN
+            )  # fmt: skip
             self.exact = exact(self.search, self.search.main, corpus, dense, store)
 
 
@@ -101,15 +106,18 @@ def run(request: Any, models: tuple[str, Path], tmp_path_factory: pytest.TempPat
 
 
 def test_all_systems_answer_the_same_queries(run: Run) -> None:
-    assert run.runs.system.unique().tolist() == SYSTEMS
-    asked = {system: set(rows.query_id) for system, rows in run.runs.groupby("system")}
     labelled = len(run.tables["queries"]) > 0
+    systems = [*SYSTEMS, *["splade.trec"] * labelled]
+    assert run.runs.system.unique().tolist() == systems
+    asked = {system: set(rows.query_id) for system, rows in run.runs.groupby("system")}
     expected = {f"q{i}" for i in range(2, COUNT, 3)} if labelled else {f"title:0:d{i}" for i in range(10, 20)}
     assert asked["hybrid"] == asked["mine"] == asked["zero_shot"] == expected
     table = score_runs(run.runs, **run.tables, params=run.params)
-    assert len(table) == len(expected) * 4 and set(table.system) == set(SYSTEMS)
+    assert len(table) == len(expected) * len(systems) and set(table.system) == set(systems)
+    given = table[(table.system == "splade.trec") & (table["rank"] == 1)]
+    assert given.query_id.tolist() == ["q2"] * labelled, "its queries are in the run, and the others found nothing"
     hardness = describe_hardness(table, run.tables["queries"], run.tables["pseudo_queries"], run.params)
-    assert {row["system"] for row in hardness["buckets"]} == set(SYSTEMS)
+    assert {row["system"] for row in hardness["buckets"]} == set(systems)
 
 
 def test_what_a_pseudo_query_is_made_of_is_taken_out_for_all_systems(run: Run) -> None:

@@ -103,8 +103,17 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         notes=notes,
         entities=raw.entities.reset_index(drop=True),
         facts=facts[among(facts["document_id"], corpus["document_id"])].reset_index(drop=True),
+        runs=_runs(raw.runs, queries, corpus),
         forms=forms,
     )
+
+
+def _runs(rows: pd.DataFrame, queries: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return what other systems found among these documents for these queries."""
+    known = rows[among(rows["query_id"], queries["query_id"]) & among(rows["document_id"], corpus["document_id"])]
+    if strange := set(rows["system"]) - set(known["system"]):
+        raise AnmiError(f"runs/{min(strange)} ranks no document of this corpus for a query of it; give their ids")
+    return known.astype({"score": float}).reset_index(drop=True)
 
 
 def _named_language(named: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from anmi.corpus.quarantine import check_share, table_of
 from anmi.corpus.raw import Options, RawCollection, inside, kind_of, no_labels, no_queries
 from anmi.corpus.rdf import SUFFIXES, read_rdf
 from anmi.corpus.tables import read_rows
-from anmi.corpus.types import empty
+from anmi.corpus.types import RUN_COLUMNS, RUN_ENDINGS, empty
 from anmi.errors import AnmiError
 
 # In order of preference; the first file that exists is taken.
@@ -22,6 +23,7 @@ SPLIT_NAMES: Final = {"train": ("train",), "dev": ("dev", "validation", "valid",
 _COLUMNS: Final = ("query-id", "corpus-id", "score")
 _HEADER: Final = "<TAB>".join(_COLUMNS)
 _TEXTS: Final = (".jsonl", ".jsonl.gz", ".parquet")
+_NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _LABELS: Final = (".tsv", ".parquet", ".txt", ".trec", ".qrels")
 
 
@@ -66,7 +68,31 @@ def read_beir(location: str, options: Options) -> RawCollection:
     given = labelled or any(path.exists() for path in _named(folder, "queries", _TEXTS))
     queries = _read_texts(folder, "queries", "query_id").drop(columns="title") if given else no_queries()
     qrels = pd.concat(labelled, ignore_index=True) if labelled else no_labels()
-    return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"), notes=notes)
+    places = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
+    runs = pd.concat([empty(*RUN_COLUMNS), *(read_run(inside(path, folder)) for path in places)], ignore_index=True)
+    return RawCollection(documents, queries, qrels, empty("head", "relation", "tail"), notes=notes, runs=runs)
+
+
+def read_run(path: Path) -> pd.DataFrame:
+    """Read a run of TREC: query, Q0, document, rank, score and tag, separated by blanks.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, document_id, score, system``: the system has the name of the file.
+
+    Raises
+    ------
+    AnmiError
+        A line is no such line.
+    """
+    rows = [(number, line.split()) for number, line in read_lines(path)]
+    for number, fields in rows:
+        if len(fields) != 6 or not _NUMBER.fullmatch(fields[4]):
+            raise AnmiError(f'{path} line {number} is "{" ".join(fields)[:100]}"; six columns of TREC were expected: '
+                            "query, Q0, document, rank, score (a number), tag")  # fmt: skip
+    found = [(fields[0], fields[2], float(fields[4]), path.name) for _, fields in rows]
+    return pd.DataFrame(found, columns=list(RUN_COLUMNS))
 
 
 def _named(folder: Path, name: str, endings: Sequence[str]) -> list[Path]:
@@ -189,6 +215,7 @@ def read_kg(location: str, options: Options) -> RawCollection:
         notes={"graph": [str(path) for path in files], **found.notes, **{name: n for name, n in counts.items() if n}},
         entities=entities,
         facts=facts,
+        runs=raw.runs,
         set_aside=pd.concat([found.set_aside, malformed], ignore_index=True),
     )
 

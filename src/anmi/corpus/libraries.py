@@ -43,17 +43,20 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         import ir_datasets
     except ImportError as error:
         raise AnmiError('ir_datasets:ID needs the package ir_datasets: pip install "anmi[ir-datasets]"') from error
+    cure = "its first use downloads it, so check the network, or put the files where ir_datasets expects them"
+    with _in_one_sentence(f"ir_datasets:{location}", cure), data_archives_only():
+        return _read(_splits(location, ir_datasets))
+
+
+@contextmanager
+def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
     try:
-        with data_archives_only():
-            return _read(_splits(location, ir_datasets))
+        yield
     except AnmiError:
         raise
     except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
         message = " ".join(str(error).split())[:300]
-        raise AnmiError(
-            f"ir_datasets:{location} cannot be read ({type(error).__name__}: {message}); its first use downloads it, "
-            "so check the network, or put the files where ir_datasets expects them"
-        ) from error
+        raise AnmiError(f"{name} cannot be read ({type(error).__name__}: {message}); {cure}") from error
 
 
 @contextmanager
@@ -152,7 +155,9 @@ def read_hf(location: str, options: Options) -> RawCollection:
     """
     name, _, rest = location.partition(":")
     config, _, split = rest.partition(":")
-    try:
+    cure = ("give a folder that `datasets` saved or that holds its files, or a name on the hub, with the environment "
+            "variable ANMI_ONLINE=1")  # fmt: skip
+    with _in_one_sentence(f"hf:{location}", cure):
         folder = Path(name).expanduser()
         for path in folder.rglob("*") if folder.is_dir() else ():
             inside(path, folder)
@@ -166,14 +171,6 @@ def read_hf(location: str, options: Options) -> RawCollection:
             for line, values in _rows(part):
                 pairs.add(Path(name) / found, line, values, ours)
         return pairs.gathered(f"hf:{location}", {"pairs": counts})
-    except AnmiError:
-        raise
-    except Exception as error:  # files, downloads and parsers: each raises something else
-        message = " ".join(str(error).split())[:300]
-        raise AnmiError(
-            f"hf:{location} cannot be read ({type(error).__name__}: {message}); give a folder that `datasets` saved or "
-            "that holds its files, or a name on the hub, with the environment variable ANMI_ONLINE=1"
-        ) from error
 
 
 def _saved(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from anmi.corpus.quarantine import table_of
-from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
+from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, RUN_COLUMNS, empty
 from anmi.errors import AnmiError, nearest
 
 MAX_DOCUMENT_CHARACTERS: Final = 1_000_000
@@ -59,6 +59,8 @@ class RawCollection:
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph; where there are none,
         they are gathered from the graph and from ``metadata.triples``.
+    runs
+        ``query_id, document_id, score, system``: what other systems found.
     set_aside
         ``kind, id, file, line, reason``: what the reader itself put into quarantine.
     """
@@ -72,6 +74,7 @@ class RawCollection:
     notes: dict[str, Any] = field(default_factory=dict)
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
+    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS))
     set_aside: pd.DataFrame = field(default_factory=table_of)
 
 

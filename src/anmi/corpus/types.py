@@ -13,6 +13,9 @@ SPLITS: Final = ("train", "dev", "test")
 LARGEST_RELEVANCE: Final = 1_000_000
 ENTITY_COLUMNS: Final = ("uri", "label", "types", "description")
 FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
+# Of files with runs of TREC, which are systems by their names.
+RUN_ENDINGS: Final = (".run", ".trec", ".txt")
+RUN_COLUMNS: Final = ("query_id", "document_id", "score", "system")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Collection:
         ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
+    runs
+        ``query_id, document_id, score, system``: what other systems found, which evaluation measures as well.
     forms
         Normalised texts of the documents as an Arrow array, by which duplicates were found.
     """
@@ -64,6 +69,7 @@ class Collection:
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
     judged: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
+    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS).astype({"score": float}))
     forms: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
 
 

@@ -100,6 +100,15 @@ class Ranking:
         """
         return run_table(self.query_ids, self.document_ids, *self.lists(documents, scores))
 
+    def given(self, rows: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+        """Return a run ``query_id, document_id, score`` with ranks, of documents and without the queries themselves."""
+        names = rows.document_id.map(dict(zip(corpus.document_id, self.document_ids, strict=True)))
+        rows = rows.assign(document_id=names.fillna(rows.document_id))
+        own = dict(zip(self.query_ids, np.array([*self.document_ids, ""], dtype=object)[self.own], strict=True))
+        rows = rows[rows.document_id != rows.query_id.map(own)]
+        rows = rows.sort_values(["score", "document_id"], ascending=False).drop_duplicates(["query_id", "document_id"])
+        return rows.assign(rank=(rows.groupby("query_id").cumcount() + 1).astype(np.int32))
+
     def lists(
         self, documents: NDArray[np.int32], scores: NDArray[np.float32]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

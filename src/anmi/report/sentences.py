@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi.corpus.types import RUN_ENDINGS
 from anmi.evaluation.generalisation import ALL, FEW, NEW, UNLABELLED
 from anmi.report.inputs import (
     BM25,
@@ -124,7 +125,8 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     counts, worse = bucket_counts(results), []
     for bucket in (name for name in _OF if counts.get(name, 0) >= FEW):
         for system in systems(results):
-            change = None if system in (BM25, ZERO_SHOT) else difference(comparisons, system, METRIC, bucket)
+            untrained = system in (BM25, ZERO_SHOT) or system.endswith(RUN_ENDINGS)
+            change = None if untrained else difference(comparisons, system, METRIC, bucket)
             if change and change["high"] < 0:
                 bounds = between(change["low"], change["high"], signed, ", ")
                 told = f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"

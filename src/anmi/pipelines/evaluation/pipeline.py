@@ -31,7 +31,7 @@ def create_pipeline() -> Pipeline:
         Node(
             run_systems,
             inputs=by_name(
-                "search_index", "terms", "corpus_encoder", "corpus", "queries", "qrels", "pseudo_queries",
+                "search_index", "terms", "corpus_encoder", "corpus", "queries", "qrels", "pseudo_queries", "given_runs",
                 "params:encoder", "params:recipe", "params:dense", "store", params="params:evaluation",
             ),
             outputs="runs",

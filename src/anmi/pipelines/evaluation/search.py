@@ -139,6 +139,7 @@ def run_systems(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
+    given_runs: pd.DataFrame,
     corpus_encoder: Path,
     encoder: str,
     recipe: str,
@@ -148,9 +149,9 @@ def run_systems(
 ) -> pd.DataFrame:
     """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
 
-    The first of the trained retrievers is called as the recipe, a companion by its kind. A query that is a document is
-    not among what it finds. Where no query of the split has a label, pseudo-queries stand in for them; where nothing
-    is asked, no rows are returned.
+    The first of the trained retrievers is called as the recipe, a companion by its kind, and a given run by its file. A
+    query that is a document is not among what it finds. Where no query of the split has a label, pseudo-queries stand
+    in for them; where nothing is asked, no rows are returned.
     """
     from anmi.evaluation.retrieval import Ranking, ranked, run_table
     from anmi.retrieval.encoders import load_encoder, place_of
@@ -183,7 +184,9 @@ def run_systems(
         model, asked.queries, asked.qrels, asked.corpus, depth, store=store, precision=dense.precision,
         batch_size=dense.batch_size, description="zero_shot",
     )  # fmt: skip
-    order = dict.fromkeys(("bm25", "zero_shot", *lists))
+    for system, rows in given_runs[given_runs.query_id.isin(ranking.query_ids)].groupby("system", sort=False):
+        runs[str(system)] = ranking.given(rows, asked.corpus).groupby("query_id").head(depth)
+    order = dict.fromkeys(("bm25", "zero_shot", *lists, *runs))
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
 

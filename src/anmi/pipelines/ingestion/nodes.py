@@ -78,6 +78,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "qrels": found.qrels,
         "marks": marks,
         "equivalents": found.equivalents,
+        "given_runs": found.runs,
         "knowledge": Knowledge(found.entities, found.graph, found.facts),
         "related_documents": related,
         "new_documents": new,

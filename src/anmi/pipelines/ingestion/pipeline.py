@@ -12,7 +12,7 @@ def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
         "corpus", "queries", "qrels", "marks", "equivalents", "knowledge", "related_documents", "new_documents",
-        "quarantine", "collection_info",
+        "quarantine", "given_runs", "collection_info",
     ]  # fmt: skip
     return stage("ingestion", [
         Node(
