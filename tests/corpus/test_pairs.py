@@ -80,14 +80,6 @@ def test_no_file_matches(tmp_path):
         load_collection(f"pairs:{tmp_path}/nothing_*.jsonl")
 
 
-def test_missing_field_names_its_line(write_jsonl):
-    path = write_jsonl("a.jsonl", [*chunk(0, 3), {"query": "x"}])
-    with pytest.raises(
-        AnmiError, match=r'a.jsonl line 4 has no column "positive" or "document".*ingestion.columns.positive'
-    ):
-        load_collection(f"pairs:{path}")
-
-
 def test_every_empty_text_counts(write_jsonl):
     path = write_jsonl("a.jsonl", [*chunk(0, 40), pair("a question", ""), pair("another question", " ")])
     with pytest.raises(AnmiError, match=r"2 of 42 documents are damaged.*line 41"):
