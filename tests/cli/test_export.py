@@ -191,7 +191,7 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -
 def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Path) -> None:
     for arguments, message in (
         (("tripet",), 'Error: there is no format "tripet"; did you mean "triplet"?'),
-        (("triplet", "--score", "dense"), 'Error: format "triplet" has no place for a score'),
+        (("triplet", "--score", "dense"), 'Error: format "triplet" has no place for score'),
         (("n-tuple-scores",), "Error: no score is known for 95% of the documents"),
     ):
         done = invoke(arguments[0], str(tmp_path / "out"), *arguments[1:])

@@ -73,18 +73,6 @@ def decoded(path: Path, number: int, line: bytes) -> str:
         ) from None
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and object of every line of a JSONL file.
-
-    Raises
-    ------
-    AnmiError
-        Also if a line is no JSON object.
-    """
-    for number, line in read_lines(path):
-        yield number, _object(path, number, line)
-
-
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
@@ -98,10 +86,15 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return value
 
 
-def quick_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield what :func:`read_objects` does, several times faster where a line holds nothing but texts.
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and object of every line of a JSONL file.
 
     What orjson refuses or reads otherwise, such as halves of surrogate pairs and large numbers, is read once more.
+
+    Raises
+    ------
+    AnmiError
+        A line is no JSON object, or not UTF-8; or there is none.
     """
     found = False
     for number, line in raw_lines(path):
@@ -208,7 +201,7 @@ def read_texts(path: Path, id_column: str, rows: Iterable[tuple[int, dict[str, A
             chunk.append(pa.array(values, pa.large_string()))
         read.clear()
 
-    for number, value in quick_objects(path) if rows is None else rows:
+    for number, value in read_objects(path) if rows is None else rows:
         if "_id" not in value and "id" in value:
             value["_id"] = value.pop("id")
         identifier = string(value, "_id", path, number)

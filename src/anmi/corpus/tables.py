@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from anmi.corpus.jsonl import clean, decoded, quick_objects, raw_lines
+from anmi.corpus.jsonl import clean, decoded, raw_lines, read_objects
 from anmi.corpus.raw import Column, kind_of
 from anmi.errors import AnmiError
 
@@ -52,7 +52,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     kind = kind_of(path)
     if kind in (".jsonl", ".ndjson"):
-        return quick_objects(path)
+        return read_objects(path)
     return _separated(path) if kind in (".csv", ".tsv") else numbered(_batches(path))
 
 

@@ -217,20 +217,8 @@ def check_stated(asked: Mapping[str, Any], recipe: str, recipes: Mapping[str, An
     """
     found = inherited(recipe, recipes)
     stated = found.get("mining") if isinstance(found, Mapping) else None
-    if name := _in_both(asked, stated):
-        raise AnmiError(f'recipe "{recipe}" states {name} itself: set recipes.{recipe}.mining.{name} instead')
-
-
-def _in_both(asked: Any, stated: Any) -> str:
-    """Return the dotted name of a setting that stands in both; empty for none."""
-    if not (isinstance(asked, Mapping) and isinstance(stated, Mapping)):
-        return ""
-    for name in asked.keys() & stated.keys():
-        if not (isinstance(asked[name], Mapping) and isinstance(stated[name], Mapping)):
-            return str(name)
-        if inner := _in_both(asked[name], stated[name]):
-            return f"{name}.{inner}"
-    return ""
+    if both := sorted(flatten(asked).keys() & flatten(stated or {}).keys()):
+        raise AnmiError(f'recipe "{recipe}" states {both[0]} itself: set recipes.{recipe}.mining.{both[0]} instead')
 
 
 def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:

@@ -245,7 +245,7 @@ def test_each_source_has_files_of_its_own_when_asked(tmp_path: Path, monkeypatch
         "part_news_001.jsonl": "news",
     }
     assert may_replace(tmp_path) is None
-    with pytest.raises(AnmiError, match=r"triplet.* names no source to part its lines by; .* take pairs"):
+    with pytest.raises(AnmiError, match=r"triplet.* has no place for by_source; .* one of pairs"):
         export("triplet", by_source=True)
 
 
@@ -256,9 +256,9 @@ def test_without_any_negative_there_is_nothing_to_export(name: str) -> None:
 
 
 def test_options_that_a_format_has_no_place_for_are_refused() -> None:
-    with pytest.raises(AnmiError, match="no place for a score; leave it out, or take one of n-tuple-scores"):
+    with pytest.raises(AnmiError, match="no place for score; leave it out, or take one of n-tuple-scores"):
         export("triplet", score="dense")
-    with pytest.raises(AnmiError, match="no place for a prompt; leave it out, or take one of flagembedding"):
+    with pytest.raises(AnmiError, match="no place for prompt; leave it out, or take one of flagembedding"):
         export("tevatron", prompt="x")
     with pytest.raises(AnmiError, match='no format "labelled-pair"; did you mean "labeled-pair"'):
         export("labelled-pair")
@@ -283,7 +283,7 @@ def test_exports_of_a_run_are_names_or_names_with_options() -> None:
         (["tripet"], 'no format "tripet"; did you mean "triplet"'),
         ([{"n-tuple": {"negative": 3}}], 'no option "negative"; did you mean "negatives"'),
         ([{"n-tuple": {"negatives": 0}}], "greater than or equal to 1"),
-        ([{"triplet": {"score": "dense"}}], "no place for a score"),
+        ([{"triplet": {"score": "dense"}}], "no place for score"),
         (["triplet", {"triplet": {"negatives": 3}}], '"triplet" is asked for twice'),
     ],
 )

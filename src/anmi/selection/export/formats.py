@@ -107,13 +107,10 @@ def find_format(name: str, options: ExportOptions) -> Format:
     if name not in FORMATS:
         raise AnmiError(f'there is no format "{name}"; {nearest(name, FORMATS)}')
     found = FORMATS[name]
-    for option in ("score", "prompt"):
-        if getattr(options, option) is not None and option not in found.takes:
+    for option, given in options.model_dump(include={"score", "prompt", "by_source"}).items():
+        if given not in (None, False) and option not in found.takes:
             others = ", ".join(other for other, kind in FORMATS.items() if option in kind.takes)
-            raise AnmiError(f'format "{name}" has no place for a {option}; leave it out, or take one of {others}')
-    if options.by_source and "by_source" not in found.takes:
-        others = ", ".join(other for other, kind in FORMATS.items() if "by_source" in kind.takes)
-        raise AnmiError(f'format "{name}" names no source to part its lines by; leave out by_source, or take {others}')
+            raise AnmiError(f'format "{name}" has no place for {option}; leave it out, or take one of {others}')
     return found
 
 
