@@ -20,9 +20,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anmi.selection.steps.beta_mixture import fit_betas
 from anmi.selection.steps.elo_zones import BORDERS, EloWindow
-from anmi.selection.steps.gaussian_mixture import fit_gaussians
+from anmi.selection.steps.mixture import fit_betas, fit_gaussians
 from anmi.training.curriculum import Linear, Step
 from anmi.training.losses.contrastive import DebiasedContrastive
 from anmi.training.losses.temperature import Temperature

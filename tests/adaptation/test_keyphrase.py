@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from anmi.adaptation.kinds.keyphrase import keyphrase
-from anmi.adaptation.views import Document, Material, View
+from anmi.adaptation.kinds import Document, Material, View, keyphrase
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.tokenize import tokenizer
 
@@ -83,5 +82,5 @@ def test_documents_that_are_counted_at_once_change_nothing(monkeypatch: pytest.M
     import sys
 
     whole = views(TEXTS, "en", 2)
-    monkeypatch.setattr(sys.modules["anmi.adaptation.kinds.keyphrase"], "_DOCUMENTS", 1)
+    monkeypatch.setattr(sys.modules["anmi.adaptation.kinds"], "_DOCUMENTS", 1)
     assert views(TEXTS, "en", 2) == whole

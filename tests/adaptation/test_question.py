@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from anmi.adaptation.kinds import TEMPLATES, question
-from anmi.adaptation.views import Document, Material, QuestionOptions, View
+from anmi.adaptation.kinds import TEMPLATES, Document, Material, QuestionOptions, View, question
 
 
 def asked(metadata: dict[str, object], language: str = "en", most: int = 5, **keys: str) -> list[View]:

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.adaptation.kinds import crop
-from anmi.adaptation.kinds.keyphrase import keyphrase
-from anmi.adaptation.views import Document, Material
+from anmi.adaptation.kinds import Document, Material, crop, keyphrase
 from anmi.corpus.duplicates import normalised, normalised_forms
 from anmi.corpus.hardness import hardness, read_characters, split_words
 from anmi.corpus.jsonl import clean, to_json

@@ -12,10 +12,9 @@ from tests.e2e.conftest import write_beir
 
 from anmi.corpus.checks import assemble
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.quarantine import counts_by_reason
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.sources import load_collection
-from anmi.corpus.types import Collection, empty
+from anmi.corpus.types import Collection, counts_by_reason, empty
 
 
 def read(

@@ -7,8 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.columns import among, arrow, column, containing, joined_bytes, taken
-from anmi.corpus.texts import document_texts
+from anmi.corpus.texts import among, arrow, column, containing, document_texts, joined_bytes, taken
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=12)
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, question_of, questions, read_log, standing, with_marks
-from anmi.corpus.quarantine import table_of
 from anmi.corpus.splits import cut
-from anmi.corpus.types import Collection, empty
+from anmi.corpus.types import Collection, empty, table_of
 from anmi.errors import AnmiError
 
 SPLIT = {"a": "train", "b": "dev", "t": "test"}

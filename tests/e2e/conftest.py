@@ -41,7 +41,7 @@ class Place:
     def rated(self, stage: str | None = None) -> Any:
         """Return the candidates with the columns of all stages; with ``stage``, from its folder."""
         from anmi.candidates import CandidateShards, ColumnShards
-        from anmi.selection.rated import believed, rated
+        from anmi.selection.recipe import believed, rated
 
         def parts(made_by: str, name: str) -> list[Path]:
             return sorted(self.versions(stage or made_by, name)[-1].glob("part-*.parquet"))

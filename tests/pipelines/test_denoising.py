@@ -22,8 +22,7 @@ from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve
 from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.rated import believed
-from anmi.selection.recipe import recipe_book
+from anmi.selection.recipe import believed, recipe_book
 from anmi.store import Store
 
 DENOISE = {"denoise": {"threshold": 0.3}}

@@ -39,8 +39,7 @@ from anmi.report.console import (
     source_lines,
     source_table,
 )
-from anmi.selection.rated import rated
-from anmi.selection.recipe import RecipeBook, recipe_book
+from anmi.selection.recipe import RecipeBook, rated, recipe_book
 from anmi.store import Store
 
 ROOT = Path(__file__).parents[2]

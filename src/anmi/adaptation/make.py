@@ -12,11 +12,10 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from anmi.adaptation.filters import KEPT, FilterOptions, reasons
-from anmi.adaptation.kinds import KINDS, Document, Material
-from anmi.adaptation.views import QuestionOptions
+from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
 from anmi.adaptation.written import Writer
-from anmi.corpus.columns import column
 from anmi.corpus.splits import choose
+from anmi.corpus.texts import column
 from anmi.retrieval.terms import Terms
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")

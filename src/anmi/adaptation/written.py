@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tqdm.auto import tqdm
 
-from anmi.adaptation.views import Document
+from anmi.adaptation.kinds import Document
 from anmi.corpus.splits import choose
 from anmi.fingerprint import digest
 from anmi.store import Store

@@ -12,16 +12,14 @@ import pandas as pd
 import pyarrow.compute as pc
 from scipy import sparse
 
-from anmi.corpus.columns import among, arrow, column, containing, taken
 from anmi.corpus.duplicates import find_duplicates, find_queries, normalised_forms
 from anmi.corpus.graph_tables import stated_facts
 from anmi.corpus.jsonl import to_json
 from anmi.corpus.language import detect_language, language_code
-from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.splits import choose, cut
-from anmi.corpus.texts import joined_texts
-from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, empty
+from anmi.corpus.texts import among, arrow, column, containing, joined_texts, taken
+from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Quarantine, empty
 from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)

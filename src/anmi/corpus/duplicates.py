@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from anmi.corpus.columns import Texts, among, arrow, column, taken
+from anmi.corpus.texts import Texts, among, arrow, column, taken
 
 
 class _Collapse(dict[int, str]):

@@ -13,10 +13,9 @@ import pandas as pd
 from anmi.corpus.jsonl import clean, to_json
 from anmi.corpus.pairs import find_files, root_of
 from anmi.corpus.plain_text import KINDS, UnreadableError
-from anmi.corpus.quarantine import check_share, table_of
 from anmi.corpus.raw import ROW_FILES, Column, Options, RawCollection, kind_of, no_labels, no_queries
 from anmi.corpus.tables import columns_of, read_rows, texts_in
-from anmi.corpus.types import empty
+from anmi.corpus.types import check_share, empty, table_of
 from anmi.errors import AnmiError
 
 _BAR_FROM_FILES: Final = 200

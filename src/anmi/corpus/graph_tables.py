@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.corpus.columns import among, column, containing, taken
 from anmi.corpus.jsonl import clean, read_lines, read_objects, string, to_json
-from anmi.corpus.quarantine import COLUMNS, table_of
-from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
+from anmi.corpus.texts import among, column, containing, taken
+from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, QUARANTINE_COLUMNS, empty, table_of
 from anmi.errors import AnmiError
 
 Triple = tuple[str, str, str]
@@ -185,7 +184,7 @@ def read_tables(entities: Path, triples: Path) -> GraphTables:
     unknown = ~found["head"].isin(known["uri"])
     reasons = [f"the head is {'a literal' if is_quoted(head) else 'no entity'}" for head in found["head"][unknown]]
     rows = found[unknown].assign(reason=reasons, kind="triple").rename(columns={"head": "id"})
-    aside_all = pd.concat([aside, rows[list(COLUMNS)]], ignore_index=True).sort_values("line", kind="stable")
+    aside_all = pd.concat([aside, rows[list(QUARANTINE_COLUMNS)]], ignore_index=True).sort_values("line", kind="stable")
     graph = found.loc[~unknown, list(_HEADER)].drop_duplicates().reset_index(drop=True)
     foreign = int((graph["tail"].str.contains("://", regex=False) & ~graph["tail"].isin(known["uri"])).sum())
     if foreign:

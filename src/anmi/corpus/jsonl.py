@@ -13,7 +13,7 @@ import orjson
 import pandas as pd
 import pyarrow as pa
 
-from anmi.corpus.columns import column
+from anmi.corpus.texts import column
 from anmi.errors import AnmiError
 
 _BAR_FROM_BYTES: Final = 50_000_000

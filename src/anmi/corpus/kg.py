@@ -11,11 +11,10 @@ import pandas as pd
 
 from anmi.corpus.graph_tables import GraphTables, Names, Resolver, read_tables, stated_facts, triples_of
 from anmi.corpus.jsonl import clean, read_lines, read_texts, to_json
-from anmi.corpus.quarantine import check_share, table_of
 from anmi.corpus.raw import Options, RawCollection, inside, kind_of, no_labels, no_queries
 from anmi.corpus.rdf import SUFFIXES, read_rdf
 from anmi.corpus.tables import read_rows
-from anmi.corpus.types import RUN_COLUMNS, RUN_ENDINGS, empty
+from anmi.corpus.types import RUN_COLUMNS, RUN_ENDINGS, check_share, empty, table_of
 from anmi.errors import AnmiError
 
 # In order of preference; the first file that exists is taken.

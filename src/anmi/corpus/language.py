@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from anmi.corpus.columns import Texts, taken
+from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
 
 # ISO 639-1: the code and the English name of every language that has one.

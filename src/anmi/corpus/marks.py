@@ -22,9 +22,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from anmi.corpus.duplicates import find_queries, normalised
-from anmi.corpus.quarantine import Quarantine
 from anmi.corpus.splits import cut
-from anmi.corpus.types import Collection, empty
+from anmi.corpus.types import Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
 from anmi.files import aside, disk_errors
 from anmi.fingerprint import hash_text

@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from anmi.corpus.columns import column, taken
 from anmi.corpus.duplicates import find_duplicates, normalised_forms
 from anmi.corpus.sentences import count_words, sentences
-from anmi.corpus.texts import joined_texts
+from anmi.corpus.texts import column, joined_texts, taken
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
 

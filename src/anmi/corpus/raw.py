@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from anmi.corpus.quarantine import table_of
-from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, RUN_COLUMNS, empty
+from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, RUN_COLUMNS, empty, table_of
 from anmi.errors import AnmiError, nearest
 
 MAX_DOCUMENT_CHARACTERS: Final = 1_000_000

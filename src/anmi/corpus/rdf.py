@@ -11,8 +11,7 @@ import pandas as pd
 
 from anmi.corpus.graph_tables import GraphTables, last_segment
 from anmi.corpus.jsonl import clean, read_lines, to_json
-from anmi.corpus.quarantine import table_of
-from anmi.corpus.types import ENTITY_COLUMNS
+from anmi.corpus.types import ENTITY_COLUMNS, table_of
 from anmi.errors import AnmiError
 
 SUFFIXES: Final = (".ttl", ".nt")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from anmi import seeds
-from anmi.corpus.columns import Texts, among, arrow, column, containing, taken
+from anmi.corpus.texts import Texts, among, arrow, column, containing, taken
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 

@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 import pyarrow.compute as pc
 
 from anmi.corpus.checks import assemble
-from anmi.corpus.columns import arrow, joined_bytes
 from anmi.corpus.language import language_code, load_ahead
 from anmi.corpus.raw import READERS, Column, Options, RawCollection, kind_and_place
-from anmi.corpus.texts import document_texts
+from anmi.corpus.texts import arrow, document_texts, joined_bytes
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
 

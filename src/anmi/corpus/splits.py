@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from anmi.corpus.columns import column
 from anmi.corpus.duplicates import normalised
 from anmi.corpus.related import parents_of
-from anmi.corpus.texts import document_texts
+from anmi.corpus.texts import column, document_texts
 
 
 def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float64]:

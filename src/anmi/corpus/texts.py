@@ -1,15 +1,96 @@
-"""The one text of a document, and the values of its metadata."""
+"""Columns of texts as Arrow arrays, the one text of a document, and the values of its metadata."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from anmi.corpus.columns import arrow
+Texts: TypeAlias = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
+
+
+def arrow(values: Texts) -> pa.LargeStringArray:
+    """Return texts as one Arrow array; that of a column of texts shares its memory.
+
+    Examples
+    --------
+    >>> arrow(["a", "b"]).to_pylist(), str(arrow(pd.Series([], dtype=object)).type)
+    (['a', 'b'], 'large_string')
+    """
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = pa.array(values if isinstance(values, pd.Series) else list(values), from_pandas=True)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values if values.type == pa.large_string() else values.cast(pa.large_string())
+
+
+def column(values: Texts) -> pd.Series:
+    """Return texts as a column of pandas' own kind of texts.
+
+    Examples
+    --------
+    >>> column(["a"]).dtype == pd.Series(["a"], dtype="str").dtype
+    True
+    """
+    dtype = pd.Series([], dtype="str").dtype
+    found = arrow(values)
+    # pandas before 3 has no such kind, and keeps objects.
+    return pd.Series(dtype.__from_arrow__(found)) if hasattr(dtype, "__from_arrow__") else found.to_pandas()
+
+
+def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
+    """Say for each text whether it is one of the others, bool [N]; pandas' ``isin`` makes a Python string of each.
+
+    Examples
+    --------
+    >>> among(["a", "b"], pd.Series(["b", "c"])).tolist()
+    [False, True]
+    """
+    return np.asarray(pc.is_in(arrow(values), value_set=arrow(known)).to_numpy(zero_copy_only=False), bool)
+
+
+def containing(values: Texts, part: str) -> NDArray[np.int64]:
+    """Return the places of the texts that contain a part, rising.
+
+    Examples
+    --------
+    >>> containing(["ab", "c", "cab"], "ab").tolist()
+    [0, 2]
+    """
+    return np.flatnonzero(pc.match_substring(arrow(values), part).to_numpy(zero_copy_only=False))
+
+
+def taken(values: Texts, places: Iterable[int] | NDArray[np.int64]) -> list[str]:
+    """Return the texts at some places.
+
+    Examples
+    --------
+    >>> taken(pd.Series(["a", "b"]), [1])
+    ['b']
+    """
+    found: list[str] = arrow(values).take(pa.array(np.asarray(places, dtype=np.int64))).to_pylist()
+    return found
+
+
+def joined_bytes(values: pa.LargeStringArray) -> memoryview:
+    """Return the bytes of all texts, one behind the other, as they lie in memory.
+
+    Examples
+    --------
+    >>> bytes(joined_bytes(arrow(["a", "bc", "d"]).slice(1)))
+    b'bcd'
+    """
+    if not len(values):
+        return memoryview(b"")
+    _, offsets, data = values.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[[values.offset, values.offset + len(values)]]
+    return memoryview(data)[bounds[0] : bounds[1]] if data is not None else memoryview(b"")
 
 
 def joined_texts(corpus: pd.DataFrame) -> pa.LargeStringArray:

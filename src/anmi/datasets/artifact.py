@@ -15,9 +15,8 @@ from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, Versi
 
 from anmi import buckets
 from anmi.errors import AnmiError
-from anmi.files import aside, disk_errors, measured, remove
+from anmi.files import aside, disk_errors, measured, remove, room
 from anmi.fingerprint import hash_value
-from anmi.store.room import room
 
 if TYPE_CHECKING:
     import pandas as pd

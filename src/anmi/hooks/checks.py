@@ -30,8 +30,7 @@ from anmi.hooks.record import flatten
 from anmi.judging.pairwise import check_given
 from anmi.pipelines.params import AuditParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.retrieval.model_folder import is_folder
-from anmi.retrieval.sparse.base import check_base, is_sparse_folder
+from anmi.retrieval.model_folder import check_base, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
 from anmi.selection.recipe import OF_ELO, RecipeBook, inherited
 from anmi.training.options import TrainingOptions

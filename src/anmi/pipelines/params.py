@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anmi.adaptation.filters import FilterOptions
-from anmi.adaptation.views import QuestionOptions
+from anmi.adaptation.kinds import QuestionOptions
 from anmi.candidates import MEASURED
 from anmi.corpus.hardness import ScriptHardnessParams
 from anmi.corpus.language import language_code

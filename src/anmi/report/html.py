@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import jinja2
 import pandas as pd
+from markupsafe import Markup
 
 from anmi.report import figures
 from anmi.report.console import expected_sentence
+from anmi.report.figures import Figure
 from anmi.report.inputs import (
     HEADLINE_METRICS,
     METRIC,
@@ -31,8 +38,76 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.page import Section, Toned, page
 from anmi.report.sentences import composition, false_negatives_sentence, standing_in, verdict, warning, where
+
+
+class Toned(str):
+    """A cell whose last line has a colour: that of a gain, ``good``, or of a loss, ``bad``, where either is certain."""
+
+    tone = ""
+
+
+class Section(NamedTuple):
+    """A part of a page: sentences, a table (what follows the first line of a cell is set small), figures, a note."""
+
+    title: str
+    sentences: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    figures: Sequence[Figure | None] = ()
+    note: str = ""
+
+
+def page(**values: Any) -> str:
+    """Return the report as one self-contained HTML document, texts escaped.
+
+    It is UTF-8 text with plotly.js inside, compressed (2 MB). Its content security policy forbids fetching anything.
+    """
+    return _template("page.html.jinja").render(values, plotly=_plotly()).lstrip()
+
+
+def with_sections(report: str, sections: Sequence[Section]) -> str:
+    """Return a page with these sections at its end, their texts escaped."""
+    made = _template("sections.html.jinja").render(sections=sections)
+    before, end, after = report.rpartition("</main>")
+    return before + made + end + after
+
+
+def _template(name: str) -> jinja2.Template:
+    loader, strict = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters["embedded"] = embedded
+    return environment.get_template(name)
+
+
+@cache
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return packed(get_plotlyjs())
+
+
+def packed(text: str) -> str:
+    """Return a text compressed and in base64, which no text can break out of; equal texts give equal results.
+
+    The page's script has it back by ``unpacked``.
+
+    Examples
+    --------
+    >>> gzip.decompress(base64.b64decode(packed("</script>"))).decode()
+    '</script>'
+    """
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode("ascii")
+
+
+def embedded(figure: Figure) -> Markup:
+    """Return the specification of a figure as JSON that cannot end the script element it stands in."""
+    spec = json.dumps(figure.spec, allow_nan=False)
+    for character in "<>&":
+        spec = spec.replace(character, f"\\u{ord(character):04x}")
+    return Markup(spec)
+
 
 _LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.corpus.columns import Texts, taken
+from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
 from anmi.retrieval.terms import counted, counted_once
 from anmi.retrieval.token_table import learn_pieces, words_and_signs

@@ -23,10 +23,9 @@ from anmi.engine.threads import OF_A_NETWORK, ahead, for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.fingerprint import hash_file
 from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, passes, quiet
-from anmi.retrieval.model_folder import checked_model, is_folder, loading
+from anmi.retrieval.model_folder import checked_model, is_folder, is_sparse_folder, loading
 from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
-from anmi.retrieval.sparse.base import is_sparse_folder
 from anmi.retrieval.token_table import TokenTable, token_table
 from anmi.store import Number, Store
 

@@ -24,9 +24,9 @@ from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
+from anmi.files import room
 from anmi.retrieval.kinds import is_sparse, is_static, resolve_precision, two_encoders
 from anmi.retrieval.prompts import prompts_of, settle_prompts
-from anmi.store.room import room
 from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.loop import CheckpointPlan, Loop, RowNumbers, build_optimizer, newest_checkpoint, training_arguments

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.mixture import GaussianMixture
 
-from anmi.selection.steps.gaussian_mixture import fit_gaussians
-from anmi.selection.steps.mixture import Mixture
+from anmi.selection.steps.mixture import Mixture, fit_gaussians
 
 
 def sample(seed: int, sizes: tuple[int, ...] = (700, 250, 50)) -> np.ndarray:

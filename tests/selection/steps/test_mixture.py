@@ -17,9 +17,7 @@ from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError
 from anmi.selection.recipe import Step, recipe_book
 from anmi.selection.steps import Context
-from anmi.selection.steps.beta_mixture import Betas, fit_betas
-from anmi.selection.steps.gaussian_mixture import Gaussians, fit_gaussians
-from anmi.selection.steps.mixture import fit, mixture
+from anmi.selection.steps.mixture import Betas, Gaussians, fit, fit_betas, fit_gaussians, mixture
 
 Floats = NDArray[np.float64]
 

@@ -65,7 +65,7 @@ def audit_recipes(
     """Run every recipe and count what of the planted truth it takes for negatives."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
-    from anmi.selection.rated import believed, rated
+    from anmi.selection.recipe import believed, rated
 
     planted = PlantedTruth(truth, corpus.document_id)
     table = audit.audit_recipes(rated(candidates, **columns).map(believed), planted, recipes, seed=seed)
@@ -85,7 +85,7 @@ def audit_judges(
     """Measure how well each judgment tells the planted documents from the others."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
-    from anmi.selection.rated import believed, rated
+    from anmi.selection.recipe import believed, rated
 
     planted = PlantedTruth(truth, corpus.document_id)
     table = audit.audit_judges(rated(candidates, **columns).map(believed), planted, depth=params.depth)

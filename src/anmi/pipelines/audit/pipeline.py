@@ -9,7 +9,7 @@ from kedro.pipeline import Node, Pipeline
 from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion
 from anmi.pipelines.audit.nodes import audit_judges, audit_recipes, gate, ingest_all, plant_truth, summarise_audit
 from anmi.pipelines.wiring import by_name, stage
-from anmi.selection.rated import RATED
+from anmi.selection.recipe import RATED
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
+from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
-from anmi.store.room import room
 
 log: Final = logging.getLogger(__name__)
 # Cells of positives to a query of a shard: one with thousands of them shares its shard with few others.

@@ -104,7 +104,7 @@ def report_retraining(report: str, registration: dict[str, Any], drift: dict[str
     """Return the run's report with what was decided, what the audit found, and how the data have changed."""
     from anmi.evaluation.drift import in_words
     from anmi.report.console import AUDITED, audited
-    from anmi.report.page import Section, with_sections
+    from anmi.report.html import Section, with_sections
 
     decided = f"{registration['decision'].capitalize()}: version {registration['version']} of {registration['model']}."
     return with_sections(report, [

@@ -18,7 +18,7 @@ from anmi.pipelines.retrain.nodes import (
     score_champion,
 )
 from anmi.pipelines.wiring import by_name, stage
-from anmi.selection.rated import RATED
+from anmi.selection.recipe import RATED
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.

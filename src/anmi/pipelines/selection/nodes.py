@@ -39,7 +39,7 @@ def select_negatives(
     **columns: ColumnShards,
 ) -> CandidateShards:
     """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
-    from anmi.selection.rated import believed, needed, rated
+    from anmi.selection.recipe import believed, needed, rated
 
     runner = Runner(recipes.get(recipe), seed)
     found = rated(candidates, **columns)
@@ -59,7 +59,7 @@ class _Selecting:
     new: NDArray[np.bool_]
 
     def __call__(self, block: Candidates) -> Candidates:
-        from anmi.selection.rated import believed
+        from anmi.selection.recipe import believed
 
         return self.runner.apply(believed(block).rejected("new document", self.new[block.documents], NEW))
 

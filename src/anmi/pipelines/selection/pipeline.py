@@ -13,7 +13,7 @@ from anmi.pipelines.selection.nodes import (
     summarise_selection,
 )
 from anmi.pipelines.wiring import by_name, stage
-from anmi.selection.rated import RATED
+from anmi.selection.recipe import RATED
 
 
 def create_pipeline() -> Pipeline:

@@ -13,12 +13,12 @@ import pandas as pd
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
+from anmi.files import room
 from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
-from anmi.store.room import room
 
 if TYPE_CHECKING:
     from anmi.training.options import TrainingOptions
@@ -154,7 +154,7 @@ def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.D
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.kinds import is_static
-    from anmi.retrieval.sparse.base import check_base
+    from anmi.retrieval.model_folder import check_base
     from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
     models = store.path / "models"

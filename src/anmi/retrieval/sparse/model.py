@@ -13,8 +13,7 @@ from tqdm import tqdm
 
 from anmi.errors import AnmiError
 from anmi.retrieval.kinds import device, is_static, quiet
-from anmi.retrieval.model_folder import checked_model, loading
-from anmi.retrieval.sparse.base import check_base
+from anmi.retrieval.model_folder import check_base, checked_model, loading
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
 from anmi.retrieval.token_table import learn_pieces
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from anmi.store import room as rooms
+from anmi import files
 
 _MAKE = """
 import os, signal, sys
-from anmi.store.room import room
+from anmi.files import room
 place = room("anmi-test-room-")
 (place / "big").write_text("x")
 print(place, flush=True)
@@ -50,12 +50,12 @@ def test_a_room_ends_with_its_process_and_that_of_a_killed_one_with_the_next(
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(rooms.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
     without_lock, other = tmp_path / "anmi-mine-1", tmp_path / "other-2"
     for folder in (without_lock, other):
         folder.mkdir()
     (other / ".lock").touch()
-    place = rooms.room("anmi-mine-")
+    place = files.room("anmi-mine-")
     assert place.parent == tmp_path
     assert without_lock.is_dir() and other.is_dir()
