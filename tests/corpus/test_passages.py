@@ -101,6 +101,15 @@ def test_a_document_is_a_copy_where_all_its_passages_are(long: Path) -> None:
     assert (first_passages(corpus) == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]).all()
 
 
+def test_no_passage_holds_the_headings_of_the_whole_file(tmp_path: Path) -> None:
+    sections = "".join(f"<h2>Part {n}</h2><p>{words(200, f'w{n}x')}</p>" for n in range(9))
+    (tmp_path / "long.html").write_text(f"<h1>Trees</h1>{sections}")
+    found = load_collection(f"docs:{tmp_path}")
+    corpus = cut_collection(found, NO_MARKS, "auto", parents_of(found.corpus))[0].corpus
+    assert corpus.title[2] == "Trees › Part 1"
+    assert set(corpus.metadata) == {'{"path":"long.html"}'}
+
+
 def test_none_cuts_nothing_and_a_number_is_a_limit(long: Path) -> None:
     assert len(cut(long, "none")[0].corpus) == 4
     found = cut(long, 100)[0].corpus

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from anmi.corpus.duplicates import find_duplicates, normalised_forms
+from anmi.corpus.jsonl import to_json
 from anmi.corpus.sentences import count_words, sentences
 from anmi.corpus.texts import column, joined_texts, taken
 from anmi.corpus.types import Collection
@@ -241,12 +242,17 @@ def _with_passages(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]]) -> t
     counts = np.ones(len(corpus), np.int64)
     counts[list(cuts)] = list(map(len, cuts.values()))
     rows = np.repeat(np.arange(len(corpus)), counts)
+    long = np.isin(np.arange(len(corpus)), list(cuts))
+    whole = dict(zip(sorted(cuts), corpus["text"][long], strict=True))
+    # No passage gets a copy of the whole text, nor of all its headings.
+    corpus = corpus.assign(text=corpus["text"].mask(long, ""))
+    corpus.loc[long, "metadata"] = list(map(_without_headings, corpus["metadata"][long]))
     made = corpus.iloc[rows].reset_index(drop=True).assign(row=rows)
-    new = np.isin(rows, list(cuts))
-    parts = [(number, part) for row in sorted(cuts) for number, part in enumerate(cuts[row], start=1)]
+    new = long[rows]
+    parts = [(number, part) for row in whole for number, part in enumerate(cuts[row], start=1)]
     old = made[new]
     made.loc[new, "document_id"] = [f"{name}#{n}" for name, (n, _) in zip(old["document_id"], parts, strict=True)]
-    made.loc[new, "text"] = [text[one.start : one.end] for text, (_, one) in zip(old["text"], parts, strict=True)]
+    made.loc[new, "text"] = [text[one.start : one.end] for row, text in whole.items() for one in cuts[row]]
     made.loc[new, "title"] = [
         SEPARATOR.join(dict.fromkeys(filter(None, (title, *one.headings))))
         for title, (_, one) in zip(old["title"], parts, strict=True)
@@ -268,3 +274,7 @@ def _headings(metadata: str) -> list[tuple[str, int]]:
     if '"headings"' not in metadata:
         return []
     return [(str(name), int(level)) for name, level in json.loads(metadata)["headings"]]
+
+
+def _without_headings(metadata: str) -> str:
+    return to_json({name: value for name, value in json.loads(metadata).items() if name != "headings"})
