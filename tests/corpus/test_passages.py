@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anmi.corpus.marks import Mark, questions, standing, with_marks
 from anmi.corpus.passages import LONG, TARGET, cut_collection, cut_text
 from anmi.corpus.related import copies, find_related, first_passages, parents_of
 from anmi.corpus.sentences import count_words
@@ -19,7 +20,6 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
 
-NO_MARKS = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
 PIECES = st.sampled_from(
     ["oak ", "It is old. ", "\n\n", "\n", "# A\n\n", "## B\n\n", "東京は雨です。", "ไทย" * 9, "- one\n", "¶" * 50]
 )
@@ -69,14 +69,13 @@ def long(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cut(folder: Path, passages: Any = "auto", marks: pd.DataFrame = NO_MARKS) -> tuple[Collection, pd.DataFrame]:
+def cut(folder: Path, passages: Any = "auto") -> Collection:
     found = load_collection(f"beir:{folder}")
-    return cut_collection(found, marks, passages, parents_of(found.corpus))
+    return cut_collection(found, passages, parents_of(found.corpus))
 
 
 def test_long_documents_are_cut_and_labels_follow(long: Path) -> None:
-    mark = pd.DataFrame({"query_id": ["q0"], "document_id": ["copy"], "relevance": [0]})
-    found, marks = cut(long, marks=mark)
+    found = cut(long)
     parts = found.corpus[found.corpus.parent == "tree"]
     assert parts.document_id.tolist() == [f"tree#{n}" for n in range(1, len(parts) + 1)]
     whole = load_collection(f"beir:{long}").corpus.set_index("document_id").text["tree"]
@@ -86,16 +85,25 @@ def test_long_documents_are_cut_and_labels_follow(long: Path) -> None:
     assert set(parts.title) == {"On tree"}
     assert found.corpus.start[found.corpus.parent == "short"].tolist() == [-1]
     assert found.qrels[found.qrels.query_id == "q2"].document_id.tolist() == parts.document_id.tolist()
-    assert marks.document_id.tolist() == found.corpus.document_id[found.corpus.parent == "copy"].tolist()
     assert found.notes["passages"] == f"2 of 4 documents are cut into {2 * len(parts)} passages"
+
+
+def test_marks_are_of_passages_or_of_all_of_a_document(long: Path) -> None:
+    log = [Mark("q0", "copy", 0).now(), Mark("q0", "tree#2", 0).now(), Mark("q0", "tree#3", 1).now()]
+    asked = [Mark("asked", f"copy#{n}", int(n == 1), question="which oak?", split="train").now() for n in (1, 2)]
+    found, marks = with_marks(cut(long), standing(log + asked), questions(asked))
+    assert len(marks) == (found.corpus.parent == "copy").sum() + 4
+    assert "tree#2" not in set(found.qrels.document_id[found.qrels.query_id == "q0"])
+    assert found.qrels.document_id[found.qrels.query_id == "asked"].tolist() == ["copy#1"]
+    assert found.notes["marks"].startswith("2 pairs marked as relevant, 3 as not relevant; 1 question")
 
 
 def test_a_document_is_a_copy_where_all_its_passages_are(long: Path) -> None:
     # Titles are part of the texts.
     (long / "corpus.jsonl").write_text((long / "corpus.jsonl").read_text().replace("On copy", "On tree"))
-    corpus = cut(long)[0].corpus
+    corpus = cut(long).corpus
     found = load_collection(f"beir:{long}")
-    made, _ = cut_collection(found, NO_MARKS, "auto", parents_of(found.corpus))
+    made = cut_collection(found, "auto", parents_of(found.corpus))
     related = find_related(corpus, made.forms, made.duplicates)
     assert copies(related, corpus) == {"copy": "tree"}
     assert (first_passages(corpus) == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]).all()
@@ -105,16 +113,16 @@ def test_no_passage_holds_the_headings_of_the_whole_file(tmp_path: Path) -> None
     sections = "".join(f"<h2>Part {n}</h2><p>{words(200, f'w{n}x')}</p>" for n in range(9))
     (tmp_path / "long.html").write_text(f"<h1>Trees</h1>{sections}")
     found = load_collection(f"docs:{tmp_path}")
-    corpus = cut_collection(found, NO_MARKS, "auto", parents_of(found.corpus))[0].corpus
+    corpus = cut_collection(found, "auto", parents_of(found.corpus)).corpus
     assert corpus.title[2] == "Trees › Part 1"
     assert set(corpus.metadata) == {'{"path":"long.html"}'}
 
 
 def test_none_cuts_nothing_and_a_number_is_a_limit(long: Path) -> None:
-    assert len(cut(long, "none")[0].corpus) == 4
-    found = cut(long, 100)[0].corpus
+    assert len(cut(long, "none").corpus) == 4
+    found = cut(long, 100).corpus
     assert found.text.map(count_words).max() <= 140
-    assert len(found) > len(cut(long)[0].corpus)
+    assert len(found) > len(cut(long).corpus)
 
 
 def test_an_id_that_is_taken_is_named(long: Path) -> None:

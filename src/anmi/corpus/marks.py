@@ -22,6 +22,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from anmi.corpus.duplicates import find_queries, normalised
+from anmi.corpus.passages import spread
 from anmi.corpus.splits import cut
 from anmi.corpus.types import Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
@@ -200,7 +201,7 @@ def with_marks(
     A pair marked as relevant gets a label of 1, unless it has one. A label of a pair marked as not relevant goes, and
     so does a query that has no other. Marks of test queries, and of what the collection does not have, do not count. A
     question becomes a query where a document was marked as relevant for it; one that has the text of a query is that
-    query.
+    query. A mark of a document that was cut is one of each of its passages.
 
     Parameters
     ----------
@@ -221,6 +222,10 @@ def with_marks(
     """
     if marks.empty:
         return found, marks
+    marks = marks.assign(marked=marks["document_id"])
+    if "start" in found.corpus:
+        # What is said of a passage goes before what is said of its document, which stands above it.
+        marks = spread(marks, found.corpus).drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
     new = empty("query_id", "split")
     if asked is not None and len(asked):
         found, marks, new = _with_questions(found, marks, asked, seed, dev_share)
@@ -252,7 +257,7 @@ def with_marks(
         equivalents=equivalents.reset_index(drop=True),
         quarantine=pd.concat([found.quarantine, aside_.table()], ignore_index=True),
         notes=notes,
-    ), counted
+    ), counted[[*MARK_COLUMNS]]
 
 
 def _with_questions(
@@ -281,6 +286,9 @@ def _with_questions(
 
 def _told(marks: pd.DataFrame, counts: pd.Series, known: pd.Series, new: pd.DataFrame) -> str:
     """Say what people marked, and what of it has no effect."""
+    # One of a whole document stands here once for each passage.
+    first = ~marks.duplicated(["query_id", "marked"])
+    marks, counts, known = marks[first], counts[first], known[first]
     relevant, counted = int((marks["relevance"][counts] == 1).sum()), int(counts.sum())
     text = f"{relevant:,} pairs marked as relevant, {counted - relevant:,} as not relevant"
     if len(new):

@@ -168,17 +168,13 @@ def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
         start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
 
 
-def cut_collection(
-    found: Collection, marks: pd.DataFrame, passages: Literal["auto", "none"] | int, parents: pd.Series
-) -> tuple[Collection, pd.DataFrame]:
+def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, parents: pd.Series) -> Collection:
     """Cut the long documents of a collection into passages.
 
     Parameters
     ----------
     found
         As it was read. Documents that are queries themselves, or that state facts, stay whole.
-    marks
-        ``query_id, document_id, relevance``.
     passages
         ``auto``: documents of more than 250 words become passages of about 120. A number: of more than that many words,
         of about that many. ``none`` cuts nothing.
@@ -187,10 +183,10 @@ def cut_collection(
 
     Returns
     -------
-    collection, marks
+    Collection
         The corpus with the columns ``parent``, the id of the document, and ``start``, where the passage starts in its
-        text, -1 where nothing was cut. Labels and marks of a document that was cut are those of each of its passages;
-        mining takes the best of them, see :func:`anmi.retrieval.pool.best_passages`.
+        text, -1 where nothing was cut. Labels of a document that was cut are those of each of its passages; mining
+        takes the best of them, see :func:`anmi.retrieval.pool.best_passages`.
 
     Raises
     ------
@@ -200,7 +196,7 @@ def cut_collection(
     corpus = found.corpus.assign(parent=parents.to_numpy(), start=np.int64(-1))
     cuts = {} if passages == "none" else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
     if not cuts:
-        return replace(found, corpus=corpus), marks
+        return replace(found, corpus=corpus)
     made, new = _with_passages(corpus, cuts)
     if len(again := made["document_id"][made["document_id"].duplicated()]):
         raise AnmiError(
@@ -211,17 +207,12 @@ def cut_collection(
     log.info("%s: labels name documents, and mining looks for the passage", note)
     forms = found.forms.take(pa.array(made["row"]))
     forms = pc.replace_with_mask(forms, pa.array(new), normalised_forms(joined_texts(made[new])))
-    of = pd.DataFrame(
-        {"document_id": corpus["document_id"].iloc[made["row"][new]].array, "passage": made["document_id"][new].array}
-    )
-    marks, qrels, equivalents, judged = (
-        _spread(table, of) for table in (marks, found.qrels, found.equivalents, found.judged)
-    )
+    qrels, equivalents, judged = (spread(table, made) for table in (found.qrels, found.equivalents, found.judged))
     return replace(
         found, corpus=made.drop(columns="row"), qrels=qrels, equivalents=equivalents, judged=judged, forms=forms,
         duplicates=find_duplicates(made["document_id"], joined_texts(made), forms),
         notes=found.notes | {"passages": note},
-    ), marks  # fmt: skip
+    )  # fmt: skip
 
 
 def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
@@ -261,8 +252,10 @@ def _with_passages(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]]) -> t
     return made, new
 
 
-def _spread(table: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def spread(table: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
     """Return a table with a row for each passage in the place of that of their document."""
+    passages = corpus["document_id"][corpus["start"] >= 0]
+    of = pd.DataFrame({"document_id": passages.str.rsplit("#", n=1).str[0], "passage": passages})
     if not table["document_id"].isin(of["document_id"]).any():
         return table
     joined = table.merge(of, on="document_id", how="left")
@@ -271,9 +264,7 @@ def _spread(table: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
 
 
 def _headings(metadata: str) -> list[tuple[str, int]]:
-    if '"headings"' not in metadata:
-        return []
-    return [(str(name), int(level)) for name, level in json.loads(metadata)["headings"]]
+    return [(str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())]
 
 
 def _without_headings(metadata: str) -> str:

@@ -65,10 +65,11 @@ _NEAR: Final = 0.9
 def best_passages(
     positives: NDArray[np.int32], document: NDArray[np.int32], bm25: Floats | None, dense: Floats | None
 ) -> NDArray[np.int32]:
-    """Return the positives with only the best passages of each document that was cut, int32 [Q, up to P].
+    """Return the positives with only the best passages of each document that is one as a whole, int32 [Q, up to P].
 
     A passage's score is the mean of its scores by BM25 and by the encoder, each as a share of the best one's of the
-    document. Those near the best stay beside it, half of a document's passages at most.
+    document. Those near the best stay beside it, half of a document's passages at most. Where only some passages of a
+    document are positives, somebody chose them, and they stay.
 
     Parameters
     ----------
@@ -84,6 +85,8 @@ def best_passages(
     >>> scores = np.array([[1, 4, 3, 9]], np.float32)
     >>> best_passages(np.array([[0, 1, 2, 3]], np.int32), np.array([7, 7, 7, -1], np.int32), scores, None).tolist()
     [[1, 3]]
+    >>> best_passages(np.array([[0, 2, 3]], np.int32), np.array([7, 7, 7, -1], np.int32), scores[:, 1:], None).tolist()
+    [[0, 2, 3]]
     """
     row, slot = np.nonzero((positives != PADDING) & (document[positives] >= 0))
     parts = pd.DataFrame({"row": row, "document": document[positives[row, slot]], "score": 0.0})
@@ -95,6 +98,8 @@ def best_passages(
     kept = (parts.score >= _NEAR * of.transform("max")) & (
         of.rank(method="first", ascending=False) <= np.maximum(of.transform("size") // 2, 1)
     )
+    # All passages of a document.
+    kept |= of.transform("size") < np.bincount(document[document >= 0])[parts.document]
     left = positives.copy()
     left[row[~kept], slot[~kept]] = PADDING
     return compacted(left)[0]

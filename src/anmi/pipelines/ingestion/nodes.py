@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from anmi.corpus.knowledge import Knowledge
@@ -32,6 +33,12 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         language=params.language,
         columns=params.columns,
     )
+    parents = parents_of(found.corpus, params.sibling_keys)
+    if parts := int((parents != found.corpus.document_id).sum()):
+        found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
+        log.info("%s: parts of one are no negatives of each other's queries", found.notes["parts"])
+    whole = found.corpus
+    found = cut_collection(found, params.passages, parents)
     log_of_marks = [Mark(query, document, 0) for query, document in found.judged.to_numpy().tolist()]
     log_of_marks += [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
     asked = questions(log_of_marks)
@@ -41,12 +48,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     if "labels" in found.notes:
         log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries',
                  collection)  # fmt: skip
-    info = {"documents": len(found.corpus), "fingerprint": fingerprint(found)}
-    parents = parents_of(found.corpus, params.sibling_keys)
-    if parts := int((parents != found.corpus.document_id).sum()):
-        found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
-        log.info("%s: parts of one are no negatives of each other's queries", found.notes["parts"])
-    found, marks = cut_collection(found, marks, params.passages, parents)
+    info = {"documents": len(whole), "fingerprint": fingerprint(replace(found, corpus=whole))}
     related = find_related(
         found.corpus,
         found.forms,
