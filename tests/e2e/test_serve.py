@@ -142,7 +142,8 @@ def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
                 else:
                     page.fill("#q", "How is kidney failure treated?")
                     page.keyboard.press("Enter")
-                page.wait_for_selector(f"[value={'test' if number % 5 == 4 else 'train'}]:checked")
+                page.wait_for_selector("[value=test]:checked")
+                page.check(f"[value={'test' if number % 5 == 4 else 'train'}]")
                 page.locator("[data-mark='1']").first.click()
                 page.wait_for_selector("[aria-pressed=true]")
     finally:

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import HOSTILE, SCRIPT
 
 from anmi.candidates import Candidates
-from anmi.corpus.marks import questions, read_log, standing
+from anmi.corpus.marks import Mark, add, questions, read_log, standing
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded, open_encoder
@@ -267,7 +267,7 @@ def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(searching: R
     assert "data-query" not in held and "labels stay as they are" in held
 
 
-def test_a_question_that_somebody_types_is_marked_every_fifth_for_test(searching: Run, marks: Path) -> None:
+def test_questions_that_somebody_types_measure_first_and_then_teach(searching: Run, marks: Path) -> None:
     told = (
         "The plain thing {0} has a first sentence of its own. A second sentence tells of {0} still much more than that."
     )
@@ -277,34 +277,31 @@ def test_a_question_that_somebody_types_is_marked_every_fifth_for_test(searching
     assert "labelled relevant" in page.get("/?q=plain+dev").text
     offered = re.findall(r'<li class="item"[^>]*><a href="/\?q=([^"]+)"', page.get("/").text)
     assert len(offered) == len(set(offered)) == 20
-    for number, question in enumerate([*offered[:4], "Is plain text\0 plain?\u202e"]):
+    for number in range(19):
+        add(marks, Mark(f"asked-{number}", "plain-2", 1, question=f"what of {number}?", split="test"))
+    # Twenty questions measure, and of those that follow every fifth does.
+    for question, split in zip([offered[0], "Is plain text\0 plain?\u202e"], ["test", "train"], strict=True):
         text = page.get("/", params={"q": unquote(question)}).text
-        assert f'value="{"test" if number == 4 else "train"}" checked' in text
+        assert f'value="{split}" checked' in text
         (name,) = re.findall(r'data-query="(asked-[^"]+)">', text)
-        split = "test" if number == 4 else "train"
-        body = {
-            "query_id": name,
-            "document_id": "plain-1",
-            "relevance": 1,
-            "question": unquote(question),
-            "split": split,
-        }
+        body = {"query_id": name, "document_id": "plain-1", "relevance": 1}
+        body |= {"question": unquote(question), "split": split}
         assert page.post("/api/mark", json=body, headers=OWN).status_code == 200
     asked = questions(read_log(marks))
-    assert asked.split.tolist() == ["train"] * 4 + ["test"]
+    assert asked.split.tolist() == ["test"] * 20 + ["train"]
     assert asked.text.iloc[-1] == "Is plain text plain?"
     text = page.get("/").text
-    assert "4 of train, 1 of test" in text and offered[0] not in text
+    assert "20 of test, 1 of train" in text and offered[0] not in text
     # In other letters it is the same, of the split that was chosen, with what was said of it.
     again = page.get("/?q=IS+PLAIN+TEXT+plain").text
-    assert f'data-query="{name}"' in again and 'value="test" checked' in again and 'aria-pressed="true"' in again
+    assert f'data-query="{name}"' in again and 'value="train" checked' in again and 'aria-pressed="true"' in again
     assert "Is plain text plain?" in page.get("/marks").text
     for wrong in ({"question": "another"}, {"question": "\0"}, {"split": ""}, {"question": "held"}):
         assert page.post("/api/mark", json=body | wrong, headers=OWN).status_code == 409
     long = page.post("/api/mark", json=body | {"question": "x" * 10_000}, headers=OWN)
     assert long.json()["error"] == "the question has 10,000 characters: ask with 2,000 at most"
     assert page.post("/api/mark", json=body | {"split": "dev"}, headers=OWN).status_code == 422
-    # A test question of one's own is taken back like any other mark.
+    # A question of one's own is taken back like any other mark.
     undo = {"query_id": name, "document_id": "plain-1", "relevance": None}
     assert page.post("/api/mark", json=undo, headers=OWN).status_code == 200
 

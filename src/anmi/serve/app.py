@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from anmi.corpus.marks import Mark, Relevance, add, question_of, questions, read_log, standing
 from anmi.errors import AnmiError, visible
+from anmi.evaluation.generalisation import FEW
 from anmi.serve.guard import Guard, Guarded
 from anmi.serve.run import Run
 
@@ -159,10 +160,11 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
 
 
 def _next_split(log: list[Mark], asked: pd.Series) -> str:
-    """Return the split of a new question: every fifth for which a document was found is one of test."""
+    """Return the split of a new question: test until 20 can measure, then every fifth of those with an answer."""
     table = standing(log)
-    answered = set(table["query_id"][table["relevance"] == 1]) & set(asked.index)
-    return "test" if len(answered) % _EVERY == _EVERY - 1 else "train"
+    answered = asked[asked.index.isin(table["query_id"][table["relevance"] == 1])]
+    few = (answered == "test").sum() < FEW
+    return "test" if few or len(answered) % _EVERY == _EVERY - 1 else "train"
 
 
 def _said(log: list[Mark], query_id: str | None) -> dict[str, int]:
