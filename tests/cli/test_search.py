@@ -127,7 +127,7 @@ def test_without_a_search_the_pipeline_that_makes_it_is_named() -> None:
 
 def test_a_long_path_is_shown_whole() -> None:
     path = "folder with a space/" * 6 + "end.md"
-    table = hits_table("red fox", [Hit(1, path, "", "a red fox", 1.0, 1, 2.0, 1, 0.5)])
+    table = hits_table("red fox", [Hit(1, path, path, "", "a red fox", 1.0, 1, 2.0, 1, 0.5)])
     shown = io.StringIO()
     Console(file=shown, width=160).print(table)
     cells = [line.split("│")[2] for line in shown.getvalue().splitlines() if "│" in line]

@@ -33,6 +33,10 @@ _QUOTE: Final = regex.compile(r"[\p{Ps}\p{Pe}\p{Pi}\p{Pf}\"'`]")
 _MOST_QUOTES: Final = 500
 _PART: Final = 4_000
 _ENDS: Final = tuple(map(re.compile, (r"\n\s*\n", r"[.!?…。！？]\s", r"\n", r"\s")))
+_LETTERS: Final = re.compile(r"\w+")
+# Words of a question that an excerpt shows: of so many letters, and alike in the first ones.
+_TELLING, _STEM = 3, 5
+_READ: Final = 10_000
 # No sentence: lines of a list without punctuation, which are cut apart at every line break.
 _LONGEST: Final = 400
 
@@ -115,6 +119,25 @@ def count_words(text: str) -> int:
         return words
     others = len(UNSPACED.sub(" ", text).split())
     return others + -(-characters // _PER_WORD)
+
+
+def excerpt(text: str, question: str, length: int) -> str:
+    """Return the part of a text, about so many characters long, in which most words of a question stand.
+
+    Examples
+    --------
+    >>> excerpt("It is old. Nobody knows who planted the oaks of Ely.", "Who planted that oak?", 30)
+    '… knows who planted the oaks of …'
+    """
+    asked = {word[:_STEM] for word in _LETTERS.findall(question.lower()) if len(word) >= _TELLING}
+    words = [(match.start(), match.end(), match[0].lower()[:_STEM]) for match in _LETTERS.finditer(text, 0, _READ)]
+    found = [(start, word) for start, _, word in words if word in asked]
+    counts = [len({word for start, word in found if first <= start < first + length // 2}) for first, _ in found]
+    best = max(found[counts.index(max(counts))][0] - length // 4, 0) if found else 0
+    begin = next((start for start, _, _ in words if start >= best), 0) if best else 0
+    end = max((stop for _, stop, _ in words if begin < stop <= begin + length), default=begin + length)
+    rest = len(text) - begin <= length
+    return ("… " if begin else "") + (text[begin:] if rest else f"{text[begin:end]} …")
 
 
 def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:

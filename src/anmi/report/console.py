@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
+from anmi.corpus.sentences import excerpt
 from anmi.errors import visible
 from anmi.evaluation.generalisation import FEW
 from anmi.judging.expected import share_sentence
@@ -193,9 +193,10 @@ def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dens
     parts = [f"{part}\n{figure}" for part in ("BM25", *kinds) for figure in ("rank", "score")]
     rows = []
     for hit in hits:
-        text = f"{hit.title} – {hit.text}" if hit.title else hit.text
+        text = " ".join(excerpt(hit.text, question, _SNIPPET).split())
+        text = f"{hit.title} – {text}" if hit.title else text
         name = hit.document_id if len(hit.document_id) <= _ID else f"{hit.document_id[: _ID - 1]}…"
-        cells = [str(hit.rank), name, textwrap.shorten(text, _SNIPPET, placeholder=" …"), f"{hit.score:.3f}"]
+        cells = [str(hit.rank), name, text, f"{hit.score:.3f}"]
         for part in ("bm25", *kinds):
             rank, score = getattr(hit, f"{part}_rank"), getattr(hit, f"{part}_score")
             cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]

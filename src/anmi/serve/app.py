@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from anmi.corpus.marks import Mark, Relevance, add, question_of, questions, read_log, standing
+from anmi.corpus.sentences import excerpt
 from anmi.errors import AnmiError, visible
 from anmi.evaluation.generalisation import FEW
 from anmi.serve.guard import Guard, Guarded
@@ -189,6 +190,7 @@ def _renderer(run: Run, guard: Guard) -> Callable[..., Response]:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )  # fmt: skip
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.3g}"
+    environment.filters["excerpt"] = excerpt
     shared = {"run": run, "csrf": guard.csrf}
 
     def show(template: str, status: int = 200, **values: Any) -> Response:
