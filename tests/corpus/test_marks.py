@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.marks import MARK_COLUMNS, Mark, add, file_of, question_of, questions, read_log, standing, with_marks
+from anmi.corpus.marks import Mark, add, file_of, question_of, questions, read_log, standing, with_marks
 from anmi.corpus.splits import cut
 from anmi.corpus.types import Collection, empty, table_of
 from anmi.errors import AnmiError
@@ -63,14 +63,6 @@ def test_labels_are_what_was_said_last_and_those_of_test_stay(log: list[Mark]) -
     gone = set(SPLIT) - set(found.queries.query_id)
     assert set(found.quarantine.id) == gone
     assert pairs(found.equivalents) == pairs(before.equivalents) - pairs(counted)
-
-
-def test_without_marks_a_collection_is_as_it_was() -> None:
-    before = collection()
-    found, counted = with_marks(before, standing([]))
-    assert found is before
-    assert counted.empty
-    assert tuple(counted.columns) == MARK_COLUMNS
 
 
 def test_what_has_no_effect_is_told() -> None:

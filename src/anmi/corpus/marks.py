@@ -251,13 +251,10 @@ def with_marks(
     if (labels["split"] == "train").any():
         notes = {name: value for name, value in notes.items() if name != "labels"}
     return replace(
-        found,
-        queries=found.queries[~without].reset_index(drop=True),
-        qrels=qrels,
+        found, queries=found.queries[~without].reset_index(drop=True), qrels=qrels, notes=notes,
         equivalents=equivalents.reset_index(drop=True),
         quarantine=pd.concat([found.quarantine, aside_.table()], ignore_index=True),
-        notes=notes,
-    ), counted[[*MARK_COLUMNS]]
+    ), counted[[*MARK_COLUMNS]]  # fmt: skip
 
 
 def _with_questions(

@@ -127,17 +127,17 @@ def excerpt(text: str, question: str, length: int) -> str:
     Examples
     --------
     >>> excerpt("It is old. Nobody knows who planted the oaks of Ely.", "Who planted that oak?", 30)
-    '… knows who planted the oaks of …'
+    '… knows who planted the oaks …'
     """
     asked = {word[:_STEM] for word in _LETTERS.findall(question.lower()) if len(word) >= _TELLING}
-    words = [(match.start(), match.end(), match[0].lower()[:_STEM]) for match in _LETTERS.finditer(text, 0, _READ)]
-    found = [(start, word) for start, _, word in words if word in asked]
+    words = [(match.start(), match[0].lower()[:_STEM]) for match in _LETTERS.finditer(text, 0, _READ)]
+    found = [(start, word) for start, word in words if word in asked]
     counts = [len({word for start, word in found if first <= start < first + length // 2}) for first, _ in found]
-    best = max(found[counts.index(max(counts))][0] - length // 4, 0) if found else 0
-    begin = next((start for start, _, _ in words if start >= best), 0) if best else 0
-    end = max((stop for _, stop, _ in words if begin < stop <= begin + length), default=begin + length)
-    rest = len(text) - begin <= length
-    return ("… " if begin else "") + (text[begin:] if rest else f"{text[begin:end]} …")
+    best = found[counts.index(max(counts))][0] - length // 4 if found else 0
+    begin = text.find(" ", best) + 1 if best > 0 else 0
+    part = text[begin : begin + length]
+    part = f"{part.rsplit(None, 1)[0]} …" if begin + length < len(text) and part.strip() else part
+    return f"… {part}" if begin else part
 
 
 def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:

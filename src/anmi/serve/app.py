@@ -149,15 +149,8 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
             {"mark": mark, "stands": stands[mark.query_id, mark.document_id] == number and mark.relevance is not None}
             for number, mark in newest
         ]
-        return show(
-            "marks",
-            rows=rows,
-            asked=asked,
-            total=len(log),
-            file=str(marks),
-            page=page,
-            pages=max(1, -(-len(log) // _PAGE)),
-        )
+        pages = max(1, -(-len(log) // _PAGE))
+        return show("marks", rows=rows, asked=asked, total=len(log), file=str(marks), page=page, pages=pages)
 
 
 def _next_split(log: list[Mark], asked: pd.Series) -> str:

@@ -24,15 +24,9 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     cap = params.api_docs_queries if collection == "api_docs" else 0
     caps = [value for value in (cap, params.max_queries) if value]
     found = load_collection(
-        collection,
-        seed=seed,
-        subset=min(caps) if caps else None,
-        max_quarantine=params.max_quarantine,
-        dev_share=params.dev_share,
-        test_share=params.test_share,
-        language=params.language,
-        columns=params.columns,
-    )
+        collection, seed=seed, subset=min(caps) if caps else None, max_quarantine=params.max_quarantine,
+        dev_share=params.dev_share, test_share=params.test_share, language=params.language, columns=params.columns,
+    )  # fmt: skip
     parents = parents_of(found.corpus, params.sibling_keys)
     if parts := int((parents != found.corpus.document_id).sum()):
         found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
@@ -50,14 +44,9 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
                  collection)  # fmt: skip
     info = {"documents": len(whole), "fingerprint": fingerprint(replace(found, corpus=whole))}
     related = find_related(
-        found.corpus,
-        found.forms,
-        found.duplicates,
-        similarity=params.near_similarity,
-        name_share=params.name_share,
-        least_words=params.near_least_words,
-        parents=found.corpus.parent,
-    )
+        found.corpus, found.forms, found.duplicates, similarity=params.near_similarity, name_share=params.name_share,
+        least_words=params.near_least_words, parents=found.corpus.parent,
+    )  # fmt: skip
     new = new_documents(found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed)
     counts = found.queries.groupby("split").size().to_dict()
     info |= {
