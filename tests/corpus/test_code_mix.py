@@ -38,7 +38,7 @@ def test_rare_words_are_no_mixture() -> None:
 def test_a_missing_package_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\".*code_mix to script"):
-        HardnessParams().check_installed()
+        HardnessParams(code_mix="language").check_installed()
 
 
 def test_the_order_and_company_of_texts_do_not_matter() -> None:

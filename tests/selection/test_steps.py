@@ -114,7 +114,6 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("margin", {"margin": 0.1}),
     ("elo_gap", {"danger": 100}),
     ("elo_gap", {"danger": 100, "max_probability": 0.2}),
-    ("elo_gap", {"danger": 100, "unrated": "keep"}),
     ("elo_window", {"mode": "reject"}),
     ("elo_window", {}),
     ("back_off", {"last": 6}),
@@ -141,7 +140,7 @@ POOLED: list[tuple[str, dict[str, Any]]] = [
     ("mixture", {"fewest": 10, "measure": "elo_gap", "family": "beta"}),
     ("simans", {}),
     ("simans", {"form": "released", "b": 0.1, "weigh": True}),
-    ("route", {"max_expected_share": 0.2, "max_false_promotion_rate": 0.2}),
+    ("route", {"max_expected_share": 0.2}),
 ]
 EVERY = [*PER_QUERY, *POOLED]
 NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]
@@ -221,7 +220,6 @@ def test_a_stricter_limit_rejects_no_less(block: Candidates, limits: list[float]
         ("elo_gap", {"danger": 400 * high}, {"danger": 400 * low}),
         ("elo_gap", {"max_probability": 0.9 * low}, {"max_probability": 0.9 * high}),
         ("elo_gap", {"max_probability": 0.4}, {}),
-        ("elo_gap", {}, {"unrated": "keep"}),
         ("min_weight", {"weight": 0.99 * high}, {"weight": 0.99 * low}),
     ]
     for name, strict, loose in stricter:

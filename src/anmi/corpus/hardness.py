@@ -10,11 +10,11 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from anmi.errors import AnmiError
 
@@ -165,37 +165,23 @@ _SWITCH: Final = 1.3
 _UNLISTED: Final = 1e-7
 
 
+# The report's: of the words, the entropy of characters, the punctuation and the mixing of languages; and what counts in
+# full, in words, in bits and as a share.
+_WEIGHTS: Final = (0.35, 0.25, 0.20, 0.20)
+_MOST_TOKENS, _MOST_ENTROPY, _MOST_PUNCTUATION = 24.0, 4.0, 0.25
+
+
 class HardnessParams(BaseModel):
-    """What makes a query hard, and how much of it."""
+    """What makes a query hard."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    length_weight: float = Field(0.35, ge=0, le=1)
-    entropy_weight: float = Field(0.25, ge=0, le=1)
-    punctuation_weight: float = Field(0.20, ge=0, le=1)
-    code_mix_weight: float = Field(0.20, ge=0, le=1)
-    most_tokens: float = Field(24.0, gt=0)
-    most_entropy: float = Field(4.0, gt=0)
-    most_punctuation: float = Field(0.25, gt=0, le=1)
-    code_mix: Literal["language", "script"] = "language"
-
-    @model_validator(mode="after")
-    def _in_range(self) -> Self:
-        total = self.length_weight + self.entropy_weight + self.punctuation_weight + self.code_mix_weight
-        if total > 1.0 + 1e-9:
-            raise ValueError(f"the weights of hardness add up to {total:g}; they must not exceed 1")
-        return self
+    code_mix: Literal["language", "script"] = "script"
 
     def check_installed(self) -> None:
         """Raise an AnmiError if languages are to be told apart and the extra ``code-mix`` is not installed."""
-        if self.code_mix == "language" and self.code_mix_weight > 0:
+        if self.code_mix == "language":
             _wordfreq()
-
-
-class ScriptHardnessParams(HardnessParams):
-    """The same with scripts as the default, for reports that are to need nothing installed."""
-
-    code_mix: Literal["language", "script"] = "script"
 
 
 @dataclass(frozen=True)
@@ -223,18 +209,18 @@ class Hardness:
     code_mix: NDArray[np.float64]
 
 
-def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hardness:
+def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "language") -> Hardness:
     """Return the hardness of queries.
 
-    0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share,
-    where ``params`` does not say otherwise. It depends on each text alone, not on those given with it.
+    0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share.
+    It depends on each text alone, not on those given with it.
 
     Parameters
     ----------
     texts
         Q queries; an empty one has a hardness of 0.
-    params
-        Weights and scales.
+    code_mix
+        What must differ for a word to be mixed in, see :func:`mixed_share`.
 
     Raises
     ------
@@ -243,11 +229,10 @@ def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hard
 
     Examples
     --------
-    >>> found = hardness(["aab?"], HardnessParams(code_mix="script"))
+    >>> found = hardness(["aab?"], "script")
     >>> found.tokens.item(), found.entropy.item(), found.punctuation.item(), round(found.value.item(), 4)
     (1.0, 1.5, 0.25, 0.3083)
     """
-    p = params or HardnessParams()
     characters = read_characters(texts)
     words = split_words(characters)
     lengths = np.bincount(characters.text, minlength=len(texts))
@@ -255,13 +240,9 @@ def hardness(texts: Sequence[str], params: HardnessParams | None = None) -> Hard
     tokens = np.bincount(words.text, minlength=len(texts)).astype(np.float64)
     punctuation = marks / np.maximum(lengths, 1)
     entropy = _entropy(characters, lengths)
-    mixed = mixed_share(characters, words, by=p.code_mix) if p.code_mix_weight > 0 else np.zeros(len(texts))
-    value = (
-        p.length_weight * np.minimum(tokens / p.most_tokens, 1.0)
-        + p.entropy_weight * np.minimum(entropy / p.most_entropy, 1.0)
-        + p.punctuation_weight * np.minimum(punctuation / p.most_punctuation, 1.0)
-        + p.code_mix_weight * mixed
-    )
+    mixed = mixed_share(characters, words, by=code_mix)
+    parts = (tokens / _MOST_TOKENS, entropy / _MOST_ENTROPY, punctuation / _MOST_PUNCTUATION, mixed)
+    value = sum(weight * np.minimum(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True))
     return Hardness(np.minimum(value, 1.0), tokens, entropy, punctuation, mixed)
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 import scipy
 
 from anmi.candidates import OPEN, PADDING, Candidates, CandidateShards
-from anmi.corpus.hardness import HardnessParams, hardness
+from anmi.corpus.hardness import hardness
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.diagnostics import SCORE_COLUMNS
 from anmi.evaluation.significance import holm
@@ -78,7 +78,7 @@ def profile(
     distributions: dict[str, Any] = {
         "query_length": asked["text"].map(_words),
         "document_length": pd.Series(document_texts(answers)).map(_words),
-        "query_hardness": hardness(asked["text"].tolist(), HardnessParams(code_mix="script")).value,
+        "query_hardness": hardness(asked["text"].tolist(), "script").value,
         "positives_per_query": labels[labels["query_id"].isin(asked["query_id"])].groupby("query_id").size(),
     }
     distributions |= {str(name): table[name].dropna() for name in table if str(name).startswith(_SCORED)}

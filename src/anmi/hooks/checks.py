@@ -253,7 +253,7 @@ def check_packages(options: TrainingOptions) -> None:
     from anmi.training.parts import HansOptions
 
     if isinstance(options.hardness, HansOptions):
-        HardnessParams().check_installed()
+        HardnessParams(code_mix="language").check_installed()
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

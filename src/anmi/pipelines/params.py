@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from anmi.adaptation.filters import FilterOptions
 from anmi.adaptation.kinds import QuestionOptions
 from anmi.candidates import MEASURED
-from anmi.corpus.hardness import ScriptHardnessParams
+from anmi.corpus.hardness import HardnessParams
 from anmi.corpus.language import language_code
 from anmi.corpus.raw import Column
 from anmi.errors import AnmiError, nearest
@@ -203,7 +203,7 @@ class EvaluationParams(Params):
     ranked: Literal["cutoffs", "all"] = "cutoffs"
     resamples: int = Field(10_000, ge=100, le=1_000_000)
     confidence: float = Field(0.95, gt=0, lt=1)
-    hardness: ScriptHardnessParams = ScriptHardnessParams()
+    hardness: HardnessParams = HardnessParams()
     hybrid: HybridParams = HybridParams()
     factuality_queries: int = Field(2_000, ge=2)
     neighbours: int = Field(5, ge=1)

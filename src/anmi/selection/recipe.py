@@ -113,33 +113,19 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    extends: str | None = Field(
-        None,
-        description="Recipe whose fields are taken where this one has none; steps and mining setting by setting, "
-        "training option by option. None, as most stand alone.",
-    )
+    extends: str | None = Field(None, description="Recipe whose fields and settings hold where this one has none.")
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
     negatives: int = Field(7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use.")
     pool: int | None = Field(
-        None,
-        ge=1,
-        le=1000,
-        description="Negatives kept per row for training to draw from in every step, `negatives` at a time; a "
-        "curriculum needs more than it draws. None: just the negatives.",
+        None, ge=1, le=1000, description="Negatives kept per row, of which training draws `negatives` in every step."
     )
-    reads: tuple[str, ...] = Field(
-        (), description="Judgments training reads, such as `elo`, besides those the steps do; none for most losses."
-    )
+    reads: tuple[str, ...] = Field((), description="Judgments training reads, besides those the steps do.")
     steps: tuple[Step, ...] = Field((), description="Run in order on every block of candidates.")
     mining: dict[str, dict[str, Any]] = Field(
-        default_factory=dict,
-        description="Settings of the stages bm25, dense, consistency, denoising and elo that belong to this recipe, in "
-        "place of the parameters of the same name. None, so that most choose among the same candidates.",
+        default_factory=dict, description="Settings of bm25, dense, consistency, denoising and elo that it sets itself."
     )
-    training: dict[str, Any] = Field(
-        default_factory=dict, description="Training options this recipe sets, over those of `params:training`."
-    )
+    training: dict[str, Any] = Field(default_factory=dict, description="Training options this recipe sets.")
 
     @model_validator(mode="before")
     @classmethod

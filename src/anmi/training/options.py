@@ -30,12 +30,8 @@ class PseudoQueryOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kinds: tuple[str, ...] = Field(
-        (), description="Kinds of pseudo-queries (docs/adaptation.md); adaptation makes those. None: labels alone."
-    )
-    batch_size: int = Field(
-        64, ge=2, description="Pseudo-queries of a step; their documents are each other's only negatives."
-    )
+    kinds: tuple[str, ...] = Field((), description="Kinds of pseudo-queries (docs/adaptation.md).")
+    batch_size: int = Field(64, ge=2, description="Pseudo-queries of a step, without other negatives.")
 
 
 class SparsityOptions(BaseModel):
@@ -46,24 +42,17 @@ class SparsityOptions(BaseModel):
     weight: float = Field(
         1e-4,
         ge=0,
-        description="λ of the penalty: the sum over terms of their squared mean weight in a batch of documents. 1e-4: "
-        "tables that begin as BM25 are sparse already, where the paper's networks (.05) are not.",
+        description="λ of the penalty. 1e-4: tables that begin as BM25 are sparse already; the paper's is .05.",
     )
     steps: int = Field(200, ge=1, description="Steps over which λ rises quadratically from 0. 200: the paper's.")
     each_place: bool = Field(
-        False,
-        description="Sum the penalties of positives, of first negatives, of second ones and so on, each by a mean of "
-        "its own, as the paper's code does. Off: one mean of all documents of a batch, whatever their number.",
+        False, description="Sum the penalties of positives, first negatives, second ones, …, as the paper's code does."
     )
     by_idf: bool = Field(
-        False,
-        description="Divide weights by their term's idf in the penalty, so that common terms cost more (an earlier "
-        "reading of the paper). Off: idf stands in the score alone, as in its code, which favours rare terms as well.",
+        False, description="Divide weights by their term's idf in the penalty (an earlier reading of the paper)."
     )
     learned_queries: bool = Field(
-        True,
-        description="Learn the weights of terms in queries. On: a word that many questions hold and "
-        "no answer, such as `how`, is of no use, however rare. Off: they stay the idf of this corpus.",
+        True, description="Learn the weights of terms in queries; else they stay the idf of this corpus."
     )
 
 
@@ -78,141 +67,68 @@ class TrainingOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    epochs: int = Field(
-        5,
-        ge=1,
-        description="Passes over the rows. 5: on SciFact's dev queries ten gained 0.014 where the document had "
-        "been seen in training, and nothing elsewhere.",
-    )
-    batch_size: int = Field(
-        64,
-        ge=1,
-        description="Rows per step. 64: many in-batch negatives at little memory. With another size look at the "
-        "learning rate again, since the number of steps changes with it.",
-    )
+    epochs: int = Field(5, ge=1, description="Passes over the rows. 5: ten gained only on seen documents.")
+    batch_size: int = Field(64, ge=1, description="Rows per step. 64: many in-batch negatives, little memory.")
     learning_rate: float | None = Field(
-        None,
-        gt=0,
-        description="Peak learning rate of AdamW. None chooses by the kind of encoder: 1e-2 for static ones, 2e-5 for "
-        "transformers, the customary value. 1e-2 serves the corpus's own encoder; tables distilled from MiniLM do "
-        "better at 2e-2.",
+        None, gt=0, description="Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers."
     )
     max_length: int | None = Field(
-        None,
-        ge=4,
-        description="Most tokens of a text and its prompt while training; None is the encoder's own limit. The "
-        "encoder keeps its limit for encoding afterwards. Static encoders have none and ignore it.",
+        None, ge=4, description="Most tokens of a text and its prompt while training. None: the encoder's own limit."
     )
     loss: LossOptions = Field(
-        InfoNCEOptions(),
-        description="infonce, hybrid, entity, debiased, hard_debiased, triplet or distillation. infonce: "
-        "on SciFact better than debiased by 0.03 to 0.04 on dev.",
+        InfoNCEOptions(), description="What is learned. infonce: on SciFact 0.03 to 0.04 better than debiased on dev."
     )
     temperature: TemperatureOptions = Field(
-        LearnableTemperature(),
-        description="fixed, learnable, dual or adaptive. learnable: the best value differs between collections "
-        "and recipes, and a recipe should not win by fitting somebody else's temperature.",
+        LearnableTemperature(), description="learnable: the best value differs between collections and recipes."
     )
-    sources: SourceOptions = Field(
-        MinedSources(),
-        description="Where the negatives of a step come from: mined or mixed. mined: what the recipe chose.",
-    )
+    sources: SourceOptions = Field(MinedSources(), description="Where the negatives of a step come from.")
     curriculum: CurriculumOptions = Field(
         NoCurriculum(), description="In which order negatives are met. none: most recipes have none."
     )
-    hardness: HardnessOptions = Field(
-        NoAdaptation(),
-        description="Whether training adapts to the hardness of queries: none or hans. none: few recipes do.",
-    )
+    hardness: HardnessOptions = Field(NoAdaptation(), description="Whether hard queries train otherwise.")
     pseudo_queries: PseudoQueryOptions = Field(
         PseudoQueryOptions(), description="What is learned from the corpus itself, beside the labels."
     )
     retriever: Literal["dense", "sparse"] = Field(
         "dense",
-        description="What is trained. dense: the encoder, by cosines. sparse: weights of terms for an inverted index, "
-        "with queries that need no network; it starts from tables of a static encoder, whichever encoder mines, and "
-        "has no temperature unless one is given. dense: the better on queries whose words the documents do not use.",
+        description="What is trained: the encoder, by cosines, or weights of terms for an inverted index, from tables "
+        "of a static encoder. dense: the better on queries whose words the documents do not use.",
     )
     masked_lm: str | None = Field(
         None,
-        description="Of a sparse retriever: folder or name of a masked language model, by which documents get their "
-        "terms, as in arXiv 2411.04403. None: they get them from tables, since no such model is packaged. Empty: "
-        "recipes as published, which have to be given one.",
+        description="Masked language model of a sparse retriever's documents (arXiv 2411.04403). None: from tables.",
     )
-    sparsity: SparsityOptions = Field(
-        SparsityOptions(), description="What terms of documents cost a sparse retriever; dense encoders ignore it."
-    )
+    sparsity: SparsityOptions = Field(SparsityOptions(), description="Of a sparse retriever's documents.")
     companion: dict[str, Any] | None = Field(
         None,
-        description="Train a second retriever of the other kind on the same rows, which becomes a third part of the "
-        "hybrid: what differs in its options, such as `{retriever: sparse}`. On documents that training never saw the "
-        "hybrid's nDCG@10 rose by .022 on MedQuAD (p .0002) and .010 on api_docs (p .05), and changed nothing "
-        "measurable on SciFact and XQuAD (docs/sparse.md). None: training takes several times as long.",
+        description="What differs in the options of a second retriever, of the other kind, on the same rows, such as "
+        "`{retriever: sparse}`; it is a third part of the hybrid. None: training takes several times as long.",
     )
     labels: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="Share of the training and dev queries, chosen by a hash of their texts, whose labels are used. "
-        "1; less shows what labels are worth, and 0 trains on pseudo-queries alone.",
+        1.0, ge=0, le=1, description="Share of the training and dev queries whose labels are used, by a hash of texts."
     )
     encoders: Literal["shared", "two"] = Field(
-        "shared",
-        description="shared: one encoder for queries and documents. two: separate copies of its weights (DPR). "
-        "shared: half the memory, and what is learned about a word serves both sides.",
+        "shared", description="One encoder for queries and documents, or separate copies of its weights (DPR)."
     )
     in_batch: Literal["none", "positives", "all"] = Field(
-        "all",
-        description="In-batch negatives: none, the positives of the other rows, or all documents of the batch. "
-        "all: they are encoded anyway, and gained 0.01 over positives alone on SciFact's dev queries.",
+        "all", description="In-batch negatives. all: on SciFact's dev queries 0.01 better than positives alone."
     )
-    negatives: int | None = Field(
-        None, ge=0, description="Use at most so many mined negatives of a row, best first. None: all the recipe gave."
-    )
-    draw: DrawOptions = Field(
-        FirstDraw(),
-        description="Where a row has more mined negatives than that: first or simans. first: the best are the best. A "
-        "curriculum always draws, from its window.",
-    )
-    warmup: float = Field(
-        0.1,
-        ge=0,
-        description="Share of the steps in which the learning rate rises, or from 1 on their number. 0.1: customary.",
-    )
-    weight_decay: float = Field(
-        0.0,
-        ge=0,
-        description="Of AdamW, on matrices only. 0: similarities are cosines, so the length of vectors is free; "
-        "0.01 changed no digit.",
-    )
+    negatives: int | None = Field(None, ge=0, description="Most mined negatives of a row. None: all.")
+    draw: DrawOptions = Field(FirstDraw(), description="Which of them, where a row has more.")
+    warmup: float = Field(0.1, ge=0, description="Share of the steps, or from 1 on their number, of warm-up.")
+    weight_decay: float = Field(0.0, ge=0, description="Of matrices. 0: 0.01 changed no digit.")
     precision: Literal["auto", "bfloat16", "float32"] = Field(
-        "auto",
-        description="Type of the encoder's matrix products. auto: bfloat16 where the hardware has it (2 to 3.5 "
-        "times faster on such a CPU), float32 elsewhere and for static encoders. Weights, similarities and "
-        "losses are always float32.",
+        "auto", description="Of the encoder's matrix products. auto: bfloat16 where the hardware has it."
     )
-    texts_per_pass: int = Field(
-        64,
-        ge=1,
-        description="Texts a transformer encodes at once, sorted by length so that little is padded. 64 keeps two "
-        "cores busy. Static encoders take the whole batch at once.",
-    )
+    texts_per_pass: int = Field(64, ge=1, description="Texts a transformer encodes at once.")
     recompute: bool = Field(
-        True,
-        description="Gradient caching, with any loss: where a batch takes several passes, run them again for the "
-        "gradient instead of keeping their activations. On: the same gradients for about a third more time, and "
-        "memory is bounded by one pass, whatever the batch size and the number of negatives.",
+        True, description="Gradient caching, with any loss: a third more time, and memory is bounded by one pass."
     )
     keep_best: bool = Field(
-        True,
-        description="Keep the weights of the epoch with the best dev metric, or the start where none is better. On: it "
-        "costs one copy of the weights. Without a dev metric the last epoch stays.",
+        True, description="Keep the weights of the epoch with the best dev metric, the start among them."
     )
     checkpoint_minutes: float = Field(
-        10.0,
-        gt=0,
-        description="Minutes between two checkpoints, from which a stopped training goes on. 10: at most so much "
-        "is lost, and a shorter training writes none; one is four times the weights and takes a second.",
+        10.0, gt=0, description="Between two checkpoints, from which a stopped training goes on."
     )
 
     @model_validator(mode="before")

@@ -92,26 +92,16 @@ class DebiasedOptions(PartOptions):
     learning_rate: ClassVar[float] = 1e-2
     tau_plus: float | Literal["labelled", "judged"] = Field(
         "labelled",
-        description="Share of positives among negatives, in [0, 1), or how to estimate it. labelled: labelled "
-        "positives a query over corpus size, all that is known without judges. judged: the share of the mined "
-        "negatives that the judges hold for relevant. The paper's 0.1 goes with a temperature of 0.5; at low ones it "
-        "silences all negatives as soon as the positive leads.",
+        description="Share of positives among negatives, in [0, 1), or how to estimate it: labelled positives a query "
+        "over corpus size, or the share of the mined negatives that judges call relevant.",
     )
     form: Literal["source", "paraphrase"] = Field(
         "source",
-        description="source: the paper's formula. paraphrase: that of the ANMI 2.1 report, which subtracts the share "
-        "of one positive instead of N.",
+        description="source: the paper's formula. paraphrase: the ANMI 2.1 report's, which subtracts 1, not N.",
     )
-    learned: bool = Field(
-        False,
-        description="Learn its logit. Off: the loss always falls with a larger share once the positive leads, so it "
-        "says more about the loss than about the data.",
-    )
+    learned: bool = Field(False, description="Learn its logit. Off: the loss falls with any larger share.")
     prior_strength: float = Field(
-        3.0,
-        ge=0,
-        description="Strength k of the Beta prior around the start value, where it is learned, in judged negatives for "
-        "every negative of a row. 3: the share cannot grow beyond k / (k - 1) times its start. 0: none, as published.",
+        3.0, ge=0, description="Strength of the Beta prior of a learned share. 3: at most 1.5 times its start; 0: none."
     )
 
     @field_validator("tau_plus")
@@ -126,9 +116,7 @@ class HardDebiasedOptions(DebiasedOptions):
     """Debiased, the harder negatives weighing more (HCL)."""
 
     kind: Literal["hard_debiased"] = _kind("hard_debiased")  # type: ignore[assignment]
-    beta: float = Field(
-        1.0, ge=0, description="How much more the harder weigh; 0 is debiased. 1: the paper's, at a temperature of 0.5."
-    )
+    beta: float = Field(1.0, ge=0, description="How much more the harder weigh. 0: debiased; 1: the paper's.")
 
 
 class TripletOptions(PartOptions):
@@ -147,16 +135,12 @@ class DistillationOptions(PartOptions):
     kind: Literal["distillation"] = _kind("distillation")
     column: Literal["cross", "p_relevant", "elo"] | tuple[Teacher, ...] = Field(
         "p_relevant",
-        description="Whose judgment. p_relevant: the fused, calibrated one. Of a list, such as [bm25, dense, "
-        "p_relevant], each is scaled to between 0 and 1 in every row, and their mean is learned (arXiv 2411.04403).",
+        description="Whose judgment is learned. A list: the mean of judgments scaled in every row (arXiv 2411.04403).",
         min_length=1,
     )
     share: float = Field(0.5, ge=0, le=1, description="Of the distillation; the rest is InfoNCE. 0.5: both alike.")
     label_temperature: float | None = Field(
-        None,
-        gt=0,
-        description="Softmax of the judgments is taken at this. None: 0.1 for p_relevant, that of methods §3.1; 1 for "
-        "logits (cross) and strengths (of which Elo is 1000 + 200 e), which are spread far wider; 1/30 for a list.",
+        None, gt=0, description="Of the soft labels. None: 0.1 for p_relevant, 1 for cross and elo, 1/30 for a list."
     )
 
     @property
@@ -171,11 +155,7 @@ class EntityOptions(PartOptions):
     kind: Literal["entity"] = _kind("entity")
     learning_rate: ClassVar[float] = 1e-2
     share: float = Field(
-        0.2,
-        ge=0,
-        le=1,
-        description="Of the head's cross-entropy; the rest is InfoNCE. 0.2: with hundreds to thousands of entities it "
-        "begins at 6 to 8, several times InfoNCE, so that both weigh about alike at first.",
+        0.2, ge=0, le=1, description="Of the head's cross-entropy. 0.2: it then weighs as much as InfoNCE at first."
     )
 
 
@@ -229,18 +209,12 @@ class AdaptiveTemperature(PartOptions):
 
     kind: Literal["adaptive"] = _kind("adaptive")
     learning_rate: ClassVar[float] = 1e-3
-    base: float = Field(
-        0.07, ge=LOWEST_TEMPERATURE, le=HIGHEST_ADAPTIVE, description="What an offset of zero gives. 0.07: customary."
-    )
-    hidden: int = Field(16, ge=1, description="Width of the hidden layer. 16: it gives one number. The report has 64.")
+    base: float = Field(0.07, ge=LOWEST_TEMPERATURE, le=HIGHEST_ADAPTIVE, description="At an offset of zero.")
+    hidden: int = Field(16, ge=1, description="Width of the hidden layer. The report has 64.")
     sees: Literal["query", "query_and_positive"] = Field(
-        "query",
-        description="What the network sees. query: what is known of a query before it is answered. query_and_positive: "
-        "both embeddings one after the other, as the ANMI 2.1 report has it.",
+        "query", description="What the network sees. query_and_positive: both embeddings, as in the ANMI 2.1 report."
     )
-    learned_base: bool = Field(
-        False, description="Learn the base as well, as the report does. Off: the network's last bias can do the same."
-    )
+    learned_base: bool = Field(False, description="Learn the base as well, as the report does.")
 
 
 TemperatureOptions = Annotated[
@@ -264,58 +238,25 @@ class MixedSources(PartOptions):
     """
 
     kind: Literal["mixed"] = _kind("mixed")
-    random: float = Field(0.2, ge=0, le=1, description="Share of documents drawn from the whole corpus. 0.2: methods.")
+    random: float = Field(0.2, ge=0, le=1, description="Share drawn from the whole corpus. 0.2: methods.")
     graph: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="Share of variants of the row's document: an entity swapped for another of its type, or a document "
-        "that states some of its facts, or the same relations of another entity. 0.5: methods.",
+        0.5, ge=0, le=1, description="Share of variants of the row's document: an entity swapped, or facts shared."
     )
     latent: float = Field(
-        0.3,
-        ge=0,
-        le=1,
-        description="Share of documents that are nearest to the query among those encoded last and are about another "
-        "entity. 0.3: methods.",
+        0.3, ge=0, le=1, description="Share nearest to the query, of those encoded last, about another entity."
     )
-    edit: float = Field(
-        0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods, and made by others."
-    )
-    refresh: int = Field(
-        50, ge=1, description="Steps after which the index of latent negatives is made anew. 50: a quarter of an epoch."
-    )
-    buffer: int = Field(
-        2048,
-        ge=1,
-        description="Documents encoded last that the index holds. 2048: what a few steps encode; every step searches "
-        "all of it.",
-    )
-    fact_filter: bool = Field(
-        True,
-        description="Never take a document that states all facts of a positive, neither as a row's own negative nor "
-        "through another row of the batch. Off: only to measure what it brings.",
-    )
-    boost: float = Field(
-        0.0,
-        ge=0,
-        description="Weight added to a row all of whose negatives are hard (not random), in proportion for others. 0: "
-        "all rows weigh alike, as when nothing is known.",
-    )
+    edit: float = Field(0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods.")
+    refresh: int = Field(50, ge=1, description="Steps between two indexes of latent negatives.")
+    fact_filter: bool = Field(True, description="Never take a document that states all facts of a positive.")
+    boost: float = Field(0.0, ge=0, description="Weight added to a row, times its share of hard negatives.")
     margin: float = Field(
-        0.1,
-        ge=0,
-        le=2,
-        description="A negative violates it whose cosine similarity is above the positive's less so much. 0.1: half of "
-        "the 0.2 that triplet losses take, whose distances are about twice as wide apart.",
+        0.1, ge=0, le=2, description="A negative violates it whose cosine is above the positive's less so much."
     )
     adversary: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Length of the step by which the embedding of every negative is moved up the gradient of the loss "
-        "before the loss is taken (fast gradient method), on the unit sphere. 0: optional in methods; 0.1 turns a "
-        "negative by up to 6 degrees.",
+        description="Length by which a negative's embedding is moved up the loss's gradient. 0: optional.",
     )
 
     @model_validator(mode="after")
@@ -349,9 +290,7 @@ class SimAnsDraw(PartOptions):
     kind: Literal["simans"] = _kind("simans")
     learning_rate: ClassVar[float] = 1e-2
     form: Literal["score", "rank"] = Field(
-        "score",
-        description="score: chances are in proportion to exp(−a(s − s⁺ − b)²), as in the paper; rank: to "
-        "exp(−a·|rank − b·rank⁺|), as often retold.",
+        "score", description="Chances are exp(−a(s − s⁺ − b)²), as in the paper, or exp(−a·|rank − b·rank⁺|)."
     )
 
     @property
@@ -374,14 +313,10 @@ class WindowOptions(PartOptions):
 
     window: Literal["elo", "rank"] = Field(
         "elo",
-        description="What the window is in. elo: gaps to the positive, as in methods §3.6; inside are rated candidates "
-        "only, so let `elo.depth` rate as many as the pool holds. rank: the place in the row's pool as a share, 0 "
-        "the first, for recipes that rate nobody; the pool is to be ordered by hardness.",
+        description="In gaps of Elo, of rated candidates only, or in places of a pool that is ordered by hardness.",
     )
     fill: Literal["nearest", "none"] = Field(
-        "nearest",
-        description="What a row is shown where its window holds too few. nearest: those nearest to the window, so that "
-        "the number of negatives does not change with the difficulty. none: just those inside.",
+        "nearest", description="What a row is shown where its window holds too few: those nearest to it, or only these."
     )
 
     @property
@@ -400,18 +335,10 @@ class SlidingOptions(WindowOptions):
     """What the curricula share that set a difficulty between 0 and 1."""
 
     growth: float = Field(
-        0.5,
-        ge=0,
-        le=4,
-        description="Share of negatives that come on top at difficulty 1; in between it is in proportion. 0.5: that of "
-        "methods §3.6. The pool must be larger for it.",
+        0.5, ge=0, le=4, description="Share of negatives that come on top at difficulty 1. 0.5: methods §3.6."
     )
     window_steps: int | None = Field(
-        None,
-        ge=2,
-        description="Steps that one decision looks at and lasts. None goes by the length of the training: a twentieth "
-        "of it for learning progress, so that difficulty can rise from 0 to about 1, and a fortieth for the bandit, so "
-        "that every arm is tried often; at least 5 and at most 100, the number in methods §3.6.",
+        None, ge=2, description="Steps of one decision. None: a share of the training, between 5 and 100."
     )
 
 
@@ -420,15 +347,10 @@ class LearningProgressOptions(SlidingOptions):
 
     kind: Literal["learning_progress"] = _kind("learning_progress")
     every: int | None = Field(
-        None,
-        ge=1,
-        description="Steps between two decisions. None: `window_steps`, so that none looks at the steps of another; "
-        "with fewer, windows slide, and 100 by 10 is the ANMI 2.1 report's.",
+        None, ge=1, description="Steps between two decisions. None: `window_steps`; 10 of 100 is the ANMI 2.1 report's."
     )
     centred: bool = Field(
-        True,
-        description="Take the running mean off the stability of the gradient norm. On: it lies above 0 whatever "
-        "happens, and uncentred keeps the progress above 0.05, so that difficulty only ever climbs.",
+        True, description="Take the running mean off the stability. Off: difficulty only ever climbs."
     )
 
 
@@ -436,9 +358,7 @@ class BanditOptions(SlidingOptions):
     """Thompson sampling among difficulties, rewarded by the fall of the loss and the rise of the dev metric."""
 
     kind: Literal["bandit"] = _kind("bandit")
-    arms: int = Field(
-        5, ge=2, le=50, description="Difficulties to choose from, from 0 to 1. 5: the windows of neighbours overlap."
-    )
+    arms: int = Field(5, ge=2, le=50, description="Difficulties, from 0 to 1. 5: neighbours overlap.")
 
 
 class ScheduleOptions(PartOptions):
@@ -455,9 +375,7 @@ class LinearOptions(ScheduleOptions):
     warm_up: float = Field(
         2.0,
         ge=0,
-        description="Epochs in which the share of random negatives falls from 1 to its final one, while those of the "
-        "other sources rise from 0; then the final ones stay. 2: methods, which let random fall to 0; here it stops at "
-        "what `sources` says, so that nothing jumps.",
+        description="Epochs in which random falls from 1 to its final share, and the others rise. 2: methods.",
     )
 
 
@@ -466,12 +384,7 @@ class StepOptions(ScheduleOptions):
 
     kind: Literal["step"] = _kind("step")
     warm_up: float = Field(2.0, ge=0, description="Epochs of random negatives only. 2: methods.")
-    latent_from: float = Field(
-        5.0,
-        ge=0,
-        description="Epochs after which latent negatives come besides; until then the other shares make up for them. "
-        "5: methods, so train for more epochs than that, or take less.",
-    )
+    latent_from: float = Field(5.0, ge=0, description="Epochs after which latent ones come besides. 5: methods.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -485,25 +398,10 @@ class TriggeredOptions(ScheduleOptions):
 
     kind: Literal["triggered"] = _kind("triggered")
     measure: Literal["violations", "validation"] = Field(
-        "violations",
-        description="What tells. violations: the running share of a step's negatives that violate the margin of "
-        "`sources`. validation: the dev metric, once an epoch. violations: it answers within a stage, many times an "
-        "epoch, and also where there are no dev queries.",
+        "violations", description="What tells: the share of negatives that violate the margin, or the dev metric."
     )
-    advance: float = Field(
-        0.05,
-        ge=0,
-        le=1,
-        description="Share of violations below which the next stage begins. 0.05: random negatives are soon far below "
-        "it, swaps only once the model has learned something of them.",
-    )
-    retreat: float = Field(
-        0.25,
-        ge=0,
-        le=1,
-        description="Share above which the stage before begins again. 0.25: a quarter of the negatives "
-        "is more than a model that is learning the stage leaves.",
-    )
+    advance: float = Field(0.05, ge=0, le=1, description="Violations below which the next stage begins.")
+    retreat: float = Field(0.25, ge=0, le=1, description="Violations above which the last stage begins anew.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -540,11 +438,9 @@ class Adaptation(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    low: float = Field(ge=0, description="The smallest value it takes. The methods name one for each adaptation.")
-    high: float = Field(ge=0, description="The largest value it takes. The methods name one for each adaptation.")
-    direction: Literal["rising", "falling", "off"] = Field(
-        description="rising: larger for harder queries. falling: smaller. off: not adapted. The methods name one each."
-    )
+    low: float = Field(ge=0, description="The smallest value it takes.")
+    high: float = Field(ge=0, description="The largest value it takes.")
+    direction: Literal["rising", "falling", "off"] = Field(description="With the hardness of queries.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -563,6 +459,10 @@ class Adaptation(BaseModel):
         return self.low + span * hardness if self.direction == "rising" else self.high - span * hardness
 
 
+def _of(low: float, high: float, direction: Literal["rising", "falling"] = "rising") -> Adaptation:
+    return Adaptation(low=low, high=high, direction=direction)
+
+
 class NoAdaptation(PartOptions):
     """Every query is trained alike."""
 
@@ -574,43 +474,20 @@ class HansOptions(PartOptions):
 
     kind: Literal["hans"] = _kind("hans")
     learning_rate: ClassVar[float] = 1e-3
-    negatives: Adaptation = Field(
-        Adaptation(low=1, high=3, direction="rising"),
-        description="Mined negatives of a row, rounded at random from the fraction in every step. 1 to 3, rising: the "
-        "report's.",
-    )
-    weight: Adaptation = Field(
-        Adaptation(low=0.5, high=1.5, direction="rising"),
-        description="Factor of a query's loss. Rising: what the report intends; its formula falls.",
-    )
-    temperature: Adaptation = Field(
-        Adaptation(low=0.5, high=1.0, direction="falling"),
-        description="Temperature. Falling: what the report intends; its formula rises.",
-    )
+    negatives: Adaptation = Field(_of(1, 3), description="Mined negatives of a row, rounded at random.")
+    weight: Adaptation = Field(_of(0.5, 1.5), description="Factor of a query's loss. The report's formula falls.")
+    temperature: Adaptation = Field(_of(0.5, 1.0, "falling"), description="Temperature. The report's formula rises.")
     temperature_is: Literal["factor", "absolute"] = Field(
-        "factor",
-        description="factor: times the training's temperature. absolute: the temperature itself, as the report has it, "
-        "whatever temperature is set; on cosines 0.5 tells hardly any negative from another.",
+        "factor", description="factor: times the training's temperature. absolute: the temperature itself, as reported."
     )
-    margin: Adaptation = Field(
-        Adaptation(low=0.1, high=0.5, direction="rising"),
-        description="Margin by which the positive must win. Rising: what the report intends; its formula falls.",
-    )
+    margin: Adaptation = Field(_of(0.1, 0.5), description="By which a positive wins. The report's falls.")
     margin_is: Literal["subtracted", "added"] = Field(
-        "subtracted",
-        description="What is done with the margin. subtracted: the positive must win by it. added: the report's "
-        "formula, which makes the task easier.",
+        "subtracted", description="added: the report's formula, which makes the task easier."
     )
     margin_on: Literal["logit", "similarity"] = Field(
-        "logit",
-        description="What the margin stands on. logit: the similarity divided by the temperature. similarity: before "
-        "it is divided, as the report has it; at a temperature of 0.07 it is 14 times as much then.",
+        "logit", description="similarity: before it is divided by the temperature, as the report has it."
     )
-    detached: bool = Field(
-        True,
-        description="Whether the predictor leaves the embedding alone. On: how a text looks is no part of what it asks "
-        "for, and with all adaptations off the training is that of the plain loss.",
-    )
+    detached: bool = Field(True, description="Whether the predictor leaves the embedding alone.")
 
 
 HardnessOptions = Annotated[NoAdaptation | HansOptions, Field(discriminator="kind"), _named(NoAdaptation, HansOptions)]

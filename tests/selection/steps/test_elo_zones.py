@@ -36,11 +36,10 @@ def applied(block: Candidates, name: str, **params: Any) -> Candidates:
 
 
 @pytest.mark.parametrize("limit", [None, 0.05])
-def test_candidates_without_a_rating_are_rejected_or_kept(limit: float | None) -> None:
+def test_candidates_without_a_rating_are_rejected(limit: float | None) -> None:
     block = block_of([50, 500, np.nan], [10, 10, np.nan])
     params = {} if limit is None else {"max_probability": limit}
     assert applied(block, "elo_gap", **params).undecided[0].tolist() == [False, True, False]
-    assert applied(block, "elo_gap", unrated="keep", **params).undecided[0].tolist() == [False, True, True]
     # A rating without its error is none by interval.
-    rated = applied(block_of([500], [np.nan]), "elo_gap", unrated="keep", **params)
+    rated = applied(block_of([500], [np.nan]), "elo_gap", **params)
     assert rated.undecided[0].tolist() == [limit is None]

@@ -149,7 +149,7 @@ def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows
     rng = np.random.default_rng(5)
     heldout, probability = rng.beta(8, 1, 3000), rng.beta(0.6, 3, (3000, 10))
     heldout[1000:] = np.nan
-    found = bars(block_of(probability, heldout), negative=0.1, max_false_promotion_rate=0.05)
+    found = bars(block_of(probability, heldout), negative=0.1)
 
     def wrong(bar: float) -> tuple[float, float]:
         promoted, rivals = (probability >= bar).sum(), (probability[:1000] >= bar).sum()
@@ -175,8 +175,8 @@ def test_a_judge_sure_of_wrong_documents_promotes_nothing_however_sure_it_is() -
 
 
 def test_with_few_held_out_positives_nothing_is_promoted() -> None:
-    assert bars(block_of(np.full((50, 3), 0.001), np.full(50, 0.999)), least_positives=51).positive > 1
-    assert bars(block_of(np.full((50, 3), 0.001), np.full(50, 0.999)), least_positives=50).positive < 1
+    assert bars(block_of(np.full((99, 3), 0.001), np.full(99, 0.999))).positive > 1
+    assert bars(block_of(np.full((100, 3), 0.001), np.full(100, 0.999))).positive < 1
 
 
 def test_a_judge_that_is_never_sure_promotes_nothing() -> None:
@@ -188,7 +188,7 @@ def test_a_judge_that_is_never_sure_promotes_nothing() -> None:
 def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
     rng = np.random.default_rng(6)
     block = block_of(rng.beta(0.5, 8, (6000, 6)), rng.beta(2, 2, 6000))
-    context, params = Context(1, 3), Route(least_positives=10**6)
+    context, params = Context(1, 3), Route(max_false_negative_rate=None)
     whole = fit_route([block], params, context)
     cuts = [block.take(slice(start, start + 700)) for start in range(0, 6000, 700)]
     assert fit_route(cuts, params, context) == whole

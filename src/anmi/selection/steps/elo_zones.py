@@ -29,13 +29,7 @@ class EloGap(Params):
 
     danger: float = Field(100.0, description="Gap in Elo below which a candidate is as good as the positive.")
     max_probability: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="Reject when P(gap < danger), given its standard error, exceeds this; None goes by the estimate.",
-    )
-    unrated: Literal["reject", "keep"] = Field(
-        "reject", description="A candidate nobody rated is not known to be outside the danger zone, so it is not used."
+        None, gt=0, lt=1, description="Reject when P(gap < danger) exceeds this; None goes by the estimate."
     )
 
 
@@ -44,8 +38,7 @@ def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
     distance = gap(block)
     unrated = np.isnan(distance)
-    if params.unrated == "reject":
-        block = block.rejected("unrated", unrated, "no Elo", "unsafe")
+    block = block.rejected("unrated", unrated, "no Elo", "unsafe")
     if params.max_probability is None:
         close = ~unrated & (distance < params.danger)
         return block.rejected("elo_gap", close, f"gap < {params.danger:g} Elo", "unsafe")

@@ -100,25 +100,18 @@ def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
 class Denoise(Params):
     """Bar on the judged probability of relevance."""
 
-    column: str = Field(
-        "p_relevant",
-        description="Calibrated probability of relevance that is compared; `p_cross` is the cross-encoder's.",
-    )
+    column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
     threshold: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="Reject at or above it. The report has 0.5 as balanced, 0.3 for medicine and law, 0.7 where labels "
-        "are nearly complete.",
+        description="Reject from it on. 0.3: medicine and law; 0.7: nearly complete labels.",
     )
     unjudged: Literal["reject", "keep"] = Field(
         "reject", description="A candidate nobody judged is not known to be clean, so it is not used."
     )
     at_least: int = Field(
-        0,
-        ge=0,
-        description="Judged candidates kept per row in any case, those doubted least, so that no row is lost; 0 is "
-        "strict.",
+        0, ge=0, description="Judged candidates kept per row in any case, those doubted least; 0 is strict."
     )
 
 
@@ -150,9 +143,7 @@ class DuplicateGuard(Params):
     """Which documents related to the query's positives are kept out."""
 
     near: bool = Field(True, description="Reject near-duplicates: what answers the query in one answers it in both.")
-    siblings: bool = Field(
-        True, description="Reject parts of the document a positive is a part of: labels often name one part of several."
-    )
+    siblings: bool = Field(True, description="Reject parts of the document that a positive is a part of.")
 
 
 @step("duplicate_guard", DuplicateGuard, requires=lambda p: {"related"} if p.near or p.siblings else set())
@@ -189,13 +180,10 @@ class MaxRatio(Params):
         0.95,
         gt=0,
         le=1.5,
-        description="Ceiling as a share of the positive's score, or `strict` (0.90), `balanced` (0.95), `bold` (0.98): "
-        "larger is bolder. 0.95 is NV-Retriever's.",
+        description="Of the positive's score: a share, `strict` (0.90), `balanced` or `bold` (0.98).",
     )
     adaptive: bool = Field(
-        False,
-        description="Lower the ratio by 0.02 where the positive's cosine is above 0.9 and raise it by 0.03, to at most "
-        "1, where it is below 0.7. Off, as published.",
+        False, description="Lower it by 0.02 above a cosine of 0.9 of the positive, raise it by 0.03 below 0.7."
     )
 
     @field_validator("max_ratio", mode="before")
@@ -250,9 +238,7 @@ class Confidence(Params):
     """How the judged probability becomes a weight."""
 
     column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
-    unjudged: float = Field(
-        0.5, ge=0, le=1, description="Weight factor of a candidate nobody judged; half, since nothing is known of it."
-    )
+    unjudged: float = Field(0.5, ge=0, le=1, description="Weight factor of a candidate nobody judged.")
     power: float = Field(1.0, gt=0, description="Exponent of (1 − p); above 1 doubts count more.")
 
 

@@ -318,23 +318,15 @@ class Mixture(Params):
 
     column: str = Field("dense", description="Similarity; times P(true negative) it becomes the `hardness`.")
     measure: Literal["similarity", "elo_gap"] = Field(
-        "similarity",
-        description="What is fitted: the similarity, whose lower component holds the true negatives, or the Elo gap to "
-        "the positive, whose higher component does. Similarity, as published.",
+        "similarity", description="What is fitted: the similarity, as published, or the Elo gap to the positive."
     )
     family: Literal["gaussian", "beta"] = Field(
-        "gaussian",
-        description="`gaussian`: as often retold. `beta`: ProGCL's own, on (s + 1)/2, or for Elo gaps on the chance of "
-        "beating the positive.",
+        "gaussian", description="`gaussian`: as often retold. `beta`: ProGCL's own, on (s + 1)/2."
     )
     components: Literal[2, 3] = Field(
-        2,
-        description="Of Gaussians. 2: true and false negatives. 3 leaves room for one in between, as the ANMI 2.1 "
-        "report offers; the true negatives stay those of the lowest.",
+        2, description="Of Gaussians: true and false negatives, and one in between (ANMI 2.1 report)."
     )
-    per: Literal["pooled", "query"] = Field(
-        "pooled", description="One fit for all queries, or one per row; on fewer than 100 to 200 values one is noise."
-    )
+    per: Literal["pooled", "query"] = Field("pooled", description="One fit for all queries, or one per row.")
     fewest: int = Field(200, ge=10, description="Below this many values a fit is noise, and weights stay 1.")
 
     @model_validator(mode="after")

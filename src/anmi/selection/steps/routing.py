@@ -28,6 +28,13 @@ _HIGH_BARS: Final = (0.0, 9.0, 37)
 _SAMPLE: Final = 4096
 # Candidates of a sampled row that are looked at; behind them a row hardly ever draws.
 _FIRST: Final = 512
+# Held-out positives from which rates are measured, and the largest share of wrong ones among the positives, should
+# every promoted one be wrong: in all rows together, and beside the held-out positives in their rows. A judge's own
+# probability is no guide: on MedQuAD it was 1 for the same form about another disease.
+_LEAST_POSITIVES: Final = 100
+_MAX_FALSE_PROMOTION_RATE: Final = 0.05
+# From it on a candidate is as likely relevant as not, and never a negative.
+_EVEN: Final = 0.5
 
 
 @lru_cache
@@ -41,9 +48,7 @@ class Promote(Params):
     """Bar above which an unlabelled candidate serves as a positive."""
 
     column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
-    threshold: float = Field(
-        0.9, gt=0, le=1, description="At or above it a candidate is a positive; 0.9 is RocketQA's."
-    )
+    threshold: float = Field(0.9, gt=0, le=1, description="From it on a candidate is a positive; 0.9 is RocketQA's.")
 
 
 @step("promote", Promote, requires=lambda p: {p.column})
@@ -65,59 +70,31 @@ class Route(Params):
         gt=0,
         lt=1,
         description="Share of the held-out known positives that may pass as negatives. 10 % left 0.4 to 1.3 % relevant "
-        "documents among the negatives of each of six collections, where one bar for all left 0 to 5 %; 5 % left half "
-        "as many, but easier ones (benchmarks/mining_quality.py).",
-    )
-    least_positives: int = Field(
-        100,
-        ge=1,
-        description="Held-out positives from which that rate is measured; with fewer `max_expected_share` decides.",
+        "among the negatives of each of six collections; 5 % half as many, but easier (benchmarks/mining_quality.py).",
     )
     max_expected_share: float = Field(
         0.015,
         gt=0,
         lt=1,
-        description="Share of relevant documents that the judge itself expects among the negatives that are chosen, "
-        "those that `at_least` adds among them; it decides where no rate is given or too few positives were held out. "
-        "1.5 % is the largest of 0.7, 1, 1.5 and 2 % at which on each of five collections with planted truth at most a "
-        "quarter as many negatives were relevant as of the nearest documents (benchmarks/calibration.py).",
+        description="Share of relevant ones that the judge expects among the negatives; it decides where no rate is "
+        "given or fewer than 100 positives were held out (1.5 %: benchmarks/calibration.py).",
     )
     positive: float | None = Field(
-        None, gt=0, le=1, description="Candidates at or above it are promoted. None finds it by the rate below."
-    )
-    max_false_promotion_rate: float = Field(
-        0.05,
-        ge=0,
-        lt=1,
-        description="Largest share of wrong ones among the positives, should every promoted one be wrong: in all rows "
-        "together, and beside the held-out positives in their rows. With too few of these nothing is promoted. A "
-        "judge's own probability is no guide: on MedQuAD it was 1 for the same form about another disease.",
-    )
-    barred: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="From it on an uncertain candidate may be no negative inside a batch either; below, another row "
-        "may bring it. A bar that is found by the expected share is never above it: what may not be met inside a batch "
-        "is not mined either. None bars all that are uncertain.",
+        description="From it on candidates are promoted. None: in no case more than 5 % wrong.",
+    )
+    barred: float | None = Field(
+        None, gt=0, le=1, description="From it on an uncertain one is no negative inside a batch either. None bars all."
     )
     uncertain: Literal["distil", "soft"] = Field(
-        "distil",
-        description="`distil`: between the bars a candidate stays out of the rows; `soft`: it may be drawn as "
-        "a negative with its weight multiplied by 1 − p, after all others.",
+        "distil", description="Between the bars: left out, or (`soft`) drawn after all others, its weight times 1 − p."
     )
     at_least: int = Field(
         0,
         ge=0,
-        description="Judged candidates that may be negatives of a row in any case, those doubted least, but no more "
-        "than are wanted; what lies above the bar comes after all others, and a row of which nothing is left is "
-        "dropped. 0 is strict. Of no effect under `soft`.",
-    )
-    at_most: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Probability from which even these are none; at ½ a candidate is as likely relevant as not.",
+        description="Negatives of a row in any case, the least doubted below ½, after all others. 0: strict.",
     )
 
     @model_validator(mode="after")
@@ -150,7 +127,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     The negative bar is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
     below; with too few of these, or without that rate, the highest at which the mean probability of the negatives that
     a row would take is at most ``max_expected_share``. The positive bar is the lowest from which on the unlabelled
-    candidates are at most ``max_false_promotion_rate`` of these and the positives: among all queries, each with one
+    candidates are at most 5 % of these and the positives: among all queries, each with one
     positive, and among those of which positives were held out, each with the share of these that reach it. It never
     lies below the negative bar.
     """
@@ -185,7 +162,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
 
 def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
     others = drawn.values[np.isfinite(drawn.values)]
-    if params.max_false_negative_rate is not None and len(positives) >= params.least_positives and len(others):
+    if params.max_false_negative_rate is not None and len(positives) >= _LEAST_POSITIVES and len(others):
         labels = np.repeat([1, 0], [len(positives), len(others)])
         found = threshold_for(np.concatenate([positives, others]), labels, params.max_false_negative_rate)
         log.info(
@@ -226,7 +203,7 @@ class _Drawn:
         self._fill = 0 if params.uncertain == "soft" else min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in any case.
         least = np.sort(values, axis=1)[:, : self._fill]
-        self._least = np.where(least < params.at_most, least, np.nan)
+        self._least = np.where(least < _EVEN, least, np.nan)
 
     def at(self, bar: float) -> NDArray[np.float32]:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
@@ -263,9 +240,9 @@ class _HighCount:
         """Return the lowest bar that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
         found = self._found.round(6)
-        meets = (found > 0) & (len(positives) >= params.least_positives)
+        meets = (found > 0) & (len(positives) >= _LEAST_POSITIVES)
         for promoted, right in ((self._all, self._rows), (self._rivals, found)):
-            meets &= promoted <= params.max_false_promotion_rate * (promoted + right)
+            meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
         return float(_chances(*_HIGH_BARS)[np.argmax(meets)]) if meets.any() else np.inf
 
 
@@ -335,7 +312,7 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         rows = np.flatnonzero(between.any(axis=1))
         spared = np.zeros_like(between)
         spared[rows] = between[rows] & _least_doubted(
-            block.take(rows), judged[rows], min(params.at_least, context.negatives), params.at_most
+            block.take(rows), judged[rows], min(params.at_least, context.negatives), _EVEN
         )
         block, between = _last(block, spared), between & ~spared
     barred = bars.negative if params.barred is None else params.barred
@@ -348,7 +325,7 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     if not params.at_least:
         return block
     empty = np.logical_and(between.any(axis=1), ~block.undecided.any(axis=1))
-    return block.dropped("nothing_safe", empty, f"no candidate has {params.column} < {params.at_most:.3g}")
+    return block.dropped("nothing_safe", empty, f"no candidate has {params.column} < {_EVEN:g}")
 
 
 def _least_doubted(block: Candidates, judged: NDArray[np.float32], count: int, below: float) -> NDArray[np.bool_]:

@@ -48,10 +48,7 @@ def row_keys(block: Candidates) -> list[str]:
 class Top(Params):
     """Take the hardest."""
 
-    by: str = Field(
-        "dense",
-        description="Column of which the largest values are taken; `weight` is that which the steps before left.",
-    )
+    by: str = Field("dense", description="Column of which the largest values are taken, such as `weight`.")
     first: str | None = Field(None, description="Column whose true values go before all others, such as `preferred`.")
 
 
@@ -77,11 +74,7 @@ def random(block: Candidates, params: Random, context: Context) -> Candidates:
 class Draw(Params):
     """What the chances go by."""
 
-    by: str = Field(
-        "hardness",
-        description="Column in proportion to which candidates are drawn; what is 0 or less there never is. The "
-        "hardness that `mixture` makes is ProGCL's.",
-    )
+    by: str = Field("hardness", description="Column in proportion to which candidates are drawn.")
 
 
 @step("draw", Draw, requires=lambda p: {p.by}, sampler=True)
@@ -123,13 +116,7 @@ class BackOff(Params):
 
     column: str = Field("dense_rank", description="Ranking in which the window lies; dense, since it is the hardest.")
     last: int = Field(100, ge=1, description="Worst rank inside the window; 100 is the usual depth.")
-    far: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Share of a row's random candidates, the least similar, that may serve. Half: a document drawn at "
-        "random and nearer than most others may be relevant after all.",
-    )
+    far: float = Field(0.5, gt=0, le=1, description="Share of a row's random candidates, the least similar, taken.")
 
 
 @step("back_off", BackOff, requires=lambda p: {p.column, "dense"})

@@ -22,30 +22,16 @@ class SimAns(Params):
     """Shape of the distribution that negatives are drawn from."""
 
     form: Literal["score", "released", "rank"] = Field(
-        "score",
-        description="`score`: exp(−a(s − s⁺ − b)²), as in the paper. `released`: (s − s⁺ + b)², the other sign of b, "
-        "as in its code. `rank`: exp(−a·|rank − b·rank⁺|), as often retold.",
+        "score", description="exp(−a(s − s⁺ − b)²), the released code's (s − s⁺ + b)², or exp(−a·|rank − b·rank⁺|)."
     )
-    a: float | None = Field(
-        None,
-        gt=0,
-        description="How sharply the density falls. None is 0.5, the paper's, or 1, the usual one for ranks.",
-    )
-    b: float | None = Field(
-        None,
-        description="Where it peaks: at s⁺ + b, at s⁺ − b, or at rank b·rank⁺. None is 0, the paper's, or 1.5, the "
-        "usual one for ranks.",
-    )
+    a: float | None = Field(None, gt=0, description="How sharply it falls. None is 0.5, the paper's, or 1 for ranks.")
+    b: float | None = Field(None, description="Where it peaks. None is 0, the paper's, or 1.5 for ranks.")
     scale: bool = Field(
-        True,
-        description="Divide `a` by the variance of the gaps s − s⁺ of all queries. The paper's 0.5 is made for dot "
-        "products; on cosines, whose gaps are about 0.1, it would be as good as uniform. Ranks need no scale.",
+        True, description="Divide `a` by the variance of all gaps s − s⁺: the paper's 0.5 is made for dot products."
     )
     column: str = Field("dense", description="Score that is compared; ranks are taken from this column and `_rank`.")
     weigh: bool = Field(
-        False,
-        description="Multiply weights by the importance 1/p of the chosen, the largest of a row taken as 1 so that "
-        "weights stay in [0, 1]. Off: the sampler is meant to be biased.",
+        False, description="Multiply weights by the importance 1/p of the chosen, the largest of a row taken as 1."
     )
 
     @model_validator(mode="after")

@@ -29,6 +29,8 @@ _SPARE: Final = 4
 _FEW_BARRED: Final = 0.02
 # Nearest documents looked at: some are about the row's own entity, and are not taken.
 _TOP: Final = 32
+# Documents encoded last that are searched: what a few steps encode.
+_BUFFER: Final = 2048
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
@@ -160,8 +162,8 @@ class MixedSampler:
         self._entailing = _codes(
             sparse.csr_array(_listed([(row.positive_id,) for row in rows], stock) @ stock.entailing)
         )
-        self._ring = RingBuffer(stock.documents, options.buffer, dimension)
-        self._last = LastSteps(self._numbers, min(options.buffer, stock.documents))
+        self._ring = RingBuffer(stock.documents, _BUFFER, dimension)
+        self._last = LastSteps(self._numbers, min(_BUFFER, stock.documents))
         self._index = LatentIndex(options.refresh)
         self.watched = WatchedQueries(rows, stock, seed)
         self._anchors = np.zeros((len(rows), dimension), np.float32)
