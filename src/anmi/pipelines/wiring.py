@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from kedro.pipeline import Node, Pipeline
 
@@ -25,12 +26,23 @@ def by_name(*datasets: str, **renamed: str) -> dict[str, str]:
     return {name.removeprefix("params:"): name for name in datasets} | renamed
 
 
+def node(function: Callable[..., Any], inputs: Any, outputs: Any, name: str | None = None) -> Node:
+    """Return a node that is called as its function, unless it is given a name.
+
+    Examples
+    --------
+    >>> node(len, "corpus", "size").name
+    'len'
+    """
+    return Node(function, inputs, outputs, name=name or function.__name__)
+
+
 def stage(name: str, nodes: Iterable[Node]) -> Pipeline:
     """Return a pipeline in a namespace of its own, whose datasets keep their names.
 
     Examples
     --------
-    >>> [node.name for node in stage("bm25", [Node(len, "corpus", "terms", name="cut_terms")]).nodes]
-    ['bm25.cut_terms']
+    >>> [node.name for node in stage("bm25", [node(len, "corpus", "terms")]).nodes]
+    ['bm25.len']
     """
     return Pipeline(nodes, namespace=name, prefix_datasets_with_namespace=False)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Node, Pipeline
+from kedro.pipeline import Pipeline
 
 from anmi.pipelines.adaptation.nodes import ask_corpus
-from anmi.pipelines.wiring import by_name, stage
+from anmi.pipelines.wiring import by_name, node, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return stage("adaptation", [
-        Node(
-            ask_corpus,
-            inputs=by_name(
-                "corpus", "queries", "related_documents", "new_documents", "terms", "params:recipe", "params:recipes",
-                "params:seed", "store",
-                options="params:training.options", info="collection_info", params="params:adaptation",
-            ),
-            outputs=by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary"),
-            name="ask_corpus",
-        ),
+        node(ask_corpus, by_name(
+            "corpus", "queries", "related_documents", "new_documents", "terms", "params:recipe", "params:recipes",
+            "params:seed", "store", options="params:training.options", info="collection_info",
+            params="params:adaptation",
+        ), by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary")),
     ])  # fmt: skip

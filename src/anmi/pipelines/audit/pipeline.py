@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kedro.pipeline import Node, Pipeline
+from kedro.pipeline import Pipeline
 
 from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion
 from anmi.pipelines.audit.nodes import audit_judges, audit_recipes, gate, ingest_all, plant_truth, summarise_audit
-from anmi.pipelines.wiring import by_name, stage
+from anmi.pipelines.wiring import by_name, node, stage
 from anmi.selection.recipe import RATED
 
 NAMESPACE: Final = "audit"
@@ -38,20 +38,12 @@ def create_pipeline() -> Pipeline:
 def _collection() -> Pipeline:
     read = ingestion.create_pipeline().only_nodes("ingestion.ingest").outputs()
     return stage("collection", [
-        Node(
-            ingest_all,
-            inputs=["params:collection", "params:ingestion", "params:seed"],
-            outputs={name: name for name in sorted(read)},
-            name="ingest",
-        ),
-        Node(
-            plant_truth,
-            inputs=by_name(
-                "queries", "qrels", "equivalents", "related_documents", "params:seed", params="params:audit"
-            ),
-            outputs=[*_AUDITED.values(), _TRUTH],
-            name="plant_truth",
-        ),
+        node(ingest_all, [
+            "params:collection", "params:ingestion", "params:seed",
+        ], {name: name for name in sorted(read)}, name="ingest"),
+        node(plant_truth, by_name(
+            "queries", "qrels", "equivalents", "related_documents", "params:seed", params="params:audit",
+        ), [*_AUDITED.values(), _TRUTH]),
     ])  # fmt: skip
 
 
@@ -64,33 +56,18 @@ def _mining() -> Pipeline:
 
 def _scoring() -> Pipeline:
     return stage("scoring", [
-        Node(
-            audit_recipes,
-            inputs=by_name(*RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info"),
-            outputs="audit_recipes",
-            name="audit_recipes",
-        ),
-        Node(
-            audit_judges,
-            inputs=by_name(*RATED, "corpus", truth=_TRUTH, info="collection_info", params="params:audit"),
-            outputs="audit_judges", name="audit_judges",
-        ),
-        Node(
-            summarise_audit,
-            inputs=by_name(
-                "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,
-                info="collection_info", params="params:audit",
-            ),
-            outputs="audit_summary",
-            name="summarise_audit",
-        ),
-        Node(
-            gate,
-            inputs=by_name(
-                "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
-                params="params:audit",
-            ),
-            outputs=None,
-            name="gate",
-        ),
+        node(audit_recipes, by_name(
+            *RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info",
+        ), "audit_recipes"),
+        node(audit_judges, by_name(
+            *RATED, "corpus", truth=_TRUTH, info="collection_info", params="params:audit",
+        ), "audit_judges"),
+        node(summarise_audit, by_name(
+            "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,
+            info="collection_info", params="params:audit",
+        ), "audit_summary"),
+        node(gate, by_name(
+            "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
+            params="params:audit",
+        ), None),
     ])  # fmt: skip

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Node, Pipeline
+from kedro.pipeline import Pipeline
 
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
-from anmi.pipelines.wiring import stage
+from anmi.pipelines.wiring import node, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return stage("consistency", [
-        Node(
-            check_consistency,
-            inputs=["candidates", "params:recipe", "params:recipes", "params:consistency"],
-            outputs="consistency",
-            name="check_consistency",
-        ),
-        Node(
-            summarise_consistency,
-            inputs=["candidates", "consistency"],
-            outputs="consistency_summary",
-            name="summarise_consistency",
-        ),
+        node(check_consistency, ["candidates", "params:recipe", "params:recipes", "params:consistency"], "consistency"),
+        node(summarise_consistency, ["candidates", "consistency"], "consistency_summary"),
     ])  # fmt: skip

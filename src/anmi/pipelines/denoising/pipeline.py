@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Node, Pipeline
+from kedro.pipeline import Pipeline
 
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
-from anmi.pipelines.wiring import by_name, stage
+from anmi.pipelines.wiring import by_name, node, stage
 
 
 def create_pipeline() -> Pipeline:
@@ -15,17 +15,8 @@ def create_pipeline() -> Pipeline:
         "params:engine", params="params:denoising",
     )  # fmt: skip
     return stage("denoising", [
-        Node(
-            judge_by_evidence,
-            inputs=shared
-            | by_name("terms", "document_embeddings", "encoder_info", "knowledge", info="collection_info"),
-            outputs=["evidence", "fused_judge"],
-            name="judge_by_evidence",
-        ),
-        Node(
-            judge_candidates,
-            inputs=shared | by_name("evidence", "store", "params:elo"),
-            outputs=["judgments", "cross_encoder"],
-            name="judge_candidates",
-        ),
+        node(judge_by_evidence, shared | by_name(
+            "terms", "document_embeddings", "encoder_info", "knowledge", info="collection_info",
+        ), ["evidence", "fused_judge"]),
+        node(judge_candidates, shared | by_name("evidence", "store", "params:elo"), ["judgments", "cross_encoder"]),
     ])  # fmt: skip

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Node, Pipeline
+from kedro.pipeline import Pipeline
 
 from anmi.pipelines.elo.nodes import rate_candidates
-from anmi.pipelines.wiring import by_name, stage
+from anmi.pipelines.wiring import by_name, node, stage
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return stage("elo", [
-        Node(
-            rate_candidates,
-            inputs=by_name(
-                "candidates", "evidence", "judgments", "corpus", "queries", "store", "params:recipe",
-                "params:recipes", "params:seed", "params:engine", params="params:elo",
-            ),
-            outputs=["ratings", "elo_summary"],
-            name="rate_candidates",
-        ),
+        node(rate_candidates, by_name(
+            "candidates", "evidence", "judgments", "corpus", "queries", "store", "params:recipe", "params:recipes",
+            "params:seed", "params:engine", params="params:elo",
+        ), ["ratings", "elo_summary"]),
     ])  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Node, Pipeline
+from kedro.pipeline import Pipeline
 
 from anmi.pipelines.ingestion.nodes import ingest
-from anmi.pipelines.wiring import by_name, stage
+from anmi.pipelines.wiring import by_name, node, stage
 
 
 def create_pipeline() -> Pipeline:
@@ -15,10 +15,5 @@ def create_pipeline() -> Pipeline:
         "quarantine", "given_runs", "collection_info",
     ]  # fmt: skip
     return stage("ingestion", [
-        Node(
-            ingest,
-            inputs=["params:collection", "params:ingestion", "params:seed"],
-            outputs=by_name(*outputs),
-            name="ingest",
-        ),
+        node(ingest, ["params:collection", "params:ingestion", "params:seed"], by_name(*outputs)),
     ])  # fmt: skip

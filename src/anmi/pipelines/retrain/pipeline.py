@@ -17,7 +17,7 @@ from anmi.pipelines.retrain.nodes import (
     report_retraining,
     score_champion,
 )
-from anmi.pipelines.wiring import by_name, stage
+from anmi.pipelines.wiring import by_name, node, stage
 from anmi.selection.recipe import RATED
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
@@ -30,65 +30,30 @@ _RETRIEVING: Final = {f"{NAMESPACE}.dense.encode_collection", f"{NAMESPACE}.dens
 def create_pipeline() -> Pipeline:
     """Return the pipeline without the stages that it shares with others; see :func:`with_stages`."""
     champion = stage("champion", [
-        Node(
-            evaluate_champion,
-            inputs=by_name(
-                "corpus", "queries", "qrels", "params:collection", "params:evaluation", "params:dense",
-                params="params:retrain", registry="model_registry",
-            ),
-            outputs=["champion", "champion_profile", "champion_runs"],
-            name="evaluate_champion",
-        ),
-        Node(
-            score_champion,
-            inputs=by_name(
-                "champion", "bm25_index", "corpus", "queries", "qrels", "related_documents", "params:evaluation",
-                runs="champion_runs", params="params:retrain",
-            ),
-            outputs="champion_metrics",
-            name="score_champion",
-        ),
+        node(evaluate_champion, by_name(
+            "corpus", "queries", "qrels", "params:collection", "params:evaluation", "params:dense",
+            params="params:retrain", registry="model_registry",
+        ), ["champion", "champion_profile", "champion_runs"]),
+        node(score_champion, by_name(
+            "champion", "bm25_index", "corpus", "queries", "qrels", "related_documents", "params:evaluation",
+            runs="champion_runs", params="params:retrain",
+        ), "champion_metrics"),
     ])  # fmt: skip
     return champion + stage("retrain", [
-        Node(
-            profile_training_data,
-            inputs=by_name(
-                "queries", "corpus", "qrels", "selection", "selection_summary", "encoder_info", info="collection_info",
-            ),
-            outputs="training_profile",
-            name="profile_training_data",
-        ),
-        Node(
-            measure_drift,
-            inputs=["training_profile", "champion_profile"],
-            outputs="drift",
-            name="measure_drift",
-        ),
-        Node(
-            decide_promotion,
-            inputs=by_name(
-                "champion", "champion_metrics", "query_metrics", "query_buckets", "equivalents", "qrels",
-                "trained_model", "params:recipe", "params:recipes", "params:training", "params:evaluation",
-                "params:seed", audited="audit_recipes", drawn="drawn_negatives", params="params:retrain",
-            ),
-            outputs="promotion",
-            name="decide_promotion",
-        ),
-        Node(
-            register_challenger,
-            inputs=by_name(
-                "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
-                "params:dense", "search_index", info="collection_info", registry="model_registry",
-            ),
-            outputs="registration",
-            name="register_challenger",
-        ),
-        Node(
-            report_retraining,
-            inputs=["report", "registration", "drift", "audit_recipes"],
-            outputs="retrain_report",
-            name="report_retraining",
-        ),
+        node(profile_training_data, by_name(
+            "queries", "corpus", "qrels", "selection", "selection_summary", "encoder_info", info="collection_info",
+        ), "training_profile"),
+        node(measure_drift, ["training_profile", "champion_profile"], "drift"),
+        node(decide_promotion, by_name(
+            "champion", "champion_metrics", "query_metrics", "query_buckets", "equivalents", "qrels", "trained_model",
+            "params:recipe", "params:recipes", "params:training", "params:evaluation", "params:seed",
+            audited="audit_recipes", drawn="drawn_negatives", params="params:retrain",
+        ), "promotion"),
+        node(register_challenger, by_name(
+            "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
+            "params:dense", "search_index", info="collection_info", registry="model_registry",
+        ), "registration"),
+        node(report_retraining, ["report", "registration", "drift", "audit_recipes"], "retrain_report"),
     ])  # fmt: skip
 
 
