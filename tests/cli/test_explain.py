@@ -159,7 +159,7 @@ def test_an_unknown_document_gets_the_nearest() -> None:
 
 def test_json_holds_every_candidate_whatever_is_shown() -> None:
     found = json.loads(explained("q-alpha", "--json", "--top", "0").stdout)
-    assert found["query"] == "what is [alpha]?"
+    assert found["query"] == "what is [alpha]?" and found["run"] in explained("q-alpha").stdout.splitlines()[0]
     assert [positive["document_id"] for positive in found["positives"]] == ["d0", "d5"]
     assert [c["document_id"] for c in found["candidates"]] == ["d1", "d2", "d3"]
     one = found["candidates"][0]

@@ -90,49 +90,83 @@ def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(dat
 
     ingested(data)
     (data / "runs" / VERSION).mkdir(parents=True)
-    record = RunRecord(run_id=VERSION, status="finished", parameters={"recipe": "anmi_2"})
+    asked = {"recipe": "anmi_2", "collection": "mine"}
+    record = RunRecord(run_id=VERSION, status="finished", parameters=asked)
     (data / "runs" / VERSION / "run.json").write_text(record.as_text())
     folder = data / "05_model_input" / "selection_summary.json" / VERSION
     folder.mkdir(parents=True)
     expected = {"share": 0.02, "low": 0.01, "high": 0.04, "judged": 150, "doubtful": 0}
     (folder / "selection_summary.json").write_text(json.dumps({"expected": expected}))
+    rate = {f"false_negative_rate{end}": value for end, value in (("", 0.03), ("_low", 0.01), ("_high", 0.05))}
+    rows = [asked | rate | {"negatives": 1200}, asked | rate | {"negatives": 7, "collection": "another"}]
+    save(data, "07_model_output", "audit_recipes.parquet", pd.DataFrame(rows), "2026-01-02T00.00.00.000Z")
     for name, lines in (("triplet", 2), ("tevatron", 1), ("pairs", 1)):
         done = invoke(name, str(tmp_path / name))
         assert done.exit_code == 0, done.output
         text = (tmp_path / name / "README.md").read_text(encoding="utf-8")
         assert text.startswith('---\nlicense: "unknown"\n')
-        for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 judged"):
+        for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 judged",
+                     "Audit: 3 % (1 to 5) of 1,200 negatives"):  # fmt: skip
             assert told in text
         assert len(datasets.load_dataset(str(tmp_path / name), split="train")) == lines
+    assert invoke("triplet", str(tmp_path / "triplet"), "--negatives", "1", "--force").exit_code == 0
+    assert len(datasets.load_dataset(str(tmp_path / "triplet"), split="train")) == 1, "not what it read before"
 
 
 def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Path) -> None:
+    from anmi.corpus.related import parents_of
     from anmi.corpus.sources import load_collection
 
     words = ["amber", "birch", "cedar", "delta"]
-    corpus = pd.DataFrame({"document_id": list("pqab"), "title": ["T", "", "", ""], "text": words, "metadata": "{}"})
+    corpus = pd.DataFrame({
+        "document_id": ["p#1", "p#2", "a", "b"], "title": ["T", "", "", ""], "text": words, "metadata": '{"year":"1"}',
+        "parent": ["p", "p", "a", "b"], "start": [0, 9, -1, -1],
+    })  # fmt: skip
     queries = pd.DataFrame({"query_id": ["1", "2"], "text": ["which amber", "which birch"], "metadata": "{}"})
-    qrels = pd.DataFrame({"query_id": ["1", "2"], "document_id": ["p", "q"], "relevance": [1, 2], "split": "test"})
+    qrels = pd.DataFrame({"query_id": ["1", "2"], "document_id": ["p#1", "a"], "relevance": [1, 2], "split": "test"})
     for name, table in (("corpus", corpus), ("queries", queries), ("qrels", qrels)):
         save(data, "02_intermediate", f"{name}.parquet", table)
     place = data / "02_intermediate" / "collection_info.json" / VERSION
     place.mkdir(parents=True)
     (place / "collection_info.json").write_text(json.dumps({"collection": "pairs:a.csv", "language": "en"}))
+    gone = data / "02_intermediate" / "gone"
+    (data / "02_intermediate" / "corpus.parquet").rename(gone)
+    refused = invoke("mteb", str(tmp_path / "none"))
+    assert 'there is no "corpus" yet: run `kedro run --pipelines ingestion`' in refused.stderr
+    gone.rename(data / "02_intermediate" / "corpus.parquet")
     folder = tmp_path / "mteb"
     done = invoke("mteb", str(folder))
-    assert done.exit_code == 0 and f"4 documents in {folder}" in done.stdout, done.output
+    assert done.exit_code == 0 and f"3 documents in {folder}" in done.stdout, done.output
     assert invoke("beir", str(tmp_path / "lines")).exit_code == 0
-    assert (tmp_path / "lines" / "qrels" / "test.tsv").read_text() == ("query-id\tcorpus-id\tscore\n1\tp\t1\n2\tq\t2\n")
+    assert (tmp_path / "lines" / "qrels" / "test.tsv").read_text() == (
+        "query-id\tcorpus-id\tscore\n1\tp#1\t1\n2\ta\t2\n"
+    )
     for place in (f"beir:{folder}", f"hf:{folder}", f"beir:{tmp_path / 'lines'}"):
         found = load_collection(place, language="en")
         assert found.corpus[["document_id", "title", "text"]].equals(corpus[["document_id", "title", "text"]])
         assert found.qrels.values.tolist() == qrels.values.tolist()
+        told = [json.loads(text) for text in found.corpus.metadata]
+        assert told == [{"year": "1", "document": "p", "start": 0}, {"year": "1", "document": "p", "start": 9},
+                        {"year": "1"}, {"year": "1"}]  # fmt: skip
+        assert parents_of(found.corpus).tolist() == ["p", "p", "a", "b"]
+    assert "3, as 4 passages that name them in `metadata`" in (folder / "README.md").read_text()
     mteb = pytest.importorskip("mteb")
     task = runpy.run_path(str(folder / "mteb_task.py"))["Task"]()
     task.load_data()
     assert task.metadata.eval_langs == ["eng"] and task.metadata.name == "pairs_a_csv"
     (score,) = mteb.evaluate(mteb.get_model("mteb/baseline-random-encoder"), [task], cache=None).task_results
     assert score.get_score() >= 0
+
+
+def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path) -> None:
+    for version in ("2025-01-01T00.00.00.000Z", VERSION):
+        (data / "runs" / version).mkdir(parents=True)
+        record = RunRecord(run_id=version, status="finished", saved={"training_rows": {"version": version}})
+        (data / "runs" / version / "run.json").write_text(record.as_text())
+    for run, lines in (("2025", 1), ("latest", 2)):
+        told = json.loads(invoke("triplet", str(tmp_path / run), "--run", run, "--json").stdout)
+        assert told["lines"] == lines
+    assert 'has no "search_index"' in invoke("vectors", str(tmp_path / "none"), "--run", "2025").stderr
 
 
 def test_options_reach_the_format(tmp_path: Path) -> None:

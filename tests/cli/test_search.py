@@ -75,7 +75,9 @@ def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
 def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
     found = json.loads(invoke("blue whale", "--json", "--system", "dense").output)
     expected = [hit.as_dict() for hit in saved.search("blue whale", 10, "dense")[0]]
+    place = {name: found[0].pop(name) for name in ("collection", "recipe", "run", "date", "notice")}
     assert found == [{"question": "blue whale", "system": "dense", "hits": expected}]
+    assert place["run"] in invoke("blue whale").output.splitlines()[0] and place["run"].startswith("20")
 
 
 def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:

@@ -139,6 +139,10 @@ def test_datasets_reads_what_beir_and_mteb_publish(form: str, tmp_path: Path) ->
         files["default"] = f"data_files:{splits}"
         card = "".join(f"- config_name: {name}\n  {text}\n" for name, text in files.items())
         (place / "README.md").write_text(f"---\nconfigs:\n{card}---\n")
+        before = pd.read_parquet(place / "corpus.parquet")
+        before[:50].to_parquet(place / "corpus.parquet")
+        load_collection(f"hf:{place}", language="en")
+        before.to_parquet(place / "corpus.parquet")
     else:
         save_beir(place, place / "qrels" if form == "one folder" else tmp_path / "mine-qrels")
     found = load_collection(f"hf:{place}", language="en")
@@ -163,7 +167,12 @@ def test_datasets_reads_pairs(tmp_path: Path) -> None:
     pd.DataFrame({"_id": [], "text": []}).to_parquet(write_beir(tmp_path / "empty", ".parquet") / "corpus.parquet")
     with pytest.raises(AnmiError, match=r"corpus\.parquet has no row"):
         load_collection(f"beir:{tmp_path / 'empty'}")
-    for location, words in (("none", "none cannot be read"), ("saved::dev", 'no split "dev"; ')):
+    DatasetDict(splits | {"test": splits["test"].select([])}).save_to_disk(tmp_path / "half")
+    for location, words in (
+        ("none", "none cannot be read"),
+        ("half", "half/test has no rows"),
+        ("saved::dev", 'no split "dev"; '),
+    ):
         with pytest.raises(AnmiError, match=words):
             load_collection(f"hf:{tmp_path / location}")
 

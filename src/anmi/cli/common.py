@@ -223,14 +223,20 @@ def whereabouts(context: Any, catalog: Any, dataset: str) -> dict[str, str]:
     return told | {"date": str(record.get("start", "")), "notice": runs.notice(run)}
 
 
-def echo_where(context: Any, catalog: Any, dataset: str) -> None:
-    """Print of which run a dataset is that is loaded, and that the latest run failed where it did."""
+def echo_where(context: Any, catalog: Any, dataset: str, as_json: bool = False) -> dict[str, str]:
+    """Print of which run a dataset is that is loaded, and that the latest run failed where it did; return both.
+
+    With ``as_json`` nothing is printed.
+    """
     from anmi.report.sentences import where
 
     place = whereabouts(context, catalog, dataset)
+    if as_json:
+        return place
     click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
     if place["notice"]:
         click.echo(f"warning: {visible(place['notice'])}", err=True)
+    return place
 
 
 def load(catalog: Any, name: str, pipeline: str) -> Any:

@@ -43,8 +43,7 @@ def explain(
         catalog = belonging(context, *_SHOWN, run_id=run_id)
         corpus, queries = load(catalog, "corpus", "ingestion"), load(catalog, "queries", "ingestion")
         selection = load(catalog, "selection", "mining")
-        if not as_json:
-            echo_where(context, catalog, "selection")
+        place = echo_where(context, catalog, "selection", as_json)
         block = find_query(selection, query_id, _set_aside(catalog))
         asked = queries[queries["query_id"] == query_id]
         query = str(asked["text"].iloc[0]) if len(asked) else ""
@@ -53,7 +52,7 @@ def explain(
         if document_id is not None:
             found = _only(found, block, corpus, document_id, catalog, _itself(asked))
         if as_json:
-            echo_json(found)
+            echo_json(place | found)
         else:
             _print(found, top, document_id)
 

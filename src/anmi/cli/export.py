@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""``kedro anmi export``: the newest training rows in the format of another trainer."""
+"""``kedro anmi export``: training rows in the format of another trainer, a search, or a collection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, echo_json, example, json_option, load, plain_errors, project
+from anmi.cli.common import (
+    belonging,
+    echo_json,
+    example,
+    json_option,
+    load,
+    plain_errors,
+    project,
+    run_option,
+    whereabouts,
+)
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -24,6 +34,7 @@ _OTHERS: Final = {
     "mteb": "The collection as a task of MTEB, which `datasets` and `beir:` read as well.",
     "beir": "The collection, with questions asked on the page, as BEIR publishes one: corpus.jsonl, qrels/test.tsv.",
 }
+_ROWS: Final = ("training_rows", "encoder_info", "selection_summary")
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
@@ -59,6 +70,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_formats, help="Show the formats."
 )
+@run_option
 @json_option
 @env_option
 def export(
@@ -69,35 +81,39 @@ def export(
     prompt: str | None,
     by_source: bool,
     force: bool,
+    run_id: str | None,
     as_json: bool,
     env: str | None,
 ) -> None:
-    """Write the newest training rows to FOLDER as FORMAT, or the search or collection; --list shows all of them."""
+    """Write the training rows of the last run, or of --run, to FOLDER as FORMAT, or its search or collection.
+
+    --list shows all formats.
+    """
     from anmi.files import aside
-    from anmi.hooks.record import Runs, data_root
     from anmi.report.console import expected_sentence
     from anmi.retrieval.prompts import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
 
     folder = folder.resolve()
     if name in _OTHERS:
-        _export_whole(name, folder, as_json, env)
+        _export_whole(name, folder, run_id, as_json, env)
         return
     options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt, by_source=by_source)
     with plain_errors():
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, "training_rows", "encoder_info", "selection_summary", *_COLLECTION)
+        catalog = belonging(context, *_ROWS, *_COLLECTION, run_id=run_id)
         rows = load(catalog, "training_rows", "mining")
         source = catalog.get("training_rows").place()
         encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
-        run = str(catalog.get("training_rows").resolve_load_version())
-        asked = Runs(data_root(context)).read(run).get("parameters", {})
+        place = whereabouts(context, catalog, "training_rows")
         summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
-        mined = {"Recipe": asked.get("recipe", ""), "Run": run,
-                 "Quality": expected_sentence(summary.get("expected"))}  # fmt: skip
-        made = make_export(rows, name, options, _collection(catalog), encoder_info, mined)
+        mined = {"Recipe": place["recipe"], "Run": place["run"],
+                 "Quality": expected_sentence(summary.get("expected")),
+                 "Audit": _audited(catalog, place["collection"], place["recipe"])}  # fmt: skip
+        found = _collection(catalog) if all(map(catalog.exists, _COLLECTION)) else None
+        made = make_export(rows, name, options, found, encoder_info, mined)
         try:
             with aside(folder) as path:
                 made.save(path)
@@ -118,7 +134,20 @@ def export(
     click.echo(f"read it with: {made.how_to_load(folder)}")
 
 
-def _export_whole(name: str, folder: Path, as_json: bool, env: str | None) -> None:
+def _audited(catalog: Any, collection: str, recipe: str) -> str:
+    """Say what the last audit measured of the recipe on this collection; nothing where it did not."""
+    from anmi.judging.expected import share_sentence
+
+    if not catalog.exists("audit_recipes"):
+        return ""
+    of = "collection == @collection and recipe == @recipe and negatives > 0"
+    for row in catalog.load("audit_recipes").query(of).itertuples():
+        rate = share_sentence(row.false_negative_rate, row.false_negative_rate_low, row.false_negative_rate_high)
+        return f"{rate} of {row.negatives:,} negatives that the recipe chose are false, by planted ones"
+    return ""
+
+
+def _export_whole(name: str, folder: Path, run_id: str | None, as_json: bool, env: str | None) -> None:
     """Write the search, or the collection."""
     from anmi.files import aside
     from anmi.search.stores import export_opensearch, export_vectors
@@ -129,12 +158,11 @@ def _export_whole(name: str, folder: Path, as_json: bool, env: str | None) -> No
             raise AnmiError(f"{folder} is not empty; name a new or empty folder")
         with aside(folder) as path:
             if name in ("mteb", "beir"):
-                catalog = belonging(context, "qrels", *_COLLECTION)
-                qrels, found = load(catalog, "qrels", "ingestion"), _collection(catalog)
-                assert found is not None
-                count = export_collection(found, qrels, path, lines=name == "beir")
+                catalog = belonging(context, "qrels", *_COLLECTION, run_id=run_id)
+                qrels = load(catalog, "qrels", "ingestion")
+                count = export_collection(_collection(catalog), qrels, path, lines=name == "beir")
             else:
-                search = load(belonging(context, "search_index"), "search_index", "evaluation")
+                search = load(belonging(context, "search_index", run_id=run_id), "search_index", "evaluation")
                 count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
     if as_json:
         echo_json({"format": name, "folder": str(folder), "documents": count})
@@ -162,11 +190,8 @@ def _refuse_to_overwrite(folder: Path, force: bool) -> None:
         raise AnmiError(f"{folder} holds an export already; add --force to replace it, or name another folder")
 
 
-def _collection(catalog: Any) -> Collection | None:
-    """Return the collection, or None where the artifacts of ingestion are not there."""
+def _collection(catalog: Any) -> Collection:
     from anmi.selection.export import Collection
 
-    if not all(catalog.exists(name) for name in _COLLECTION):
-        return None
-    info = catalog.load("collection_info")
-    return Collection(catalog.load("corpus"), catalog.load("queries"), info["collection"], info["language"])
+    corpus, queries, info = (load(catalog, name, "ingestion") for name in _COLLECTION)
+    return Collection(corpus, queries, info["collection"], info["language"])

@@ -62,21 +62,20 @@ def search(
         if folder is not None:
             from anmi.search import HybridSearch
 
-            _answer(HybridSearch.load(folder), asked, k, system, as_json)
+            _answer(HybridSearch.load(folder), asked, k, system, as_json, {})
             return
     with project(env, as_json=as_json) as context:
         catalog = belonging(context, "search_index", run_id=run_id)
         found = load(catalog, "search_index", "evaluation")
-        if not as_json:
-            echo_where(context, catalog, "search_index")
-        _answer(found, asked, k, system, as_json)
+        place = echo_where(context, catalog, "search_index", as_json)
+        _answer(found, asked, k, system, as_json, place)
 
 
-def _answer(opened: Any, questions: list[str], k: int, system: Any, as_json: bool) -> None:
+def _answer(opened: Any, questions: list[str], k: int, system: Any, as_json: bool, place: dict[str, str]) -> None:
     found = opened.search(questions, k, system)
     if as_json:
         echo_json([
-            {"question": question, "system": system, "hits": [hit.as_dict() for hit in hits]}
+            place | {"question": question, "system": system, "hits": [hit.as_dict() for hit in hits]}
             for question, hits in zip(questions, found, strict=True)
         ])  # fmt: skip
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, echo_json, example, json_option, load, project, whereabouts
+from anmi.cli.common import belonging, echo_json, example, json_option, load, project, run_option, whereabouts
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -38,10 +38,13 @@ _SHOWN: Final = (
     "--allow-remote", is_flag=True, help="Let other machines in, by a token: that of ANMI_SERVE_TOKEN, or a new one."
 )
 @click.option("--as", "by", metavar="NAME", help="Who marks, noted with each mark; by default the user's name.")
+@run_option
 @json_option
 @env_option
-def serve(port: int, host: str, allow_remote: bool, by: str | None, as_json: bool, env: str | None) -> None:
-    """Serve a page over the last run: search by what it trained, look at the candidates of queries, and mark pairs.
+def serve(
+    port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, as_json: bool, env: str | None
+) -> None:
+    """Serve a page over the last run, or --run: search, look at the candidates of queries, and mark pairs.
 
     What is marked becomes labels of the next run; docs/labelling.md says how. Ctrl-C ends it, with the exit code 0.
     """
@@ -55,7 +58,7 @@ def serve(port: int, host: str, allow_remote: bool, by: str | None, as_json: boo
                 f'the web page needs the package {error.name}, which is not installed: pip install "anmi[serve]"'
             ) from None
         guard = _guard(host, allow_remote)
-        marks, run = _opened(context)
+        marks, run = _opened(context, run_id)
         app = create_app(run, marks, by or _user(), guard)
         with _listening(host, port) as listening:
             address = _address(host, listening, guard)
@@ -86,13 +89,13 @@ def _guard(host: str, allow_remote: bool) -> Guard:
     return Guard(frozenset(), os.environ.get("ANMI_SERVE_TOKEN") or secrets.token_urlsafe(24))
 
 
-def _opened(context: Any) -> tuple[Path, Run]:
-    """Return the file of marks, and the last run as the page shows it."""
+def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
+    """Return the file of marks, and the run as the page shows it."""
     from anmi.corpus.marks import file_of
     from anmi.report.sentences import where
     from anmi.serve.run import Run
 
-    catalog = belonging(context, *_SHOWN)
+    catalog = belonging(context, *_SHOWN, run_id=run_id)
     selection = load(catalog, "selection", "mining")
     info = load(catalog, "collection_info", "ingestion")
     marks = file_of(context.params["ingestion"].marks, info["collection"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.corpus.jsonl import clean, to_json
+from anmi.corpus.jsonl import clean, metadata_of, to_json
 from anmi.corpus.pairs import find_files, root_of
 from anmi.corpus.plain_text import KINDS, UnreadableError
 from anmi.corpus.raw import ROW_FILES, Column, Options, RawCollection, kind_of, no_labels, no_queries
@@ -159,10 +159,7 @@ class _Documents:
                 for found in columns_of(path, line, values, what, self._columns, needed=what == "text"):
                     names.append(found)
                     taken[what] = _cell(path, line, what, found, values[found])
-            own = values.get("metadata") if "metadata" not in names else None
-            rest = {key: value for key, value in values.items() if key not in (*names, "metadata")}
-            # As in corpus.jsonl of a BEIR folder.
-            rest |= own if isinstance(own, dict) else {} if own is None else {"metadata": own}
+            rest = metadata_of(values, names)
             identifier = taken.get("id", f"{name}#{line}")
             self._append(identifier, taken.get("title", ""), taken["text"], {**rest, "path": name}, path, line)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from anmi.corpus.texts import column
 from anmi.errors import AnmiError
 
 _BAR_FROM_BYTES: Final = 50_000_000
-_OWN_KEYS: Final = frozenset({"_id", "title", "text", "metadata"})
+_OWN_KEYS: Final = frozenset({"_id", "title", "text"})
 # Rows that are strings of Python at a time.
 _CHUNK: Final = 20_000
 
@@ -211,7 +211,7 @@ def read_texts(path: Path, id_column: str, rows: Iterable[tuple[int, dict[str, A
             )
         text = string(value, "text", path, number, f' (id "{identifier}")')
         title = value.get("title")
-        read.append((clean(title) if isinstance(title, str) else "", text, _metadata(value)))
+        read.append((clean(title) if isinstance(title, str) else "", text, to_json(metadata_of(value, _OWN_KEYS))))
         if len(read) == _CHUNK:
             stow()
     if not lines:
@@ -223,11 +223,11 @@ def read_texts(path: Path, id_column: str, rows: Iterable[tuple[int, dict[str, A
     return pd.DataFrame(ids | rest | where | {"line": list(lines.values())})
 
 
-def _metadata(value: dict[str, Any]) -> str:
-    """Return the metadata of a line as JSON, with the keys that the format does not know."""
-    own = value.get("metadata")
-    if own in (None, {}) and value.keys() <= _OWN_KEYS:
-        return "{}"
-    extra = {key: item for key, item in value.items() if key not in _OWN_KEYS}
-    own = own if isinstance(own, dict) else {} if own is None else {"metadata": own}
-    return to_json({**extra, **own})
+def metadata_of(value: dict[str, Any], used: Collection[str]) -> dict[str, Any]:
+    """Return the metadata of a row, with the keys that are not used for something else."""
+    own = value.get("metadata") if "metadata" not in used else None
+    if isinstance(own, str) and own.startswith("{"):  # In a table, JSON is a text.
+        with suppress(ValueError):
+            own = json.loads(own)
+    rest = {key: item for key, item in value.items() if key not in used and key != "metadata"}
+    return rest | (own if isinstance(own, dict) else {} if own is None else {"metadata": own})

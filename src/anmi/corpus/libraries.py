@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from anmi.corpus.raw import Options, RawCollection, inside, no_labels, no_querie
 from anmi.corpus.tables import numbered
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError, nearest
+from anmi.fingerprint import files_in, hash_value
 
 
 def read_ir_datasets(location: str, options: Options) -> RawCollection:
@@ -155,8 +157,8 @@ def read_hf(location: str, options: Options) -> RawCollection:
     """
     name, _, rest = location.partition(":")
     config, _, split = rest.partition(":")
-    cure = ("give a folder that `datasets` saved or that holds its files, or a name on the hub, with the environment "
-            "variable ANMI_ONLINE=1")  # fmt: skip
+    cure = ("give a folder that `datasets` saved or that holds its files, each split with rows, or a name on the hub, "
+            "with the environment variable ANMI_ONLINE=1")  # fmt: skip
     with _in_one_sentence(f"hf:{location}", cure):
         folder = Path(name).expanduser()
         for path in folder.rglob("*") if folder.is_dir() else ():
@@ -197,13 +199,28 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
 
     folder = Path(name).expanduser()
     place = folder / (config or "")
+    cache = _cache_of(folder) if folder.is_dir() else None
     if _saved(place):
+        for path in place.rglob("state.json"):
+            if not json.loads(path.read_text(encoding="utf-8")).get("_data_files"):
+                raise AnmiError(f"{path.parent} has no rows, which `datasets` cannot read; save the dataset without it")
         found = datasets.load_from_disk(place)
     elif config and place.is_dir() and not (folder / "README.md").is_file():
-        found = datasets.load_dataset(str(place))
+        found = datasets.load_dataset(str(place), cache_dir=cache)
     else:
-        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None)
+        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, cache_dir=cache)
     return found if isinstance(found, dict) else {"train": found}
+
+
+def _cache_of(folder: Path) -> str:
+    """Return where `datasets` keeps what it reads of a folder as it is now.
+
+    By itself it goes by the folder's name and card, and gives what it read before from another of that name.
+    """
+    import datasets
+
+    files = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files_in(folder)]
+    return str(Path(datasets.config.HF_DATASETS_CACHE) / "anmi" / hash_value(files))
 
 
 def _rows(dataset: Any) -> Iterator[tuple[int, dict[str, Any]]]:

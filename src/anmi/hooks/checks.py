@@ -134,11 +134,6 @@ class CheckHooks:
                     "`--pipelines mining,adaptation,training`"
                 )
             self._unlabelled = split
-            log.warning(
-                "No %s query has a label; pseudo-queries of held-out documents are asked instead, which is a weaker "
-                "proof: what a document says of itself is asked otherwise by people who look for it",
-                split,
-            )
         if self._draws_on_facts and not len(outputs["knowledge"].facts):
             raise AnmiError(
                 f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
@@ -146,9 +141,17 @@ class CheckHooks:
             )
 
     def _check_pseudo_queries(self, made: pd.DataFrame) -> None:
-        """Say that nothing is measured where neither people nor held-out documents ask what is to be evaluated."""
+        """Say who asks what is to be evaluated where people do not: held-out documents, or nobody."""
         split = self._unlabelled
-        if split is not None and not (made["split"] == split).any():
+        if split is None:
+            return
+        if count := int((made["split"] == split).sum()):
+            log.warning(
+                "No %s query has a label; %d pseudo-queries of held-out documents are asked instead, which is a weaker "
+                "proof: what a document says of itself is asked otherwise by people who look for it",
+                split, count,
+            )  # fmt: skip
+        else:
             log.warning(
                 "The search is built and nothing is measured: no %s query has a label, and no held-out document asks "
                 "one in its place (of all documents %d pseudo-queries were made); label queries, or add documents",

@@ -49,12 +49,15 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     )  # fmt: skip
     new = new_documents(found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed)
     counts = found.queries.groupby("split").size().to_dict()
+    held_out = new.assign(parent=new.document_id.map(found.corpus.set_index("document_id").parent))
     info |= {
         "collection": found.name,
         "language": found.language,
         "passages": len(found.corpus),
         "queries": {str(split): int(count) for split, count in counts.items()},
-        "new_documents": {str(split): int(count) for split, count in new.groupby("split").size().items()},
+        "new_documents": {
+            str(split): int(count) for split, count in held_out.groupby("split").parent.nunique().items()
+        },
         "quarantined": counts_by_reason(found.quarantine),
         "duplicates": len(found.duplicates),
         "related": {str(kind): int(count) for kind, count in related.groupby("kind").size().items() if kind != COPY},

@@ -12,6 +12,9 @@ from typing import Any, Final
 import orjson
 import pandas as pd
 
+from anmi.corpus.jsonl import to_json
+from anmi.corpus.related import documents_of
+from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.prompts import in_words
 from anmi.selection.export.flat import Collection
 
@@ -76,7 +79,7 @@ class Exported:
                     write_lines(table.iloc[start : start + _CHUNK], part)
         else:
             write_lines(self.table, folder / self.files)
-        (folder / README).write_text(self.readme(), encoding="utf-8")
+        (folder / README).write_text(self.readme(folder), encoding="utf-8")
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield what stands in the name of the files before their number, and the lines in them."""
@@ -88,10 +91,10 @@ class Exported:
         for name, table in self.table.groupby(names, sort=True):
             yield f"{name}_", table
 
-    def readme(self) -> str:
-        """Return what the folder's README says."""
+    def readme(self, folder: Path) -> str:
+        """Return what the README of a folder with the files says."""
         columns = ", ".join(map(str, self.table))
-        lines = [card_header({"default": self.files}), f"# {self.name}", "", self.description, ""]
+        lines = [card_header(folder, {"default": self.files}), f"# {self.name}", "", self.description, ""]
         lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
         if self.score is not None:
             lines.append(f"Scores: {self.score}.")
@@ -108,10 +111,14 @@ class Exported:
         )
 
 
-def card_header(files: Mapping[str, str | Mapping[str, str]], language: str | None = None) -> str:
-    """Return the head of a dataset card: its configurations with their files, or files by split."""
+def card_header(folder: Path, files: Mapping[str, str | Mapping[str, str]], language: str | None = None) -> str:
+    """Return the head of a dataset card: its configurations with their files, or files by split.
+
+    The description tells `datasets`, which goes by name and card, that a folder is not one that it read before.
+    """
+    description = hash_files((path.name, path) for path in files_in(folder) if path.name != README)
     configs = [
-        {"config_name": name, "data_files": found if isinstance(found, str) else
+        {"config_name": name, "description": description, "data_files": found if isinstance(found, str) else
          [{"split": split, "path": path} for split, path in found.items()]}
         for name, found in files.items()
     ]  # fmt: skip
@@ -152,6 +159,8 @@ class Task(AbsTaskRetrieval):
 def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path, *, lines: bool = False) -> int:
     """Write a collection as BEIR, ``datasets`` and MTEB read it; return the number of documents.
 
+    Metadata are kept, as JSON in Parquet; those of a passage name its ``document`` and where it starts there.
+
     Parameters
     ----------
     collection
@@ -164,11 +173,12 @@ def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path,
         Write JSONL and TSV, as BEIR publishes collections, and nothing else, in the place of Parquet.
     """
     (folder / "qrels").mkdir(parents=True)
-    corpus = collection.corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text"]]
-    asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text"]]
+    whole, corpus = documents_of(collection.corpus), _with_places(collection.corpus)
+    asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text", "metadata"]]
     for name, table in (("corpus", corpus), ("queries", asked)):
         if lines:
-            table.to_json(folder / f"{name}.jsonl", orient="records", lines=True, force_ascii=False)
+            metadata = [json.loads(text or "{}") for text in table["metadata"]]
+            write_lines(table.assign(metadata=metadata), folder / f"{name}.jsonl")
         else:
             _write_parquet(table, folder / f"{name}.parquet")
     files, labels = {}, qrels.rename(columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"})
@@ -181,19 +191,30 @@ def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path,
         else:
             _write_parquet(rows[columns], folder / files[str(split)])
     if lines:
-        return len(corpus)
+        return whole.nunique()
     head = card_header(
-        {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files}, collection.language
+        folder, {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files}, collection.language
     )
-    counts = {"Collection": collection.name, "Documents": f"{len(corpus):,}", "Queries": f"{len(asked):,}",
-              "Labels": f"{len(qrels):,}"}  # fmt: skip
+    passages = f", as {len(corpus):,} passages that name them in `metadata`" if whole.nunique() < len(corpus) else ""
+    counts = {"Collection": collection.name, "Documents": f"{whole.nunique():,}{passages}",
+              "Queries": f"{len(asked):,}", "Labels": f"{len(qrels):,}"}  # fmt: skip
     text = "\n".join([head, "# A collection", *card_lines(counts), ""])
     (folder / README).write_text(text, encoding="utf-8")
     name = re.sub(r"\W+", "_", collection.name).strip("_")
     splits = [split for split in files if split != "train"][-1:] or list(files)
     task = _TASK.format(name=repr(name), splits=splits, language=repr(collection.language[:2]))
     (folder / "mteb_task.py").write_text(task, encoding="utf-8")
-    return len(corpus)
+    return whole.nunique()
+
+
+def _with_places(corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return ``_id, title, text, metadata``, with document and start in the metadata of passages that were cut."""
+    if "start" in corpus:
+        places = zip(corpus["metadata"], corpus["parent"], corpus["start"].tolist(), strict=True)
+        metadata = [text if start < 0 else to_json(json.loads(text) | {"document": document, "start": start})
+                    for text, document, start in places]  # fmt: skip
+        corpus = corpus.assign(metadata=metadata)
+    return corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text", "metadata"]]
 
 
 @dataclass(frozen=True)
