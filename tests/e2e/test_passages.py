@@ -31,7 +31,11 @@ def test_a_search_returns_documents_with_the_passage_that_answers(
     assert sorted(corpus.parent.unique()) == sorted(f"{kind}.md" for kind in KINDS)
     assert corpus.document_id.str.contains("#").all()
     new = place.table("ingestion", "new_documents.parquet").merge(corpus, on="document_id")
-    assert place.json("ingestion", "collection_info.json")["new_documents"] == new.groupby("split").parent.nunique().to_dict() != {}
+    assert (
+        place.json("ingestion", "collection_info.json")["new_documents"]
+        == new.groupby("split").parent.nunique().to_dict()
+        != {}
+    )
     # Metrics count documents, and no row trains on a passage against another one of its document.
     assert set(place.table("evaluation", "runs.parquet").document_id) <= {*corpus.parent}
     done = in_process(place, "anmi", "search", "the clocks of Gdansk measured by the survey", "--json", "--k", "3")

@@ -72,6 +72,16 @@ def test_intervals_of_several_metrics_are_scipys_of_each():
     assert (low[2], high[2]) == (0.25, 0.25)
 
 
+def test_queries_that_one_document_asks_count_as_one():
+    one = np.random.default_rng(0).normal(0.3, 1, 30)
+    many, groups = np.repeat(one, 5), np.repeat(np.arange(30), 5)
+    assert interval(many, seed=1, groups=groups) == pytest.approx(interval(one, seed=1))
+    found, nothing = compare(many, np.zeros(150), seed=1, groups=groups), np.zeros(30)
+    assert found.as_dict() == pytest.approx(compare(one, nothing, seed=1).as_dict())
+    alone = compare(many, np.zeros(150), seed=1)
+    assert found.high - found.low > 2 * (alone.high - alone.low) and found.p_value > 2 * alone.p_value
+
+
 def test_the_numbers_depend_on_seed_and_data_only():
     rng = np.random.default_rng(0)
     a, b = rng.random(200), rng.random(200)

@@ -231,7 +231,7 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     table, comparisons, flat = compare_systems(
         scores=scores,
         info={"collection": "mine"},
-        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled"}),
+        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled", "asked_by": "t0"}),
         encoder="static",
         recipe="nearest",
         params=params,
@@ -274,7 +274,9 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     lacking = asked.assign(absent='{"gone": 1}')
     half = score_runs(runs, corpus, lacking, qrels, pseudo_queries=None, params=params)
     assert half.groupby("system")["recall@100"].mean().eq(0.5).all()
-    buckets = pd.DataFrame({"query_id": test.query_id, "bucket": ["labelled"] * 3 + ["unlabelled"] * 5})
+    buckets = pd.DataFrame({
+        "query_id": test.query_id, "bucket": ["labelled"] * 3 + ["unlabelled"] * 5, "asked_by": list("aabcccde"),
+    })  # fmt: skip
     table, comparisons, flat = compare_systems(
         scores=scores,
         info={"collection": "mine"},
@@ -297,9 +299,11 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
         [1, 1 / 2, 0]
     )
     assert flat["all"]["nearest.ndcg@10"] == pytest.approx(1)
+    p_value = comparisons.set_index(["system", "baseline", "metric"]).p_value
+    assert p_value["nearest", "zero_shot", "mrr@10"] == 2 / 2**5, "of five documents that ask there are as many signs"
 
 
-def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: str = "") -> dict[str, str]:
+def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: str = "") -> dict[str, tuple[str, str]]:
     """The buckets of three test queries: of a labelled document, a promoted one, and one that nothing is said of."""
     made = pd.DataFrame({"document_id": ["a", "b", "c"], "title": "", "text": ["one", "two", "three"]})
     asked = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "text": "?", "split": ["train", "test", "test", "test"]})
@@ -313,13 +317,13 @@ def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: s
         training_rows=pd.DataFrame({"query_id": ["t", "t"], "positive_id": ["a", "b"]}), training_summary=summary,
         new_documents=pd.DataFrame({"document_id": list(new)}), seed=1,
     )  # fmt: skip
-    return dict(zip(found.query_id, found.bucket, strict=True))
+    return {query: (bucket, asked_by) for query, bucket, asked_by in found.itertuples(index=False)}
 
 
 def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
-    assert bucketed({}) == {"x": "labelled", "y": "labelled", "z": "unlabelled"}
-    assert bucketed({}, new="c")["z"] == "new"
-    assert bucketed({"options": {"labels": 0.0}}, new="abc") == dict.fromkeys("xyz", "new")
+    assert bucketed({}) == {"x": ("labelled", "x"), "y": ("labelled", "y"), "z": ("unlabelled", "z")}
+    assert bucketed({}, new="c")["z"] == ("new", "z")
+    assert bucketed({"options": {"labels": 0.0}}, new="abc") == {name: ("new", name) for name in "xyz"}
 
 
 def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() -> None:
@@ -328,7 +332,7 @@ def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() 
         "kind": "title", "weight": 1.0, "split": "test",
     })  # fmt: skip
     found = bucketed({}, pseudo, new="c")
-    assert found == {"title:0:a": "labelled", "title:0:c": "new"}
+    assert found == {"title:0:a": ("labelled", "a"), "title:0:c": ("new", "c")}
 
 
 def test_where_no_query_is_asked_nothing_is_measured(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

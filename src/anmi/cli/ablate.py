@@ -205,7 +205,8 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
         if values.empty:
             continue
         first, *others = values
-        settings: Any = {"seed": 1}
+        asked_by = part.drop_duplicates("query_id").set_index("query_id").asked_by[values.index].to_numpy()
+        settings: Any = {"seed": 1, "groups": asked_by}
         tests = [compare(values[name].to_numpy(), values[first].to_numpy(), **settings) for name in others]
         adjusted = holm([test.p_value for test in tests]).tolist()
         tested = {

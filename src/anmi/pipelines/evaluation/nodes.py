@@ -111,7 +111,10 @@ def bucket_queries(
     new_documents: pd.DataFrame,
     seed: int,
 ) -> pd.DataFrame:
-    """Tell for every query that was scored what training saw of its relevant documents: ``query_id, bucket``."""
+    """Tell for every query that was scored what training saw of its relevant documents, and who asked it.
+
+    Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else the query itself.
+    """
     from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
     from anmi.corpus.related import documents_of
     from anmi.evaluation.generalisation import buckets, trained_positives
@@ -125,7 +128,10 @@ def bucket_queries(
         set(documents_of(corpus)[corpus.document_id.isin(ids)]) for ids in (positives, new_documents.document_id)
     )
     _, _, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels))
-    return buckets(scores.query_id.unique(), of_documents(qrels, corpus), positives, new).reset_index()
+    found = buckets(scores.query_id.unique(), of_documents(qrels, corpus), positives, new).reset_index()
+    documents = pseudo_queries.document_id.map(dict(zip(corpus.document_id, documents_of(corpus), strict=True)))
+    asked_by = found.query_id.map(dict(zip(pseudo_queries.query_id, documents, strict=True)))
+    return found.assign(asked_by=asked_by.fillna(found.query_id))
 
 
 def compare_systems(
@@ -157,14 +163,16 @@ def compare_systems(
     rows, comparisons = [], []
     flat: dict[str, dict[str, float]] = {ALL: {}}
     settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
-    bucket_of = query_buckets.set_index("query_id").bucket
+    known = query_buckets.set_index("query_id")
+    bucket_of, asked_by = known.bucket, known.asked_by
     asked = {ALL: bucket_of.index} | {
         name: bucket_of.index[bucket_of == name] for name in BUCKETS if (bucket_of == name).any()
     }
     for system, table in tables.items():
         for bucket, ids in asked.items():
             asked_for = metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
-            bounds = intervals(table.loc[ids, asked_for].to_numpy(np.float64).T, **settings)
+            values, groups = table.loc[ids, asked_for].to_numpy(np.float64).T, asked_by[ids].to_numpy()
+            bounds = intervals(values, **settings, groups=groups)
             for metric, value, low, high in zip(asked_for, *(part.tolist() for part in bounds), strict=True):
                 rows.append({
                     "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
@@ -181,17 +189,18 @@ def compare_systems(
         named = [name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics]
         of = {system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()}
         differences = [of[system] - of[baseline] for system, baseline in pairs]
-        tests = compare_all(np.concatenate(differences), **settings) if named else []
+        groups = asked_by[ids].to_numpy()
+        tests = compare_all(np.concatenate(differences), **settings, groups=groups) if named else []
         for ((system, baseline), metric), test in zip(product(pairs, named), tests, strict=True):
             comparisons.append({
                 "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
                 **test.as_dict(),
             })  # fmt: skip
-    known = {
+    finite = {
         bucket: {name: float(value) for name, value in found.items() if np.isfinite(value)}
         for bucket, found in flat.items()
     }
-    return pd.DataFrame(rows), pd.DataFrame(comparisons), known
+    return pd.DataFrame(rows), pd.DataFrame(comparisons), finite
 
 
 def measure_knowledge(
