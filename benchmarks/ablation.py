@@ -39,12 +39,9 @@ COLLECTIONS: Final = {
     **{name: f"{name}={SHARED}/{name}" for name in LANGUAGES},
 }  # fmt: skip
 STATIC: Final = "encoder=static"
-# Of whole documents, as native.json has them until both ways are measured by benchmarks/passages.py.
-NATIVE: Final = "encoder=corpus,ingestion.passages=none"
+NATIVE: Final = "encoder=corpus"
 # As it did best before the corpus had an encoder of its own.
-STATIC_AT_BEST: Final = (
-    f"{STATIC},ingestion.passages=none,training.options.learning_rate=0.02,training.options.epochs=5"
-)
+STATIC_AT_BEST: Final = f"{STATIC},training.options.learning_rate=0.02,training.options.epochs=5"
 
 
 class Matrix(NamedTuple):

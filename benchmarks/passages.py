@@ -95,7 +95,7 @@ def row_of(scores: pd.Series, collection: str, passages: str, encoder: str, syst
 def main() -> None:
     make_modules(WORK / "modules")
     places = {
-        "modules": f"beir:{WORK / 'modules'}",
+        "modules": f"beir:{(WORK / 'modules').relative_to(ROOT)}",
         "medquad": f"{SHARED}/medquad,ingestion.max_queries=1500",
     }
     rows: list[dict[str, Any]] = []

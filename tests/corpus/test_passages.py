@@ -88,6 +88,15 @@ def test_long_documents_are_cut_and_labels_follow(long: Path) -> None:
     assert found.notes["passages"] == f"2 of 4 documents are cut into {2 * len(parts)} passages"
 
 
+@pytest.mark.parametrize(("first", "lead"), [("Of the oak.", "Of the oak."), ("x" * 500, "x" * 160)])
+def test_a_first_sentence_stands_for_a_missing_title(first: str, lead: str, long: Path) -> None:
+    body = f" {first} And so on.\n\n{words(LONG, 'a')}\n\n# Use\n\n{words(LONG, 'b')}"
+    (long / "corpus.jsonl").write_text("\n".join(json.dumps({"_id": n, "text": body}) for n in ("tree", "other")))
+    titles = cut(long).corpus.title[lambda found: found.index < len(found) / 2].tolist()
+    assert titles[0] == ""
+    assert dict.fromkeys(titles[1:]) == {lead: None, "Use": None}
+
+
 def test_marks_are_of_passages_or_of_all_of_a_document(long: Path) -> None:
     log = [Mark("q0", "copy", 0).now(), Mark("q0", "tree#2", 0).now(), Mark("q0", "tree#3", 1).now()]
     asked = [Mark("asked", f"copy#{n}", int(n == 1), question="which oak?", split="train").now() for n in (1, 2)]

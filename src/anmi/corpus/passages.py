@@ -34,6 +34,8 @@ _MARKDOWN: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
 _WORD: Final = re.compile(r"\s+")
 # Between a document's title and the headings that a passage stands under.
 SEPARATOR: Final = " › "
+# Characters of a first sentence that stands for a title.
+_LEAD: Final = 160
 
 
 class Passage(NamedTuple):
@@ -197,7 +199,7 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
     cuts = {} if passages == "none" else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
     if not cuts:
         return replace(found, corpus=corpus)
-    made, new = _with_passages(corpus, cuts)
+    made, new = _with_passages(corpus, cuts, found.language)
     if len(again := made["document_id"][made["document_id"].duplicated()]):
         raise AnmiError(
             f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set ingestion.passages '
@@ -228,7 +230,9 @@ def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list
                 yield row, parts
 
 
-def _with_passages(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]]) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+def _with_passages(
+    corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str
+) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
     """Return the corpus with passages and the ``row`` of each one's document, and which of them are new."""
     counts = np.ones(len(corpus), np.int64)
     counts[list(cuts)] = list(map(len, cuts.values()))
@@ -244,12 +248,22 @@ def _with_passages(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]]) -> t
     old = made[new]
     made.loc[new, "document_id"] = [f"{name}#{n}" for name, (n, _) in zip(old["document_id"], parts, strict=True)]
     made.loc[new, "text"] = [text[one.start : one.end] for row, text in whole.items() for one in cuts[row]]
+    # Under no title and no heading, a later passage would not say what it is about.
+    leads = [lead for row, text in whole.items() for lead in ["", *[_lead(text, language)] * (len(cuts[row]) - 1)]]
     made.loc[new, "title"] = [
-        SEPARATOR.join(dict.fromkeys(filter(None, (title, *one.headings))))
-        for title, (_, one) in zip(old["title"], parts, strict=True)
+        SEPARATOR.join(dict.fromkeys(filter(None, (title, *one.headings)))) or lead
+        for title, (_, one), lead in zip(old["title"], parts, leads, strict=True)
     ]
     made.loc[new, "start"] = [one.start for _, one in parts]
     return made, new
+
+
+def _lead(text: str, language: str) -> str:
+    """Return the first sentence of a text, or the beginning of a long one."""
+    start = text[: 4 * _LEAD].strip()
+    lead = _WORD.sub(" ", start[slice(*next(iter(sentences(start, language)), (0, 0)))])
+    blank = lead.rfind(" ", _LEAD // 2, _LEAD)
+    return lead if len(lead) <= _LEAD else lead[: blank if blank > 0 else _LEAD]
 
 
 def spread(table: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
