@@ -207,7 +207,9 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
         )
     note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {int(new.sum()):,} passages"
     log.info("%s: labels name documents, and mining looks for the passage", note)
-    forms = found.forms.take(pa.array(made["row"]))
+    # Nor is the form of a whole text copied.
+    short = pc.if_else(np.isin(np.arange(len(corpus)), list(cuts)), "", found.forms)
+    forms = short.take(pa.array(made["row"]))
     forms = pc.replace_with_mask(forms, pa.array(new), normalised_forms(joined_texts(made[new])))
     qrels, equivalents, judged = (spread(table, made) for table in (found.qrels, found.equivalents, found.judged))
     return replace(
