@@ -201,7 +201,8 @@ def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dens
             rank, score = getattr(hit, f"{part}_rank"), getattr(hit, f"{part}_score")
             cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]
         rows.append(cells)
-    return _table(visible(question), ("#", "document", "title and text", "score", *parts), rows, 3)
+    asked = question if len(question) <= _ID else f"{question[: _ID - 1]}…"
+    return _table(visible(asked), ("#", "document", "title and text", "score", *parts), rows, 3)
 
 
 def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
