@@ -19,8 +19,7 @@ from anmi.candidates import PADDING, Candidates
 from anmi.corpus.related import COPY
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
-from anmi.judging.evidence import Material, Terms, gather
-from anmi.judging.evidence.facts import facts_of
+from anmi.judging.evidence import Material, Terms, facts_of, gather
 from anmi.judging.fused import features
 from anmi.pipelines.dense.nodes import make_corpus_encoder
 from anmi.pipelines.params import DenseParams

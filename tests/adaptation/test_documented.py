@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from anmi.adaptation.filters import reasons
 from anmi.adaptation.kinds import KINDS
+from anmi.adaptation.make import reasons
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "adaptation.md").read_text(encoding="utf-8")

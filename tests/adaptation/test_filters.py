@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.adaptation.filters import KEPT, FilterOptions, _holds, _repeats, reasons
+from anmi.adaptation.make import KEPT, FilterOptions, _holds, _repeats, reasons
 from anmi.corpus.duplicates import normalised
 
 REST = "what is left of it"

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.adaptation.conftest import Corpus
 
-from anmi.adaptation.filters import FilterOptions
 from anmi.adaptation.kinds import KINDS
-from anmi.adaptation.make import COLUMNS, DROPPED, PseudoQueries, make_pseudo_queries
+from anmi.adaptation.make import COLUMNS, DROPPED, FilterOptions, PseudoQueries, make_pseudo_queries
 from anmi.corpus.duplicates import normalised
 
 # What asks a language model is tested in test_written.py.

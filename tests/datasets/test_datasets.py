@@ -34,7 +34,7 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.datasets.artifact import record_of
-from anmi.datasets.folders import resolve_loader
+from anmi.datasets.files import resolve_loader
 from anmi.engine import IN_PROCESS, add_columns
 from anmi.errors import AnmiError
 from anmi.hooks.record import RunRecord

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tests.e2e.conftest import write_beir
 
 from anmi.errors import AnmiError
-from anmi.judging.evidence.facts import facts_of
+from anmi.judging.evidence import facts_of
 from anmi.pipeline_registry import STAGES
 from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
 from anmi.pipelines.params import AuditParams, IngestionParams

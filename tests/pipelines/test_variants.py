@@ -14,7 +14,7 @@ from anmi.errors import AnmiError
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.selection.nodes import make_variants
 from anmi.pipelines.training.params import TrainingParams
-from anmi.retrieval.variants.params import VARIANT_COLUMNS
+from anmi.retrieval.variants.build import VARIANT_COLUMNS
 from anmi.selection.recipe import recipe_book
 
 BOOK = recipe_book({

@@ -1,22 +1,33 @@
-"""Single files: tables, JSON and text as kedro-datasets writes them, never seen half-written, and arrays."""
+"""Datasets of files and folders, never seen half-written: tables, JSON, text, arrays, and shards of candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pkgutil
+import shutil
+import tempfile
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
+from kedro.io.core import AbstractDataset, DatasetError
 from kedro.utils import load_obj
 
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.candidates.shards import Part
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
+from anmi.errors import AnmiError
 from anmi.files import plain
+from anmi.ragged import read_table
 
 if TYPE_CHECKING:
-    # By these names kedro-viz knows how to show a preview.
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
     from anmi.selection.row_table import TrainingRows
+
+    pass
 
 
 class PlainDataset(ArtifactDataset):
@@ -173,3 +184,208 @@ class NumpyDataset(ArtifactDataset):
 
     def _read(self, path: Path) -> Any:
         return np.load(path, mmap_mode="r" if self._memory_mapped else None, allow_pickle=False)
+
+
+def resolve_loader(dotted: str) -> Callable[[Path], Any]:
+    """Return the function or class method that a catalog entry names, from this package only.
+
+    Parameters
+    ----------
+    dotted
+        For example ``anmi.retrieval.bm25.BM25Index.load``.
+
+    Raises
+    ------
+    DatasetError
+        The name is outside ``anmi`` or does not exist.
+    """
+    parts = dotted.split(".")
+    if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
+        raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
+    with suppress(ImportError, AttributeError):
+        found: Any = pkgutil.resolve_name(dotted)
+        # Modules of this package may hold names that they imported from elsewhere.
+        if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
+            return cast("Callable[[Path], Any]", found)
+    raise DatasetError(f"loader {dotted!r} does not exist")
+
+
+class FolderDataset(ArtifactDataset):
+    """A folder written by an object with ``save(path)``, or one that is made already.
+
+    A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
+    returns the path, or what ``loader`` makes of it: once, for all nodes that read it before Kedro releases it, which
+    therefore must not change it.
+
+    Parameters
+    ----------
+    filepath, version, metadata
+        See :class:`ArtifactDataset`.
+    loader
+        Dotted name inside ``anmi`` of a function that takes the path.
+    """
+
+    is_folder: ClassVar[bool] = True
+
+    def __init__(self, *, loader: str | None = None, **given: Any) -> None:
+        super().__init__(**given)
+        self._loader = loader
+        self._opened: tuple[Path, Any] | None = None
+
+    def _write(self, data: Any, path: Path) -> None:
+        if isinstance(data, (str, Path)):
+            source = Path(data)
+            if not source.is_dir():
+                raise DatasetError(f"{source} is not a folder")
+            temporary = source.resolve().is_relative_to(Path(tempfile.gettempdir()).resolve())
+            shutil.move(source, path) if temporary else shutil.copytree(source, path)
+        elif hasattr(data, "save"):
+            path.mkdir()
+            data.save(path)
+        else:
+            raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
+
+    def _read(self, path: Path) -> Any:
+        if not self._loader:
+            return path
+        if self._opened is None or self._opened[0] != path:
+            self._opened = path, resolve_loader(self._loader)(path)
+        return self._opened[1]
+
+    def _release(self) -> None:
+        super()._release()
+        self._opened = None
+
+
+class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
+    """The content-addressed cache of embeddings and judgments, opened once per run and shared by the nodes.
+
+    It is a cache and not an artifact: it has no versions, and nodes write into it rather than save it.
+
+    Parameters
+    ----------
+    filepath
+        Folder of the store; made when absent.
+    metadata
+        Read by kedro-viz.
+    """
+
+    def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
+        if "://" in filepath:
+            raise AnmiError(f"the store {filepath} is remote, and it needs a local disk: name a folder in ANMI_STORE")
+        self._filepath = Path(filepath)
+        self.metadata = metadata
+        self._store: Any = None
+
+    def load(self) -> Any:
+        """Open the store."""
+        if self._store is None:
+            from anmi.store import Store
+
+            self._store = Store(self._filepath)
+        return self._store
+
+    def save(self, data: Any) -> None:
+        """Refuse: nodes write into the store while they work."""
+        raise DatasetError("the store is a cache that nodes write into; it cannot be the output of a node")
+
+    def _exists(self) -> bool:
+        return True
+
+    def _release(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _describe(self) -> dict[str, Any]:
+        return {"filepath": str(self._filepath)}
+
+
+_PATTERN: Final = "part-*.parquet"
+
+
+class _PartsDataset(ArtifactDataset):
+    """A folder of parts."""
+
+    is_folder: ClassVar[bool] = True
+
+    @abstractmethod
+    def _save_parts(self, data: Any, folder: Path) -> list[Part]:
+        """Have ``data`` written into a folder; return what was written."""
+
+    @abstractmethod
+    def _of_files(self, files: Sequence[Path]) -> Any:
+        """Return what the files of the parts hold."""
+
+    def _write(self, data: Any, path: Path) -> dict[str, str]:
+        path.mkdir()
+        parts = self._save_parts(data, path)
+        self.rows = sum(part.rows for part in parts)
+        return {part.name: part.digest for part in parts}
+
+    def _read(self, path: Path) -> Any:
+        return self._of_files(sorted(path.glob(_PATTERN)))
+
+
+class CandidateShardsDataset(_PartsDataset):
+    """Blocks of candidates, one Parquet file per block, read and written one block at a time.
+
+    Saving pulls the blocks through the functions that make them, so memory holds one block; equal blocks give equal
+    bytes. Loading returns :class:`anmi.candidates.CandidateShards` that read the files at each pass.
+
+    Parameters
+    ----------
+    filepath, version, metadata
+        See :class:`ArtifactDataset`.
+    source
+        With it the dataset is a view of what this source retrieved, best first, and cannot be saved.
+    """
+
+    def __init__(self, *, source: str | None = None, **given: Any) -> None:
+        super().__init__(**given)
+        self._source = source
+
+    def _save_parts(self, data: CandidateShards | Candidates, folder: Path) -> list[Part]:
+        if self._source is not None:
+            raise DatasetError(f"what {self._source} retrieved is read from {self._filepath.name} and saved with it")
+        if not isinstance(data, (Candidates, CandidateShards)):
+            raise DatasetError(f"expected candidates for {self._filepath.name}, got {type(data).__name__}")
+        shards = CandidateShards.of([data]) if isinstance(data, Candidates) else data
+        return shards.save(folder)
+
+    def _of_files(self, files: Sequence[Path]) -> CandidateShards:
+        shards, source = CandidateShards.read(files), self._source
+        return shards if source is None else shards.map(lambda block: block.of_source(source))
+
+    @where_made
+    def preview(self) -> TablePreview:
+        """Show the first rows in kedro-viz."""
+        first = next(iter(self.load()), None)
+        if first is None:
+            return cast("TablePreview", {})
+        return table_preview(first.take(slice(0, 5)).to_table().to_pandas())
+
+
+class ColumnsDataset(_PartsDataset):
+    """The columns that a stage adds to candidates, one Parquet file per block and nothing of the block itself.
+
+    A stage that had nothing to add leaves no part. Loading returns :class:`anmi.candidates.ColumnShards`, which
+    :meth:`anmi.candidates.CandidateShards.joined` takes by position.
+    """
+
+    def _save_parts(self, data: ColumnShards, folder: Path) -> list[Part]:
+        if not isinstance(data, ColumnShards):
+            raise DatasetError(f"expected columns for {self._filepath.name}, got {type(data).__name__}")
+        return data.save(folder)
+
+    def _of_files(self, files: Sequence[Path]) -> ColumnShards:
+        return ColumnShards(files=files)
+
+    @where_made
+    def preview(self) -> TablePreview:
+        """Show the first rows in kedro-viz."""
+        part = next(self.load().parts(), None)
+        if part is None:
+            return cast("TablePreview", {})
+        table = read_table(part).slice(0, 5)
+        return table_preview(table.to_pandas())

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from anmi.adaptation.filters import FilterOptions
 from anmi.adaptation.kinds import QuestionOptions
+from anmi.adaptation.make import FilterOptions
 from anmi.candidates import MEASURED
 from anmi.corpus.hardness import HardnessParams
 from anmi.corpus.language import language_code
@@ -23,7 +23,7 @@ from anmi.judging.pairwise import PairwiseOptions
 from anmi.judging.rating import RatingOptions
 from anmi.retrieval.prompts import Prompt, Prompts
 from anmi.retrieval.tokenize import TokenizerName
-from anmi.retrieval.variants.params import VariantParams
+from anmi.retrieval.variants.build import VariantParams
 from anmi.selection.export import Export
 
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import Candidates
-from anmi.judging.evidence import Material, Terms, gather
-from anmi.judging.evidence.facts import facts_of
+from anmi.judging.evidence import Material, Terms, facts_of, gather
 
 NO_GRAPH = pd.DataFrame({"head": [], "relation": [], "tail": []})
 

@@ -17,8 +17,7 @@ from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import empty
-from anmi.retrieval.variants.build import counts_of, make_variants
-from anmi.retrieval.variants.params import KINDS, VARIANT_COLUMNS, VariantParams
+from anmi.retrieval.variants.build import KINDS, VARIANT_COLUMNS, VariantParams, counts_of, make_variants
 
 
 def made(world: Any, documents: list[int] | None = None, seed: int = 1, **params: Any) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pytest
 
 from anmi.errors import AnmiError
 from anmi.judging.endpoint import Endpoint, EndpointOptions
-from anmi.retrieval.variants.generator import ChatGenerator, edit_in
+from anmi.retrieval.variants.build import ChatGenerator, edit_in
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -45,8 +45,7 @@ def judge_by_evidence(
     if not recipes.get(recipe).judged:
         return ColumnShards.none(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
-    from anmi.judging.evidence import Material
-    from anmi.judging.evidence.facts import facts_of
+    from anmi.judging.evidence import Material, facts_of
     from anmi.judging.fusing import FusedJudge
 
     material = Material(

@@ -140,9 +140,7 @@ def make_variants(
     from anmi.corpus.texts import document_texts
     from anmi.corpus.types import empty
     from anmi.judging.endpoint import Endpoint
-    from anmi.retrieval.variants.build import counts_of, make_variants
-    from anmi.retrieval.variants.generator import ChatGenerator
-    from anmi.retrieval.variants.params import VARIANT_COLUMNS
+    from anmi.retrieval.variants.build import VARIANT_COLUMNS, ChatGenerator, counts_of, make_variants
 
     if merged_options(recipes.get(recipe), training).sources.kind != "mixed":
         return empty(*VARIANT_COLUMNS)

@@ -1,7 +1,6 @@
 """Negatives drawn in every step from several sources: random, graph, latent and edited."""
 
-from anmi.training.mixed.latent import neighbour_table
+from anmi.training.mixed.latent import Stock, neighbour_table
 from anmi.training.mixed.sampler import MixedSampler, Observed
-from anmi.training.mixed.stock import Stock
 
 __all__ = ["MixedSampler", "Observed", "Stock", "neighbour_table"]

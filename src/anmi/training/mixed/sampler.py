@@ -18,8 +18,7 @@ from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.latent import DEPTH, LastSteps, LatentIndex, RingBuffer, WatchedQueries
-from anmi.training.mixed.stock import Stock
+from anmi.training.mixed.latent import DEPTH, LastSteps, LatentIndex, RingBuffer, Stock, WatchedQueries
 from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
