@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import regex
-
 # Thai to Tibetan, Myanmar, Khmer, kana and Han: no blanks between words.
 UNSPACED: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -26,13 +24,9 @@ _BLANK: Final = re.compile(r"[ \t]+")
 # A line that is no continuation of the one before: after a colon, at another indentation, or as an item of a list.
 _ITEM: Final = re.compile(r"(?:[-*+•·‣◦–—#>|]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
 _LINE: Final = re.compile(r"[^\n]+")
-# Sentencex looks for the other end of each quote, bracket and backtick in all of a text. Texts with more of them than
-# any page has come to it in parts of that many characters: cut at an empty line, or else where a sentence seems to end,
-# or at a blank, in the last quarter of a part.
-_QUOTE: Final = regex.compile(r"[\p{Ps}\p{Pe}\p{Pi}\p{Pf}\"'`]")
-_MOST_QUOTES: Final = 500
-_PART: Final = 4_000
-_ENDS: Final = tuple(map(re.compile, (r"\n\s*\n", r"[.!?…。！？]\s", r"\n", r"\s")))
+# Sentencex takes time by the square of a text's sentences, and looks for the other end of each quote and bracket in all
+# of it: it is given parts of that many characters.
+_PART: Final = 16_000
 _LETTERS: Final = re.compile(r"\w+")
 # Words of a question that an excerpt shows: of so many letters, and alike in the first ones.
 _TELLING, _STEM = 3, 5
@@ -81,16 +75,17 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
     """Yield where sentences start and end for sentencex."""
     from sentencex import get_sentence_boundaries
 
-    start, longest = 0, len(text)
-    if len(text) > _PART and len(_QUOTE.findall(text)) > _MOST_QUOTES:
-        longest = _PART
+    start = 0
     while start < len(text):
-        end = min(start + longest, len(text))
+        end = min(start + _PART, len(text))
+        found = [(start + piece["start_index"], start + piece["end_index"])
+                 for piece in get_sentence_boundaries(language, text[start:end])]  # fmt: skip
         if end < len(text):
-            last = ([*each.finditer(text, end - _PART // 4, end)][-1:] for each in _ENDS)
-            end = next((match.end() for listed in last for match in listed), end)
-        for piece in get_sentence_boundaries(language, text[start:end]):
-            yield start + piece["start_index"], start + piece["end_index"]
+            # What ends near the end of a part may go on behind it, so the next part begins there.
+            found = [piece for piece in found if piece[1] <= end - _PART // 4]
+            found = found or [(start, text.rfind(" ", end - _PART // 4, end) + 1 or end)]
+            end = found[-1][1]
+        yield from found
         start = end
 
 
