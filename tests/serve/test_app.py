@@ -313,8 +313,8 @@ def test_questions_are_offered_on_which_the_systems_disagree_most(searching: Run
     vectors = open_encoder(model, None, "auto")(corpus.text.tolist())
     assert searching.search is not None
     search = HybridSearch.build(searching.search.bm25, corpus, [Encoded(model, vectors, 1.0)], encoder=how)
-    asked = ["plain text number7", "zebra"]
-    made = pd.DataFrame({"text": asked, "document_id": ["plain-7", "plain-8"], "kind": "title"})
+    asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]
+    made = pd.DataFrame({"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"})
     assert replace(searching, search=search, pseudo_queries=made).offered == ["zebra", "plain text number7"]
 
 

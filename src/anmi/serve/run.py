@@ -115,6 +115,8 @@ SHOWN: Final = 1_000
 _KINDS: Final = ("question", "llm", "heading", "title", "first", "cloze")
 _TRIED: Final = 60
 _LONGEST_OFFERED: Final = 300
+_MARKUP: Final = r"[|=`<>{}\[\]*#~^+\\]"
+_MOST_MARKUP: Final = 0.05
 LONGEST: Final = 200_000
 
 
@@ -230,6 +232,8 @@ class Run:
             some = self.corpus.iloc[np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))]
             some, kinds = some[:_TRIED], ("question", "title", "cloze")
             made = make_pseudo_queries(some, kinds, language=self.language, seed=self.seed, show_progress=False).kept
+        # Tables and code are no questions.
+        made = made[made["text"].str.count(_MARKUP) <= _MOST_MARKUP * made["text"].str.len()]
         places = made["kind"].map({kind: place for place, kind in enumerate(_KINDS)}).fillna(len(_KINDS))
         order = np.lexsort((
             position(self.seed, "offered", made["text"].tolist()), places, ~made["text"].str.endswith(("?", "？", "؟"))

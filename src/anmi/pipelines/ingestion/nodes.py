@@ -27,6 +27,9 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         collection, seed=seed, subset=min(caps) if caps else None, max_quarantine=params.max_quarantine,
         dev_share=params.dev_share, test_share=params.test_share, language=params.language, columns=params.columns,
     )  # fmt: skip
+    if lost := counts_by_reason(found.quarantine[found.quarantine.kind == "document"]):
+        told = ", ".join(f"{count:,} × {reason}" for reason, count in lost.items())
+        log.warning("Documents that are not searched, or not all of them: %s; the artifact quarantine names each", told)
     parents = parents_of(found.corpus, params.sibling_keys)
     if parts := int((parents != found.corpus.document_id).sum()):
         found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
