@@ -19,7 +19,7 @@ MOST: Final = {
     "recipes": 25,
     "lines of the longest module": 377,
     "lines of tests": 37_805,
-    "lines of benchmarks": 4_620,
+    "lines of benchmarks": 4_617,
     "words of docs": 26_823,
 }
 

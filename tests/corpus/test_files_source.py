@@ -156,16 +156,12 @@ def test_ids_of_rows_may_not_repeat_across_files(place: Path) -> None:
         loaded(place, "*.csv")
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        [FOX, "Badgers dig.", "Owls fly at night."],
-        [FOX] * 6,
-        ["fox", "badger", "owl"],
-        ["fox badger owl " * 50, "1 2 3 4", "—"],
-    ],
-    ids=["three", "all alike", "of one word", "without sentences"],
-)
+@pytest.mark.parametrize("texts", [
+    [FOX, "Badgers dig.", "Owls fly at night."],
+    [FOX] * 6,
+    ["fox", "badger", "owl"],
+    ["fox badger owl " * 50, "1 2 3 4", "—"],
+], ids=["three", "all alike", "of one word", "without sentences"])  # fmt: skip
 def test_odd_corpora_are_read(tmp_path: Path, texts: list[str]) -> None:
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")

@@ -23,18 +23,10 @@ def test_codes_with_region_and_in_capitals(given: str, code: str) -> None:
     assert IngestionParams(language=given).language == code
 
 
-@pytest.mark.parametrize(
-    ("given", "nearest"),
-    [
-        ("hindi", '"hi" (Hindi)'),
-        ("Hindī", '"hi" (Hindi)'),
-        ("hin", '"hi" (Hindi)'),
-        ("tamill", '"ta" (Tamil)'),
-        ("nepalese", '"ne" (Nepali)'),
-        ("Thai", '"th" (Thai)'),
-        ("eng", '"en" (English)'),
-    ],
-)
+@pytest.mark.parametrize(("given", "nearest"), [
+    ("hindi", '"hi" (Hindi)'), ("Hindī", '"hi" (Hindi)'), ("hin", '"hi" (Hindi)'), ("tamill", '"ta" (Tamil)'),
+    ("nepalese", '"ne" (Nepali)'), ("Thai", '"th" (Thai)'), ("eng", '"en" (English)'),
+])  # fmt: skip
 def test_an_unknown_language_is_refused_with_the_nearest(given: str, nearest: str) -> None:
     with pytest.raises(AnmiError) as refused:
         language_code(given)

@@ -37,16 +37,12 @@ def mine(new_place: Callable[[Path], Any], in_process: Callable[..., Result], tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "texts",
-    [
-        {"a/x.txt": "Badgers dig.", "b/x.txt": "Owls fly at night.", "y.md": f"# Fox\n\n{FOX}"},
-        {f"{number}.txt": FOX for number in range(5)},
-        {"a.txt": "fox", "b.txt": "badger"},
-        {"a.txt": "—", "b.txt": "1 2 3 " * 500},
-    ],
-    ids=["three", "all alike", "of one word", "without sentences"],
-)
+@pytest.mark.parametrize("texts", [
+    {"a/x.txt": "Badgers dig.", "b/x.txt": "Owls fly at night.", "y.md": f"# Fox\n\n{FOX}"},
+    {f"{number}.txt": FOX for number in range(5)},
+    {"a.txt": "fox", "b.txt": "badger"},
+    {"a.txt": "—", "b.txt": "1 2 3 " * 500},
+], ids=["three", "all alike", "of one word", "without sentences"])  # fmt: skip
 def test_small_folders_end_with_a_search(
     mine: Any, in_process: Callable[..., Result], tmp_path: Path, texts: dict[str, str]
 ) -> None:

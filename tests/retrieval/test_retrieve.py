@@ -136,16 +136,12 @@ def check(block: Candidates, expected: list[tuple[list[int], Row, Row]], columns
 BM25_COLUMNS, DENSE_COLUMNS = {"bm25", "bm25_rank"}, {"dense", "dense_rank"}
 
 
-@pytest.mark.parametrize(
-    ("sources", "columns"),
-    [
-        (("bm25", "dense"), BM25_COLUMNS | DENSE_COLUMNS),
-        (("bm25",), BM25_COLUMNS),
-        (("dense",), DENSE_COLUMNS),
-        ((), set()),
-    ],
-    ids=["both", "bm25", "dense", "neither"],
-)
+@pytest.mark.parametrize(("sources", "columns"), [
+    (("bm25", "dense"), BM25_COLUMNS | DENSE_COLUMNS),
+    (("bm25",), BM25_COLUMNS),
+    (("dense",), DENSE_COLUMNS),
+    ((), set()),
+], ids=["both", "bm25", "dense", "neither"])  # fmt: skip
 # All queries at a time, a few, and each alone: parts of which the widest row is another.
 @pytest.mark.parametrize("cells", [4_000_000, 3 * DOCUMENTS, 1])
 def test_one_pass_is_what_sets_and_full_scores_say(

@@ -94,15 +94,11 @@ def test_a_prompt_is_put_before_each_text(folder: Path) -> None:
     assert not np.array_equal(asked, encoders.encode(table, ["a fox"], role="document"))
 
 
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
-        ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
-        ("1_Normalize/config.json", lambda _: {"module_input_name": "token_embeddings"}),
-    ],
-    ids=["modules", "dimensions", "normalisation"],
-)
+@pytest.mark.parametrize(("file", "change"), [
+    ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
+    ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
+    ("1_Normalize/config.json", lambda _: {"module_input_name": "token_embeddings"}),
+], ids=["modules", "dimensions", "normalisation"])  # fmt: skip
 def test_what_is_more_than_a_table_is_none(folder: Path, tmp_path: Path, file: str, change: Any) -> None:
     copied = Path(shutil.copytree(folder, tmp_path / "copied"))
     before = json.loads((copied / file).read_text()) if (copied / file).exists() else {}

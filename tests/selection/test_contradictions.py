@@ -38,18 +38,12 @@ def test_nothing_stands_behind_the_step_that_draws() -> None:
     accepted("margin", "random")
 
 
-@pytest.mark.parametrize(
-    ("steps", "message"),
-    [
-        (
-            [{"top": {"by": "hardness"}}],
-            'step 1, "top", reads hardness, which "mixture" makes; put that step before it',
-        ),
-        (["margin", {"top": {"by": "zone_preference"}}], 'step 2, .*zone_preference, which "zone_weight" makes'),
-        ([{"top": {"first": "preferred"}}], 'reads preferred, which "elo_window" makes'),
-        (["draw"], 'step 1, "draw", reads hardness'),
-    ],
-)
+@pytest.mark.parametrize(("steps", "message"), [
+    ([{"top": {"by": "hardness"}}], 'step 1, "top", reads hardness, which "mixture" makes; put that step before it'),
+    (["margin", {"top": {"by": "zone_preference"}}], 'step 2, .*zone_preference, which "zone_weight" makes'),
+    ([{"top": {"first": "preferred"}}], 'reads preferred, which "elo_window" makes'),
+    (["draw"], 'step 1, "draw", reads hardness'),
+])  # fmt: skip
 def test_a_column_is_made_before_it_is_read(steps: list[Any], message: str) -> None:
     assert re.search(message, refused(*steps))
 
