@@ -69,7 +69,7 @@ def main() -> int:
     folder = asked.folder.resolve()
     found: dict[str, Any] = {
         "cores": os.cpu_count(), "machine": platform.machine(), "date": time.strftime("%Y-%m-%d"),
-        "files": sum(path.is_file() for path in folder.rglob("*")), "steps": {},
+        "files": sum(path.is_file() for path in folder.rglob("*")), "steps": [],
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
         clone, home = Path(scratch) / "clone", Path(scratch) / "home"

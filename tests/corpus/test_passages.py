@@ -41,7 +41,7 @@ def words(count: int, of: str) -> str:
 
 
 def test_headings_begin_passages_and_are_carried_along() -> None:
-    sections = ("", 150), ("## Where", 150), ("### North", 300), ("## When", 90)
+    sections = ("", 150), ("Where\n-----", 150), ("### North", 300), ("## When", 90)
     text = "\n\n".join(f"{heading}\n\n{words(count, 'a')}" for heading, count in sections)
     assert [one.headings for one in cut_text(text, TARGET, "en")] == [
         (), ("Where",), ("Where", "North"), ("Where", "North"), ("Where", "North"), ("When",)

@@ -31,6 +31,7 @@ TARGET: Final = 120
 _SHORT: Final = 0.4
 _BLANK_LINE: Final = re.compile(r"\n[ \t]*\n\s*")
 _MARKDOWN: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
+_UNDERLINED: Final = re.compile(r"(?:[=\-~^\"*+#]{3,}\n)?[ \t]*(\S[^\n]*)\n([=\-~^\"*+#])\2{2,}[ \t]*")
 _WORD: Final = re.compile(r"\s+")
 # Between a document's title and the headings that a passage stands under.
 SEPARATOR: Final = " › "
@@ -67,7 +68,8 @@ def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str
     language
         ISO 639-1 code, which says where sentences end.
     headings
-        Lines of the text that are headings, in order, each with its level from 1; Markdown's marks are read without.
+        Lines of the text that are headings, in order, each with its level from 1. Those that Markdown marks or that are
+        underlined are found without.
 
     Returns
     -------
@@ -130,8 +132,16 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
 def _under(path: list[tuple[int, str]], heading: _Unit, text: str) -> list[tuple[int, str]]:
     """Return the headings above what follows a heading, each with its level."""
     line = text[heading.start : heading.end]
-    marked = _MARKDOWN.fullmatch(line)
-    return [*(one for one in path if one[0] < heading.level), (heading.level, marked[2] if marked else line)]
+    _, name = _heading(line) or (0, line)
+    return [*(one for one in path if one[0] < heading.level), (heading.level, name)]
+
+
+def _heading(block: str) -> tuple[int, str] | None:
+    """Return level and name of a heading that is marked by # or underlined, as in reStructuredText."""
+    if marked := _MARKDOWN.fullmatch(block):
+        return len(marked[1]), marked[2]
+    lined = _UNDERLINED.fullmatch(block)
+    return ({"=": 1, "-": 2}.get(lined[2], 3), lined[1]) if lined else None
 
 
 def _units(text: str, target: int, language: str, headings: list[tuple[str, int]]) -> Iterator[_Unit]:
@@ -143,11 +153,10 @@ def _units(text: str, target: int, language: str, headings: list[tuple[str, int]
         if not block:
             continue
         words = count_words(block)
-        marked = _MARKDOWN.fullmatch(block)
         if headings and block == headings[0][0]:
             yield _Unit(begin, begin + len(block), words, headings.pop(0)[1])
-        elif marked:
-            yield _Unit(begin, begin + len(block), words, len(marked[1]))
+        elif found := _heading(block):
+            yield _Unit(begin, begin + len(block), words, found[0])
         elif words <= target:
             yield _Unit(begin, begin + len(block), words, 0)
         else:

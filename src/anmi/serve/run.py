@@ -287,6 +287,7 @@ class Run:
         entry = self.corpus.iloc[place]
         text = str(entry["text"])
         found = {"document_id": str(entry["document_id"]), "title": str(entry["title"] or "")[:SHOWN]}
+        found |= {"parent": self._parents[place]}
         return found | {"text": text[:longest], "characters": len(text), "cut": len(text) > longest}
 
     def explained(self, query_id: str) -> dict[str, Any]:
