@@ -74,13 +74,6 @@ def test_ids_start_below_the_folder_that_all_patterns_share(place: Path, monkeyp
     assert fingerprint(relative) == fingerprint(loaded(place, "notes/*.txt", "guide/*"))
 
 
-def test_a_new_folder_moves_no_id(place: Path) -> None:
-    before = loaded(place, "guide/**/*.md").corpus.document_id.tolist()
-    (place / "guide" / "deep").mkdir()
-    (place / "guide" / "deep" / "b.md").write_text("# B\n\nMore.", encoding="utf-8")
-    assert set(before) < set(loaded(place, "guide/**/*.md").corpus.document_id)
-
-
 @pytest.mark.parametrize("pattern", ["notes", "notes/", "notes/**", "notes/**/*"])
 def test_a_folder_stands_for_what_is_below_it(place: Path, pattern: str) -> None:
     assert [name for name, _ in files_of_docs(f"{place}/{pattern}")] == ["a2.txt", "a10.txt"]
@@ -154,20 +147,6 @@ def test_ids_of_rows_may_not_repeat_across_files(place: Path) -> None:
     (place / "more.csv").write_text("id,text\n7,again\n", encoding="utf-8")
     with pytest.raises(AnmiError, match=r'rows.csv line 2 repeats the id "7" of .*more.csv line 2'):
         loaded(place, "*.csv")
-
-
-@pytest.mark.parametrize("texts", [
-    [FOX, "Badgers dig.", "Owls fly at night."],
-    [FOX] * 6,
-    ["fox", "badger", "owl"],
-    ["fox badger owl " * 50, "1 2 3 4", "—"],
-], ids=["three", "all alike", "of one word", "without sentences"])  # fmt: skip
-def test_odd_corpora_are_read(tmp_path: Path, texts: list[str]) -> None:
-    for number, text in enumerate(texts):
-        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
-    found = load_collection(f"docs:{tmp_path}/*.txt")
-    assert found.corpus.text.tolist() == [text.strip() for text in texts]
-    assert len(found.duplicates) == len(texts) - len(set(texts))
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1), min_size=1, max_size=5))

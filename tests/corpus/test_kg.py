@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pandas as pd
 import pytest
 
 from anmi.corpus.checks import superset_of_triples
@@ -55,14 +54,6 @@ def test_the_graph_changes_nothing_of_the_texts(graph_folder):
     assert rows(with_graph.equivalents) == rows(without.equivalents)
     assert without.entities.empty
     assert facts_of(without, "d1") == [["City_1", "country", "Country_1"]]
-
-
-@pytest.mark.parametrize(("newline", "prefix"), [("\r\n", b""), ("\r\n", b"\xef\xbb\xbf")])
-def test_byte_order_mark_and_crlf_change_nothing(graph_folder, newline, prefix):
-    plain = load_collection(graph_folder.write())
-    other = load_collection(graph_folder.write(newline=newline, prefix=prefix))
-    for name in ("entities", "graph", "facts"):
-        pd.testing.assert_frame_equal(getattr(plain, name), getattr(other, name))
 
 
 def test_names_may_be_written_in_several_ways(graph_folder):
@@ -162,20 +153,6 @@ def test_a_label_that_lacks_is_the_end_of_the_uri(graph_folder):
     found = load_collection(graph_folder.write())
     assert found.entities.label[:3].tolist() == ["City 0", "City 1", "City 2"]
     assert found.notes["entities without a label"] == 3
-
-
-def test_what_a_document_states_stays_though_the_graph_lacks_it(graph_folder):
-    graph_folder.documents[0]["metadata"]["triples"] += [
-        ["City_0", "country", "Country_1"],
-        ["Atlantis", "lies", "under water"],
-    ]
-    found = load_collection(graph_folder.write())
-    assert facts_of(found, "d0")[1:] == [
-        [f"{BASE}City_0", "country", f"{BASE}Country_1"],
-        ["Atlantis", "lies", "under water"],
-    ]
-    assert found.notes["stated triples that the graph lacks"] == 2
-    assert len(found.graph) == 30
 
 
 @pytest.mark.parametrize(
@@ -328,12 +305,3 @@ def test_what_webnlg_entails_is_what_its_equivalents_are(webnlg):
     }
     assert set(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
     assert len(superset_of_triples(webnlg.corpus, webnlg.qrels)) == len(expected) - len(webnlg.qrels)
-
-
-@pytest.mark.data
-def test_spanish_queries_over_the_same_graph(webnlg, shared_data):
-    spanish = load_collection(f"kg:{shared_data / 'kg_webnlg' / 'beir_es'}")
-    for name in ("entities", "graph", "facts", "corpus"):
-        pd.testing.assert_frame_equal(getattr(spanish, name), getattr(webnlg, name))
-    assert spanish.queries.text.tolist() != webnlg.queries.text.tolist()
-    assert spanish.language == "en"

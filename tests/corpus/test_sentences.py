@@ -44,9 +44,7 @@ def test_sentences_by_hand(language: str, text: str, expected: list[str]) -> Non
     assert [text[start:end] for start, end in sentences(text, language)] == expected
 
 
-@pytest.mark.parametrize(
-    ("language", "sentence"), [("en", "It rained, e.g. in Rome. "), ("ja", "雨が降る。")]
-)
+@pytest.mark.parametrize(("language", "sentence"), [("en", "It rained, e.g. in Rome. "), ("ja", "雨が降る。")])
 def test_a_long_text_has_the_sentences_of_its_parts(language: str, sentence: str) -> None:
     found, size = sentences(sentence * 4_000, language), len(sentence)
     assert found == [(place * size, place * size + len(sentence.strip())) for place in range(4_000)]

@@ -21,12 +21,6 @@ def test_permutation_is_exact_on_few_queries():
     assert compare(a, b, seed=1).p_value == pytest.approx(expected)
 
 
-def test_permutation_agrees_with_the_t_test_on_many_normal_differences():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(0.08, 1, 500), np.zeros(500)
-    assert compare(a, b, seed=1).p_value == pytest.approx(stats.ttest_1samp(a, 0).pvalue, abs=0.02)
-
-
 @pytest.mark.parametrize("queries", [9, 300])
 def test_tests_of_several_differences_are_scipys_of_each(queries: int):
     differences = np.random.default_rng(5).normal([[0.0], [0.08], [-0.1]], 0.8, (3, queries))
@@ -47,15 +41,6 @@ def test_the_interval_covers_the_mean_about_as_often_as_it_says():
         _, low, high = interval(rng.beta(2, 1, 150), seed=1, resamples=1000)
         covered += low <= 2 / 3 <= high
     assert 0.90 <= covered / 200 <= 0.99
-
-
-def test_interval_matches_the_normal_one_for_a_large_sample():
-    values = np.random.default_rng(0).exponential(size=4000)
-    mean, low, high = interval(values, seed=1)
-    half = 1.96 * values.std(ddof=1) / np.sqrt(len(values))
-    assert (low, high) == (pytest.approx(mean - half, abs=half / 10), pytest.approx(mean + half, abs=half / 10))
-    wide = interval(values, seed=1, confidence=0.99)
-    assert wide[1] < low < high < wide[2]
 
 
 def test_intervals_of_several_metrics_are_scipys_of_each():

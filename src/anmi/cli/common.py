@@ -272,7 +272,7 @@ def console(width: int | None = 120, **options: Any) -> Any:
     return Console(width=None if sys.stdout.isatty() else width, **options)
 
 
-def table(title: str, columns: str, *, plain: str = "", right: str = "") -> Any:
+def table(title: str, columns: str, *, plain: str = "") -> Any:
     """Return an empty table of these columns, given as words or separated by commas.
 
     Parameters
@@ -283,15 +283,12 @@ def table(title: str, columns: str, *, plain: str = "", right: str = "") -> Any:
         Headings, separated by ``,``.
     plain
         Those whose cells are never broken.
-    right
-        Those whose cells are numbers.
     """
     from rich.table import Table
 
     made = Table(title=title, title_justify="left")
     for name in columns.split(","):
-        justify: Any = "right" if name in right.split(",") else "left"
-        made.add_column(name, no_wrap=name in plain.split(","), justify=justify)
+        made.add_column(name, no_wrap=name in plain.split(","))
     return made
 
 

@@ -38,17 +38,17 @@ _ROWS: Final = ("training_rows", "encoder_info", "selection_summary")
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
 
 
-def _flag(option: str) -> str:
-    return option.replace("_", "-")
-
-
 def _list_formats(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if not value or context.resilient_parsing:
         return
     from anmi.selection.export import FORMATS
 
     for name, found in FORMATS.items():
-        takes = f" Takes {', '.join(f'--{_flag(option)}' for option in sorted(found.takes))}." if found.takes else ""
+        takes = (
+            f" Takes {', '.join(f'--{option}' for option in sorted(found.takes)).replace('_', '-')}."
+            if found.takes
+            else ""
+        )
         text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
         click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
     for name, description in _OTHERS.items():
@@ -74,16 +74,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 @json_option
 @env_option
 def export(
-    name: str,
-    folder: Path,
-    negatives: int | None,
-    score: str | None,
-    prompt: str | None,
-    by_source: bool,
-    force: bool,
-    run_id: str | None,
-    as_json: bool,
-    env: str | None,
+    name: str, folder: Path, force: bool, run_id: str | None, as_json: bool, env: str | None, **given: Any
 ) -> None:
     """Write the training rows of the last run, or of --run, to FOLDER as FORMAT, or its search or collection.
 
@@ -98,7 +89,7 @@ def export(
     if name in _OTHERS:
         _export_whole(name, folder, run_id, as_json, env)
         return
-    options = ExportOptions(negatives=negatives, score=score or None, prompt=prompt, by_source=by_source)
+    options = ExportOptions(**given | {"score": given["score"] or None})
     with plain_errors():
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
@@ -141,10 +132,9 @@ def _audited(catalog: Any, collection: str, recipe: str) -> str:
     if not catalog.exists("audit_recipes"):
         return ""
     of = "collection == @collection and recipe == @recipe and negatives > 0"
-    for row in catalog.load("audit_recipes").query(of).itertuples():
-        rate = share_sentence(row.false_negative_rate, row.false_negative_rate_low, row.false_negative_rate_high)
-        return f"{rate} of {row.negatives:,} negatives that the recipe chose are false, by planted ones"
-    return ""
+    found = catalog.load("audit_recipes").query(of).filter(like="negative").to_dict("records")
+    rates = [share_sentence(*(row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))) for row in found]
+    return f"{rates[0]} of {found[0]['negatives']:,} negatives that the recipe chose are false" if found else ""
 
 
 def _export_whole(name: str, folder: Path, run_id: str | None, as_json: bool, env: str | None) -> None:

@@ -38,24 +38,15 @@ class Comparison:
         return asdict(self)
 
 
-def compare(
-    a: NDArray[Any], b: NDArray[Any], *, seed: int, resamples: int = 10_000, confidence: float = 0.95,
-    groups: NDArray[Any] | None = None,
-) -> Comparison:  # fmt: skip
+def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Comparison:
     """Compare two systems on the same queries.
 
     Parameters
     ----------
     a, b
         A metric per query, aligned, [n], n at least 1.
-    seed
-        Of the resampling; the same inputs and seed give the same numbers.
-    resamples
-        Bootstrap samples, and sign flips; with 2ⁿ at most ``resamples`` the permutation test is exact.
-    confidence
-        Coverage of the interval, in (0, 1).
-    groups
-        Of each query the group that it belongs to, [n]; every query is one of its own when None.
+    seed, how
+        As in :func:`intervals`; with 2ⁿ at most ``resamples`` the permutation test is exact.
 
     Returns
     -------
@@ -77,8 +68,7 @@ def compare(
     first, second = _checked(a), _checked(b)
     if len(first) != len(second):
         raise AnmiError(f"a paired comparison needs the same queries, and got {len(first)} and {len(second)} values")
-    settings: Any = {"seed": seed, "resamples": resamples, "confidence": confidence, "groups": groups}
-    return compare_all((first - second)[None], **settings)[0]
+    return compare_all((first - second)[None], seed=seed, **how)[0]
 
 
 def compare_all(
@@ -94,8 +84,8 @@ def compare_all(
     ----------
     differences
         [pairs, n], finite, n at least 1.
-    seed, resamples, confidence, groups
-        As in :func:`compare`.
+    seed, how
+        As in :func:`intervals`.
 
     Examples
     --------
@@ -135,18 +125,15 @@ def _signs(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64
         yield np.where(random.integers(0, 2, (min(size, resamples - start), count), dtype=np.int8), 1.0, -1.0)
 
 
-def interval(
-    values: NDArray[Any], *, seed: int, resamples: int = 10_000, confidence: float = 0.95,
-    groups: NDArray[Any] | None = None,
-) -> tuple[float, float, float]:  # fmt: skip
+def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, float, float]:
     """Return the mean with its percentile bootstrap interval.
 
     Parameters
     ----------
     values
         A metric per query, [n], n at least 1.
-    seed, resamples, confidence, groups
-        As in :func:`compare`.
+    seed, how
+        As in :func:`intervals`.
 
     Returns
     -------
@@ -163,8 +150,7 @@ def interval(
     >>> interval(np.array([0.5, 0.5, 0.5]), seed=1)
     (0.5, 0.5, 0.5)
     """
-    settings: Any = {"seed": seed, "resamples": resamples, "confidence": confidence, "groups": groups}
-    mean, low, high = intervals(_checked(values)[None], **settings)
+    mean, low, high = intervals(_checked(values)[None], seed=seed, **how)
     return float(mean[0]), float(low[0]), float(high[0])
 
 
@@ -181,8 +167,14 @@ def intervals(
     ----------
     values
         [metrics, n], finite, n at least 1.
-    seed, resamples, confidence, groups
-        As in :func:`compare`.
+    seed
+        Of the resampling; the same inputs and seed give the same numbers.
+    resamples
+        Bootstrap samples, and sign flips.
+    confidence
+        Coverage of the interval, in (0, 1).
+    groups
+        Of each query the group that it belongs to, [n]; every query is one of its own when None.
 
     Returns
     -------
