@@ -18,7 +18,7 @@ MOST: Final = {
     "files": 231,
     "recipes": 25,
     "lines of the longest module": 377,
-    "lines of tests": 37_805,
+    "lines of tests": 37_410,
     "lines of benchmarks": 4_617,
     "words of docs": 26_823,
 }

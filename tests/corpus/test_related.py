@@ -1,4 +1,4 @@
-"""Parts of one document, and the table of what is related."""
+"""Copies, names and related documents."""
 
 from __future__ import annotations
 
@@ -8,9 +8,128 @@ import random
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from anmi.corpus.duplicates import find_duplicates, find_queries, normalised
+from anmi.corpus.graph_tables import Names, Resolver, last_segment
 from anmi.corpus.jsonl import to_json
 from anmi.corpus.related import copies, find_related, parents_of, siblings
+from anmi.corpus.texts import document_texts
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("Straße", "STRASSE"), ("ﬁne  tuning", "fine\ttuning."), ("１２ ＡＢ", "12 ab"), ("한국어", "한국어"),
+    ("\ufeffLos Panthers", "los panthers"), ("co-operate", "co operate"),
+])  # fmt: skip
+def test_same_after_normalisation(one, other):
+    assert normalised(one) == normalised(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("कि", "की"), ("a < b", "a > b"), ("3 + 4", "3 = 4"), ("?", "!")])
+def test_different_after_normalisation(one, other):
+    assert normalised(one) != normalised(other)
+
+
+@given(st.text(max_size=40))
+def test_normalisation_is_idempotent(text):
+    assert normalised(normalised(text)) == normalised(text)
+
+
+@given(st.lists(st.sampled_from(["a b", "A b", "a  b", "c", "C", "c!", "d"]), max_size=20))
+def test_duplicates_point_to_the_first_of_their_kind(texts):
+    identifiers = [str(row) for row in range(len(texts))]
+    found = find_duplicates(identifiers, texts)
+    expected = []
+    for row, text in enumerate(texts):
+        first = next(i for i, other in enumerate(texts) if normalised(other) == normalised(text))
+        if first != row:
+            expected.append([str(row), str(first), "exact" if texts[first] == text else "normalised"])
+    assert found.values.tolist() == expected
+    assert not set(found["document_id"]) & set(found["duplicate_of"])
+
+
+def queries_in(corpus, **texts):
+    """What ``find_queries`` says of queries by their id, in a corpus of ``id: (title, text)``."""
+    corpus = pd.DataFrame([(i, *parts) for i, parts in corpus.items()], columns=["document_id", "title", "text"])
+    queries = pd.DataFrame({"query_id": list(texts), "normalised": [normalised(text) for text in texts.values()]})
+    forms = [normalised(text) for text in document_texts(corpus)]
+    return dict(zip(texts, find_queries(queries, corpus, forms), strict=True))
+
+
+def test_a_query_is_the_document_of_its_id_and_text():
+    corpus = {"a": ("", "Meat is murder."), "b": ("Diets", "Meat is food."), "c": ("Meat", "is life")}
+    found = queries_in(corpus, a="meat is murder", b="Meat is food", c="Meat is life!", d="Meat is air")
+    assert found == {"a": "a", "b": "b", "c": "c", "d": ""}
+
+
+def test_ids_that_coincide_make_no_query_a_document():
+    numbered = {str(i): ("", f"document {i}") for i in range(5)}
+    assert set(queries_in(numbered, **{str(i): f"question {i}" for i in range(5)}).values()) == {""}
+
+
+def test_a_query_with_the_text_of_a_document_of_another_id_is_found_and_its_own_id_comes_first():
+    corpus = {"x": ("", "fox"), "q": ("", "Fox?"), "y": ("An", "owl")}
+    assert queries_in(corpus, q="FOX", other="fox!", owl="an owl") == {"q": "q", "other": "x", "owl": "y"}
+    # Without a title the text of a document of another id is not that of the query.
+    assert queries_in(corpus, z="owl") == {"z": ""}
+
+
+SEGMENTS = st.lists(st.sampled_from(["a", "b", "c d", "HIV", "<x>"]), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("uri", "label"),
+    [
+        ("http://dbpedia.org/resource/Buzz_Aldrin", "Buzz Aldrin"),
+        ("http://x.org/city#Aarhus", "Aarhus"),
+        ("http://x.org/a/b/", "b"),
+        ("numpy.linalg.norm", "numpy.linalg.norm"),
+        ("http://x.org/_", "http://x.org/_"),
+        ("/", "/"),
+    ],
+)
+def test_last_segment(uri, label):
+    assert last_segment(uri) == label
+
+
+@given(st.lists(SEGMENTS, min_size=1, max_size=8), SEGMENTS)
+def test_a_name_stands_for_every_uri_that_ends_in_it(paths, wanted):
+    uris = {f"http://x.org/{'/'.join(path)}" for path in paths}
+    name = "/".join(wanted)
+    names = Names(uris)
+    assert set(names.of(name)) == {uri for uri in uris if uri.endswith(f"/{name}")}
+    assert all(names.of(uri) == (uri,) and names.best(uri) == uri for uri in uris)
+    if len(names.of(name)) == 1:
+        assert names.best(name) == names.of(name)[0]
+
+
+def test_the_name_in_the_common_place_is_meant():
+    names = Names(["http://x.org/r/AIDS", "http://x.org/r/HIV/AIDS", "http://x.org/r/b", "http://y.org/b"])
+    assert names.best("AIDS") == "http://x.org/r/AIDS"
+    assert names.best("HIV/AIDS") == "http://x.org/r/HIV/AIDS"
+    assert names.best("b") == "b", "two places, and nothing tells which"
+    assert names.best("nowhere") == "nowhere"
+
+
+def test_the_graph_tells_what_an_ambiguous_name_means():
+    entities = Names(["http://x.org/b", "http://y.org/b", "http://x.org/c"])
+    known = {("http://y.org/b", "http://o.org/in", "http://x.org/c")}
+    resolve = Resolver(entities, Names(["http://o.org/in"]), known)
+    assert resolve(("b", "in", "c")) == ("http://y.org/b", "http://o.org/in", "http://x.org/c")
+    assert resolve(("b", "in", "b")) == ("b", "http://o.org/in", "b")
+    assert resolve(("c", "near", '"b"')) == ("http://x.org/c", "near", '"b"')
+
+
+def test_a_literal_is_found_with_and_without_its_quotation_marks():
+    entities = Names(["u:h/a", "u:h/Rome"])
+    known = {("u:h/a", "r", '"text"'), ("u:h/a", "r", "25.0"), ("u:h/a", "r", "Rome"), ("u:h/a", "s", "u:h/Rome")}
+    resolve = Resolver(entities, Names([]), known)
+    assert resolve(("a", "r", "text"))[2] == '"text"'
+    assert resolve(("a", "r", '"25.0"'))[2] == "25.0"
+    assert resolve(("a", "r", "Rome"))[2] == "Rome", "the graph has this very triple"
+    assert resolve(("a", "s", "Rome"))[2] == "u:h/Rome"
+    assert resolve(("a", "r", '"'))[2] == '"'
 
 
 def corpus_of(*metadata: str) -> pd.DataFrame:

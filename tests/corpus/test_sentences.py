@@ -1,10 +1,25 @@
+"""Sentences and their characters."""
+
 from __future__ import annotations
+
+import multiprocessing
+import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from anmi.adaptation.kinds import Document, Material, crop, keyphrase
+from anmi.corpus.duplicates import normalised, normalised_forms
+from anmi.corpus.hardness import hardness, read_characters, split_words
+from anmi.corpus.jsonl import clean, to_json
+from anmi.corpus.language import detect_language
+from anmi.corpus.plain_text import of_html, of_markdown
+from anmi.corpus.related import near_duplicates
 from anmi.corpus.sentences import count_words, sentences
+from anmi.retrieval.tokenize import tokenizer
 
 LANGUAGES = ["en", "de", "es", "ko", "zh", "ja", "th", "ar", "hi", "xx"]
 # Texts with what ends sentences, lines and lists, which random characters seldom have.
@@ -64,3 +79,94 @@ def test_words_are_counted_by_blanks_where_a_script_has_them(words: list[str]) -
 @given(st.text(), st.text())
 def test_a_longer_text_has_no_fewer_words(one: str, other: str) -> None:
     assert count_words(f"{one} {other}") >= max(count_words(one), count_words(other))
+
+
+def words_of(texts: list[str]) -> list[list[str]]:
+    characters = read_characters(texts)
+    words = split_words(characters)
+    found: list[list[str]] = [[] for _ in texts]
+    for text, start, end in zip(words.text, words.start, words.end, strict=True):
+        found[text].append(characters.joined[start:end])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("What's new, in 2024?", ["What's", "new", "in", "2024"]),
+        ("'quoted' l’eau rock'n", ["quoted", "l’eau", "rock'n"]),
+        ("पैंथर्स डिफ़ेंस ने", ["पैंथर्स", "डिफ़ेंस", "ने"]),
+        ("黑豹队NFL冠军", ["黑", "豹", "队", "NFL", "冠", "军"]),
+        ("これは本", ["これは", "本"]),
+        ("café cafe\u0301", ["café", "cafe\u0301"]),
+        ("yahoo!कल", ["yahoo", "कल"]),
+        ("", []),
+        (" ?! ", []),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert words_of([text]) == [words]
+
+
+def test_a_word_ends_where_its_text_ends() -> None:
+    assert words_of(["ab", "cd", "", "e'", "'f"]) == [["ab"], ["cd"], [], ["e"], ["f"]]
+
+
+def test_words_know_their_script_and_numbers_have_none() -> None:
+    characters = read_characters(["12 Привет 9am 中 カナ ＡＢ"])
+    script = [characters.scripts[s] if s >= 0 else "" for s in split_words(characters).script]
+    assert script == ["", "CYRILLIC", "LATIN", "CJK", "CJK", "LATIN"]
+
+
+@given(st.lists(st.text(max_size=12), max_size=6))
+def test_any_text_gives_words_of_letters_and_digits_only(texts: list[str]) -> None:
+    found = words_of(texts)
+    alone = [words_of([text])[0] for text in texts]
+    assert found == alone, "the words of a text depend on no other text"
+    for text, words in zip(texts, found, strict=True):
+        kept = [c for c in text if unicodedata.category(c)[0] in "LMN" and c not in "'’"]
+        assert [c for word in words for c in word if unicodedata.category(c)[0] in "LMN" and c not in "'’"] == kept
+
+
+CHARACTERS = [
+    *(" ", "\n", ". ", ".", '"', "'", "`", "“", "«", "「", "[", "(", "<a>", "*", "_", "-", "a", "1. "),
+    *("e\u0301", "\u0301", "漢", "가", "ก", "क्", "ﷺ", "😀", "👩\u200d", "\u200b", "\ufeff", "\\"),
+]
+# Each with the characters that it is given: where libraries need about a second for 100 kB of prose, fewer.
+BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
+    "sentences": (1_000_000, lambda text: sentences(text, "en")),
+    "clauses": (1_000_000, lambda text: sentences(text, "th")),
+    "words": (1_000_000, count_words),
+    "normalised": (1_000_000, normalised),
+    "json": (1_000_000, lambda text: to_json({"text": clean(text)})),
+    "language": (1_000_000, lambda text: detect_language([text])),
+    "code mixing": (200_000, lambda text: hardness([text])),
+    "duplicates": (1_000_000, lambda text: near_duplicates(normalised_forms([text, f"{text} x"]), least_words=1)),
+    "markdown": (100_000, lambda text: of_markdown(text.encode())),
+    "html": (1_000_000, lambda text: of_html(text.encode())),
+    "keyphrase": (1_000_000, lambda text: keyphrase(Material([Document("d", "", text, "en")], "en"))),
+    "crop": (1_000_000, lambda text: crop(Document("d", "", text, "en"), 3, 1)),
+    "snowball": (1_000_000, lambda text: tokenizer("snowball", "en")([text])),
+    "ngram": (1_000_000, lambda text: tokenizer("ngram", "ja")([text])),
+    "jieba": (300_000, lambda text: tokenizer("jieba", "zh")([text])),
+    "kiwi": (100_000, lambda text: tokenizer("kiwi", "ko")([text])),
+}
+
+
+def take_all(name: str) -> None:
+    size, function = BOMBS[name]
+    for character in CHARACTERS:
+        function(character * (size // len(character)))
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("name", BOMBS)
+def test_no_character_is_a_time_bomb(name: str) -> None:
+    # What takes time by the square of its input needs many minutes for one of them.
+    process = multiprocessing.get_context("spawn").Process(target=take_all, args=(name,))
+    process.start()
+    process.join(240)
+    alive = process.is_alive()
+    process.kill()
+    process.join()
+    assert not alive and process.exitcode == 0

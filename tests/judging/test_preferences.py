@@ -1,6 +1,9 @@
-"""Which pairs are compared, and how scores become preferences."""
+"""Preferences of several judges, asked together."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from anmi.errors import AnmiError
-from anmi.judging.preferences import comparisons, fit_slope, fit_temperature, groups, pool, preference, sharpen, touched
+from anmi.judging import elo
+from anmi.judging.preferences import (
+    Panel,
+    Texts,
+    comparisons,
+    fit_slope,
+    fit_temperature,
+    groups,
+    pool,
+    preference,
+    sharpen,
+    touched,
+)
+from anmi.judging.rating import Agreement
 
 
 def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: int) -> np.ndarray:
@@ -172,3 +188,226 @@ def test_the_mean_of_independent_calibrated_judges_is_underconfident() -> None:
         judged.append(expit(turned / fit_temperature(np.zeros(len(turned)), -turned)))
         assert fit_slope(judged[-1]) == pytest.approx(1.0, abs=0.02)
     assert fit_slope(pool(judged, [1.0, 1.0, 1.0])) > 1.2
+
+
+class Reader:
+    """A pairwise judge that answers by a function of the three texts and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[str, str, str], float]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str, str]] = []
+
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        new = list(zip(queries, first, second, strict=True))
+        self.asked += new
+        return np.array([self.answer(*texts) for texts in new], float)
+
+
+def by_number(query: str, first: str, second: str) -> float:
+    """The document of the lower number wins."""
+    return float(int(first[1:]) < int(second[1:]))
+
+
+QUERIES = 2
+FIRST, SECOND = np.array([[0, 2, 1, 0]] * QUERIES), np.array([[1, 1, 3, 3]] * QUERIES)
+ALL = np.ones(FIRST.shape, bool)
+PAIRS = (FIRST[0].tolist(), SECOND[0].tolist())
+
+
+def panel(**changes: Any) -> Panel:
+    fields: dict[str, Any] = {
+        "scores": {}, "weights": {}, "temperatures": {}, "slope": 1.0, "votes": 1.0, "pairwise": {}, "observations": {},
+        "keys": [f"k{q}" for q in range(QUERIES)], "query_ids": [f"q{q}" for q in range(QUERIES)],
+        "documents": np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.int32),
+        "texts": Texts({"q0": "Q0", "q1": "Q1"}, [f"d{number}" for number in range(8)]), "seed": 0,
+    }  # fmt: skip
+    return Panel(**fields | changes)
+
+
+def test_a_pairwise_judge_is_asked_each_pair_once_with_its_texts_and_answers_are_turned_back() -> None:
+    reader = Reader(by_number)
+    share, votes = panel(pairwise={"reader": reader}, observations={"reader": 2.0}).ask(FIRST, SECOND, ALL)
+    np.testing.assert_array_equal(share, (FIRST < SECOND).astype(float))
+    np.testing.assert_array_equal(votes, 2.0)
+    expected = {
+        (f"Q{q}", *sorted((f"d{4 * q + a}", f"d{4 * q + b}"))) for q in range(2) for a, b in zip(*PAIRS, strict=True)
+    }
+    assert {(query, *sorted(shown)) for query, *shown in reader.asked} == expected and len(reader.asked) == 8
+
+
+def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
+    many = 40
+    a, b = np.triu_indices(20, 1)
+    first, second = np.tile(a, (many, 1)), np.tile(b, (many, 1))
+    favours_what_it_reads_first = Reader(lambda query, first, second: 1.0)
+    judges = panel(
+        pairwise={"reader": favours_what_it_reads_first}, observations={"reader": 1.0},
+        keys=[f"k{q}" for q in range(many)], query_ids=["q0"] * many,
+        documents=np.zeros((many, 20), np.int32),
+    )  # fmt: skip
+    share, _ = judges.ask(first, second, np.ones(first.shape, bool))
+    assert share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
+    other_way, _ = judges.ask(second, first, np.ones(first.shape, bool))
+    np.testing.assert_array_equal(other_way, 1 - share)
+    places = np.random.default_rng(0).permutation(first.shape[1])
+    shuffled, _ = judges.ask(first[:, places], second[:, places], np.ones(first.shape, bool))
+    np.testing.assert_array_equal(shuffled, share[:, places])
+
+
+def test_a_failed_answer_is_missing_and_never_a_win() -> None:
+    reader = Reader(lambda query, first, second: np.nan if "d1" in (first, second) else 1.0)
+    share, votes = panel(pairwise={"reader": reader}, observations={"reader": 1.0}).ask(FIRST, SECOND, ALL)
+    failed = (np.arange(QUERIES)[:, None] == 0) & ((FIRST == 1) | (SECOND == 1))
+    assert np.isnan(share[failed]).all() and (votes[failed] == 0).all()
+    assert np.isfinite(share[~failed]).all() and (votes[~failed] == 1).all()
+
+
+def test_a_tie_of_a_pairwise_judge_stays_a_half_however_it_is_shown() -> None:
+    reader = Reader(lambda query, first, second: 0.5)
+    share, _ = panel(pairwise={"reader": reader}, observations={"reader": 1.0}).ask(FIRST, SECOND, ALL)
+    np.testing.assert_array_equal(share, 0.5)
+
+
+def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for() -> None:
+    scores = np.array([[0.0, 1.0, np.nan, 3.0], [0.0, -1.0, 2.0, 5.0]])
+    judges = panel(
+        scores={"dense": scores, "bm25": np.where(np.arange(4) == 3, np.nan, 2 * scores)},
+        weights={"dense": 1.0, "bm25": 3.0}, temperatures={"dense": 1.0, "bm25": 2.0}, slope=1.5, votes=4.0,
+        pairwise={"reader": Reader(by_number)}, observations={"reader": 2.0},
+    )  # fmt: skip
+    share, votes = judges.ask(FIRST, SECOND, ALL)
+    for q in range(QUERIES):
+        for place, (a, b) in enumerate(zip(*PAIRS, strict=True)):
+            both = scores[q, a] - scores[q, b]
+            stated = expit(1.5 * both)  # the mean of equal preferences, sharpened
+            mass = 0.0 if np.isnan(both) else 4.0 if 3 not in (a, b) else 4.0 * 1 / 4
+            expected = (2.0 * (a < b) + (0 if mass == 0 else mass * stated)) / (2.0 + mass)
+            assert share[q, place] == pytest.approx(expected) and votes[q, place] == pytest.approx(2.0 + mass)
+
+
+def test_a_comparison_that_is_none_is_not_asked() -> None:
+    reader = Reader(by_number)
+    valid = ALL.copy()
+    valid[:, 1:] = False
+    share, votes = panel(pairwise={"reader": reader}, observations={"reader": 1.0}).ask(FIRST, SECOND, valid)
+    assert len(reader.asked) == 2 and np.isnan(share[:, 1:]).all() and (votes[:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize(("answer", "message"), [(1.2, "outside"), (-0.1, "outside")])
+def test_an_answer_that_is_no_probability_is_refused_by_the_judges_name(answer: float, message: str) -> None:
+    reader = Reader(lambda query, first, second: answer)
+    with pytest.raises(AnmiError, match=rf"pairwise judge reader.*{message}"):
+        panel(pairwise={"reader": reader}, observations={"reader": 1.0}).ask(FIRST, SECOND, ALL)
+
+
+def test_too_few_answers_are_refused() -> None:
+    class Short:
+        def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+            return np.ones(len(queries) - 1)
+
+    with pytest.raises(AnmiError, match="pairwise judge short gave 7 answers to 8 comparisons"):
+        panel(pairwise={"short": Short()}, observations={"short": 1.0}).ask(FIRST, SECOND, ALL)
+
+
+class World:
+    """Documents with a true strength, judges who see it with an error of their own, and an annotator."""
+
+    def __init__(self, noise: list[float], degree: int = 8, common: float = 0.0, seed: int = 0, n: int = 17) -> None:
+        rng = np.random.default_rng(seed)
+        queries = 250
+        self.sizes = np.full(queries, n)
+        self.truth = rng.normal(0, 0.8, (queries, n))
+        seen = self.truth + rng.normal(0, 1, self.truth.shape) * common
+        scores = [seen + rng.normal(0, sigma, seen.shape) for sigma in noise]
+        # The annotator compares node 0 with each other and calls the winner the positive.
+        wins = rng.random((queries, n - 1)) < ndtr((self.truth[:, :1] - self.truth[:, 1:]) / np.sqrt(2))
+        labelled = [np.where(wins, s[:, :1] - s[:, 1:], s[:, 1:] - s[:, :1]) for s in scores]
+        temperatures = [fit_temperature(np.zeros(queries), -difference) for difference in labelled]
+        self.weights = [1.0] * len(noise)
+        self.slope = fit_slope(pool([expit(d / t) for d, t in zip(labelled, temperatures, strict=True)], self.weights))
+        ids = [str(q) for q in range(queries)]
+        self.first, self.second, valid = comparisons(ids, self.sizes, degree, seed)
+        self.judged = [
+            np.where(valid, preference(s, self.first, self.second, t), np.nan)
+            for s, t in zip(scores, temperatures, strict=True)
+        ]
+        self.pooled = pool(self.judged, self.weights)
+
+    def fit(self, votes: float = 1.0) -> elo.Strengths:
+        return elo.fit(self.first, self.second, sharpen(self.pooled, self.slope), self.sizes, votes=votes)
+
+    def votes(self, common: float = 0.0) -> float:
+        agreement = Agreement(self.weights)
+        fitted = self.fit()
+        agreement.add(self.first, self.second, self.judged, self.pooled, self.slope, fitted, 0.01)
+        return agreement.votes(common)
+
+    def held(self, votes: float) -> float:
+        """Share of true gaps inside the nominal 95 % interval."""
+        fitted = self.fit(votes)
+        error = fitted.elo[:, :1] - fitted.elo - 200 * (self.truth[:, :1] - self.truth)
+        return float((np.abs(error) <= 1.96 * fitted.gap_se)[:, 1:].mean())
+
+
+@pytest.mark.parametrize("noise", [[0.3] * 3, [0.6] * 2, [0.6] * 6, [0.3, 0.6, 1.0], [1.0] * 3])
+def test_intervals_hold_the_truth_at_least_as_often_as_they_say(noise: list[float]) -> None:
+    world = World(noise)
+    # Gaps of a query share its positive, so that 250 queries tell the coverage to about ± 0.02.
+    assert 0.88 <= world.held(world.votes()) <= 0.98
+    assert 0.94 <= world.held(world.votes(common=0.1)) <= 0.995
+
+
+def test_an_error_that_judges_have_in_common_is_made_up_for_by_assuming_it() -> None:
+    # 0.3² of 0.3² + 0.6² is a fifth.
+    world = World([0.6] * 3, common=0.3)
+    assert world.held(world.votes()) < 0.85
+    assert world.held(world.votes(common=0.2)) > 0.89
+
+
+def test_more_comparisons_of_the_same_scores_are_no_more_information() -> None:
+    few, many = World([0.6] * 3, degree=4), World([0.6] * 3, degree=16)
+    errors = [np.nanmean(world.fit(world.votes()).gap_se[:, 1:]) for world in (few, many)]
+    assert errors[0] == pytest.approx(errors[1], rel=0.06)
+    # One observation per comparison would have the errors halved.
+    naive = [np.nanmean(world.fit().gap_se[:, 1:]) for world in (few, many)]
+    assert naive[0] > 1.8 * naive[1]
+
+
+def test_judges_who_agree_more_are_worth_more() -> None:
+    assert World([0.3] * 3).votes() > World([0.6] * 3).votes() > World([1.2] * 3).votes()
+    assert World([0.6] * 6).votes() > World([0.6] * 2).votes()
+
+
+def test_the_more_error_is_taken_to_be_common_the_less_they_are_worth() -> None:
+    world = World([0.6] * 3)
+    votes = [world.votes(common) for common in (0.0, 0.1, 0.2, 0.5)]
+    assert votes == sorted(votes, reverse=True) and votes[-1] > 0
+
+
+def test_a_single_judge_counts_once_and_copies_of_one_do_not_count_without_end() -> None:
+    alone = World([0.6])
+    assert alone.votes() == 1.0
+    copies = World([0.6])
+    copies.weights, copies.judged = [1.0, 1.0], copies.judged * 2
+    copies.judged[1] = copies.judged[0] + 1e-9
+    assert copies.votes() == 100.0
+
+
+def test_a_heavier_judge_among_light_ones_counts_by_its_weight() -> None:
+    world = World([0.6] * 3)
+    world.weights = [1.0, 1e-6, 1e-6]
+    world.pooled = pool(world.judged, world.weights)
+    agreement = Agreement(world.weights)
+    assert agreement.judges == pytest.approx(1.0, abs=1e-4)
+    assert Agreement([2.0, 2.0]).judges == pytest.approx(2.0)
+
+
+def test_queries_can_be_added_block_by_block() -> None:
+    world = World([0.6] * 3)
+    parts = Agreement(world.weights)
+    for rows in (slice(0, 100), slice(100, None)):
+        pooled = sharpen(world.pooled[rows], world.slope)
+        fitted = elo.fit(world.first[rows], world.second[rows], pooled, world.sizes[rows])
+        judged = [each[rows] for each in world.judged]
+        parts.add(world.first[rows], world.second[rows], judged, world.pooled[rows], world.slope, fitted, 0.01)
+    assert parts.votes(0.2) == pytest.approx(world.votes(0.2), rel=1e-9)

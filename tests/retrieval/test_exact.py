@@ -1,4 +1,4 @@
-"""Exact search: against all scores at once, whatever the blocks, the order and the company of a query."""
+"""Passages over the corpus: encoding, exact search and sums."""
 
 from __future__ import annotations
 
@@ -6,9 +6,161 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from scipy.stats import chisquare
 
+from anmi.candidates import PADDING
 from anmi.retrieval import exact
-from anmi.retrieval.exact import best, kth_at_least, nearest, similarities
+from anmi.retrieval import kinds as module
+from anmi.retrieval.exact import best, kth_at_least, nearest, of_keys, similarities
+from anmi.retrieval.kinds import passes
+from anmi.retrieval.pool import draw
+from anmi.retrieval.sums import _RANGE, _compiled, add_postings, best_by_postings, row_products
+from anmi.retrieval.terms import unsigned
+
+TEXTS = st.lists(st.integers(0, 3000).map(lambda size: "ab ü" * (size // 4)), max_size=60)
+
+
+@given(TEXTS, st.integers(1, 20), st.sampled_from([None, 1, 64, 512]))
+def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
+    texts: list[str], most: int, longest: int | None
+) -> None:
+    groups = passes(texts, most, longest)
+    places = [int(place) for group in groups for place in group]
+    assert sorted(places) == list(range(len(texts)))
+    sizes = [len(texts[place]) for place in places]
+    assert sizes == sorted(sizes, reverse=True)
+    for group in groups:
+        tokens = min(len(texts[group[0]].encode()) // 3 + 2, longest or 10**9)
+        assert 1 <= len(group) <= most
+        assert len(group) == 1 or len(group) * tokens <= module.TOKENS
+
+
+@given(TEXTS, st.integers(1, 8), st.integers(1, 4))
+def test_a_part_that_workers_are_sent_has_the_passes_of_the_whole(texts: list[str], most: int, batches: int) -> None:
+    ordered = sorted(texts, key=len, reverse=True)
+    whole = [group.tolist() for group in passes(ordered, most, 256)]
+    size = most * batches
+    parts = [
+        [place + start for place in group]
+        for start in range(0, len(ordered), size)
+        for group in passes(ordered[start : start + size], most, 256)
+    ]
+    assert parts == whole
+
+
+def test_a_gpu_takes_as_many_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["word " * 400] * 50
+    assert [len(group) for group in passes(texts, 32, 256)] == [8, 8, 8, 8, 8, 8, 2]
+    monkeypatch.setattr(module, "device", lambda: "cuda")
+    assert [len(group) for group in passes(texts, 32, 256)] == [32, 18]
+    assert np.concatenate(passes(texts, 32, 256)).tolist() == list(range(50))
+
+
+@given(
+    excluded=st.lists(st.lists(st.integers(0, 39), max_size=6), min_size=1, max_size=4),
+    documents=st.sampled_from([40, 41, 200]),
+    count=st.sampled_from([0, 1, 2, 3, 32, 60]),
+)
+@settings(max_examples=60, deadline=None)
+def test_as_many_as_there_are_and_never_an_excluded_one(excluded: list[list[int]], documents: int, count: int) -> None:
+    barred = np.array([row + [PADDING] * (6 - len(row)) for row in excluded], np.int32)
+    found = draw(1, [f"q{i}" for i in range(len(excluded))], barred, documents, count)
+    for row, out in zip(found.tolist(), excluded, strict=True):
+        kept = [d for d in row if d != PADDING]
+        assert len(set(kept)) == len(kept) == min(count, documents - len(set(out)))
+        assert set(kept) <= set(range(documents)) - set(out)
+
+
+@pytest.mark.parametrize(("documents", "count"), [(50, 10), (50, 3)], ids=["put in order", "drawn"])
+def test_every_document_and_every_pair_is_as_likely(documents: int, count: int) -> None:
+    queries = 6000
+    barred = np.tile(np.array([[4, 9, PADDING]], np.int32), (queries, 1))
+    found = draw(5, [f"q{i}" for i in range(queries)], barred, documents, count)
+    counts = np.bincount(found.ravel(), minlength=documents)
+    assert counts[[4, 9]].tolist() == [0, 0]
+    left = np.delete(counts, [4, 9])
+    assert chisquare(left).pvalue > 1e-3
+    # The first and the last taken of a row are as free of each other as a draw without replacement allows.
+    drawn = np.zeros((queries, documents))
+    np.put_along_axis(drawn, found.astype(np.int64), 1.0, axis=1)
+    together = (drawn.T @ drawn)[np.triu_indices(documents, 1)]
+    together = together[together > 0]
+    assert len(together) == 48 * 47 // 2
+    assert chisquare(together).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("documents", [100, 5000])
+def test_a_query_draws_the_same_whoever_else_is_asked(documents: int) -> None:
+    names = [f"q{i}" for i in range(30)]
+    barred = np.full((30, 40), PADDING, np.int32)
+    barred[3, :40] = np.arange(40)
+    barred[7, :2] = [5, 5]
+    whole = draw(2, names, barred, documents, 32)
+    for i in range(30):
+        width = max(int((barred[i] != PADDING).sum()), 1)
+        assert draw(2, names[i : i + 1], barred[i : i + 1, :width], documents, 32)[0].tolist() == whole[i].tolist()
+    assert len({row.tobytes() for row in whole}) == 30
+    assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all(), "another seed draws others"
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), queries=st.integers(0, 6), width=st.integers(0, 5))
+def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: int) -> None:
+    rng = np.random.default_rng(seed)
+    made = sparse.random(9, 12, 0.4, "csr", np.float32, rng)
+    lefts = [sparse.random(queries, 12, 0.3, "csr", np.float32, rng) for _ in range(2)]
+    documents = rng.integers(-1, 9, (queries, width)).astype(np.int32)
+    table, found = np.zeros((12, 2), np.float32), np.zeros((2, queries, width), np.float32)
+    row_products(
+        documents, made.indptr, made.indices, made.data, *(
+            tuple(getattr(left, name) for left in lefts) for name in ("indptr", "indices", "data")
+        ), table, found,
+    )  # fmt: skip
+    for left, right, sums in zip(lefts, (made.data, np.ones(made.nnz, np.float32)), found, strict=True):
+        full = (left @ sparse.csr_matrix((right, made.indices, made.indptr), made.shape).T).toarray()
+        expected = np.where(documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
+        np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
+    assert not table.any()
+
+
+def test_postings_are_added_as_often_as_a_term_is_asked_for() -> None:
+    postings = sparse.csr_matrix(np.array([[0, 1, 2], [4, 0, 0]], np.float32))
+    scores = np.zeros((2, 3), np.float32)
+    rows, terms = np.array([0, 0, 1]), np.array([0, 0, 1])
+    add_postings(rows, terms, unsigned(postings.indptr), unsigned(postings.indices), postings.data, scores)
+    assert scores.tolist() == [[0, 2, 4], [4, 0, 0]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1), count=st.sampled_from([1, 70, _RANGE - 1, _RANGE + 1, 3 * _RANGE]),
+    k=st.integers(0, 70), values=st.integers(1, 1000),
+)  # fmt: skip
+def test_the_best_by_postings_are_those_of_all_scores(seed: int, count: int, k: int, values: int) -> None:
+    rng, k = np.random.default_rng(seed), min(k, count)
+    # Few different weights make many equal scores.
+    postings = sparse.random(6, count, 0.05, "csr", np.float32, rng)
+    postings.data = rng.integers(1, values + 1, postings.nnz).astype(np.float32) / values
+    firsts, terms = np.array([0, 3, 3, 5]), rng.integers(0, 6, 5)
+    wanted = rng.integers(-1, count, (3, 4)).astype(np.int32)
+    arrays = unsigned(postings.indptr), unsigned(postings.indices), postings.data
+    full = np.zeros((3, count), np.float32)
+    add_postings(np.array([0, 0, 0, 2, 2]), terms, *arrays, full)
+    found, keys = np.full(wanted.shape, np.nan, np.float32), np.zeros((3, k), np.uint64)
+    best_by_postings(firsts, terms, *arrays, count, wanted, found, keys)
+    expected = np.where(wanted < 0, np.nan, np.take_along_axis(full, np.maximum(wanted, 0), axis=1))
+    np.testing.assert_array_equal(found, expected)
+    for ours, slow in zip(of_keys(np.sort(~keys, axis=1)), best(full, k), strict=True):
+        np.testing.assert_array_equal(ours, slow)
+
+
+def test_what_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
+    space: dict[str, object] = {}
+    exec("def double(values):\n    for place in range(len(values)):\n        values[place] *= 2", space)
+    values = np.ones(2)
+    _compiled(space["double"])(values)  # type: ignore[arg-type]
+    assert values.tolist() == [2, 2]
 
 
 def unit(values: np.ndarray) -> np.ndarray:

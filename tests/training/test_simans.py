@@ -1,18 +1,129 @@
-"""Learned SimANS: gradients, constraints, and the exact draw as its limit."""
+"""Draws of negatives in training."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
+from anmi.retrieval.sparse.model import inference_free
 from anmi.selection.recipe import Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.samplers import row_keys
 from anmi.selection.steps.simans import SimAns, log_chances
+from anmi.training.batch import Row, Tokeniser
+from anmi.training.curriculum import build_curriculum
 from anmi.training.losses.drawn import LearnableSimAns
+from anmi.training.options import TrainingOptions
+from anmi.training.sampling import InTurn, build_sampler
+
+GAPS = range(100, 900, 50)
+
+
+def row(number: int) -> Row:
+    """A row whose negatives are called by row, place and gap."""
+    names = tuple(f"{number}:{place}:{gap}" for place, gap in enumerate(GAPS))
+    judged = {"elo": (0.0, tuple(-float(gap) for gap in GAPS)), "cross": (1.0, (0.5,) * len(GAPS))}
+    return Row(
+        f"q{number}", "query", "d", "document", names, names, (1.0,) * len(GAPS), 1.0, frozenset({"d"}), judged=judged
+    )
+
+
+ROWS = [row(number) for number in range(3)]
+
+
+def drawn(steps=4, **options) -> list[tuple[str, ...]]:
+    """The negatives of the second row in each step."""
+    chosen = TrainingOptions(negatives=3, **options)
+    curriculum = build_curriculum(chosen.curriculum, 100, 1, chosen.negatives)
+    sampler = build_sampler(ROWS, chosen, curriculum, 1)
+    return [sampler(np.array([1]), step)[0].negatives for step in range(steps)]
+
+
+def test_first_is_the_same_best_in_every_step():
+    assert set(drawn()) == {ROWS[1].negatives[:3]}
+
+
+@pytest.mark.parametrize("kind", ["learning_progress", "bandit", "tiers"])
+@pytest.mark.parametrize("window", ["elo", "rank"])
+def test_a_curriculum_draws_from_its_window(kind, window):
+    chosen = TrainingOptions(curriculum={kind: {"window": window}})
+    state = build_curriculum(chosen.curriculum, 100, 1, 3).state
+    names = {name for negatives in drawn(30, curriculum={kind: {"window": window}}) for name in negatives}
+    gaps = [float(name.split(":")[2]) for name in names]
+    places = [float(name.split(":")[1]) / 15 for name in names]
+    found = gaps if window == "elo" else places
+    assert state.low <= min(found) <= max(found) <= state.high
+    assert len(found) > 3
+
+
+def test_judgments_that_only_the_draw_reads_are_left_behind():
+    chosen = TrainingOptions(negatives=3, curriculum="tiers")
+    curriculum = build_curriculum(chosen.curriculum, 100, 1, 3)
+    (left,) = build_sampler(ROWS, chosen, curriculum, 1, keep=("cross",))(np.array([0]), 0)
+    assert set(left.judged) == {"cross"}
+
+
+def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
+    known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
+    rows = [replace(ROWS[0], query_id="q", positive_id=f"d{n}", judged={}) for n in (3, 7, 9)]
+    rows += [replace(rows[0], positive_id="promoted"), replace(rows[0], judged=ROWS[0].judged)]
+    sampler = InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
+    epochs = [[row.positive_id for row in sampler(np.arange(5), step)] for step in range(0, 14, 2)]
+    assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
+    assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
+    assert [row.positive_id for row in sampler(np.arange(5), 1)] == epochs[0]
+
+
+TEXTS = ["a b", "c", "", "b b a", "a b"]
+
+
+def encoder(**arguments) -> SentenceTransformer:
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "a": 1, "b": 2, "c": 3, "q": 4}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu", **arguments)
+
+
+def test_remembered_tokens_are_those_of_the_encoder():
+    model = encoder()
+    tokenise = Tokeniser(model, None)
+    for texts in (TEXTS[:2], TEXTS, TEXTS[::-1]):
+        expected = model.preprocess(texts)
+        got = tokenise(texts, "document")
+        assert got.keys() == expected.keys()
+        for name, tensor in expected.items():
+            assert torch.equal(got[name], tensor)
+
+
+def test_prompts_go_to_their_role():
+    model = encoder(prompts={"query": "q "})
+    tokenise = Tokeniser(model, None)
+    assert tokenise(["a"], "query")["input_ids"].tolist() == [4, 1]
+    assert tokenise(["a"], "document")["input_ids"].tolist() == [1]
+
+
+def test_a_sparse_retriever_remembers_its_documents(word_encoder):
+    model = inference_free(word_encoder(["a", "b", "c"]), ["a b", "c b"])
+    tokenise = Tokeniser(model, None)
+    for role in ("document", "query", "document"):
+        for texts in (TEXTS, TEXTS[::-1]):
+            expected, got = model.preprocess(texts, task=role), tokenise(texts, role)
+            # Of networks alone, which read several kinds of input.
+            expected.pop("modality", None)
+            assert got.keys() - {"modality"} == expected.keys()
+            for name, value in expected.items():
+                assert torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value
+
 
 A, B = 30.0, -0.1
 

@@ -1,12 +1,83 @@
-"""The ring buffer and the index over it."""
+"""Documents that mixed sources draw from, and the latest of them."""
 
 import json
 
 import numpy as np
+import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse, stats
 
+from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.errors import AnmiError
+from anmi.training.mixed import Stock
 from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
+from anmi.training.mixed.sampler import RowNumbers, _mixed
+
+NAMES = [f"q{i}" for i in range(400)]
+
+
+def test_mixes_as_published():
+    """The first values of SplitMix64 with the seed 1234567, as in the reference implementation's tests."""
+    states = np.uint64(1234567) + np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    assert _mixed(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_numbers_are_uniform_and_independent_between_rows_steps_and_slots():
+    numbers = RowNumbers(1, "a", NAMES)
+    drawn = np.stack([numbers(np.arange(400), step, 40) for step in range(12)])
+    assert stats.kstest(drawn.ravel(), "uniform").pvalue > 0.001
+    for axis in range(3):
+        one, other = (np.take(drawn, range(a, drawn.shape[axis] + b), axis).ravel() for a, b in ((0, -1), (1, 0)))
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.012, "five standard deviations are 0.011"
+    assert len(np.unique(drawn)) == drawn.size
+
+
+def test_another_seed_or_stream_gives_others():
+    rows = np.arange(50)
+    one = RowNumbers(1, "a", NAMES)(rows, 3, 5)
+    assert not (one == RowNumbers(2, "a", NAMES)(rows, 3, 5)).any()
+    assert not (one == RowNumbers(1, "b", NAMES)(rows, 3, 5)).any()
+    assert (one == RowNumbers(1, "a", NAMES)(rows, 3, 5)).all()
+
+
+COLUMNS = {name: pd.Series(dtype="str") for name in ("variant_id", "document_id", "kind", "text")}
+
+
+def test_variants_stand_behind_the_documents_and_name_what_they_are_of(world):
+    stock = world.stock
+    assert stock.documents == 20 and stock.ids[:20] == tuple(world.ids)
+    for number, of in enumerate(stock.origin.tolist()):
+        assert number == of if number < 20 else stock.ids[number].startswith(f"{stock.ids[of]}#")
+    names = [[stock.ids[n] for n in line if n >= 0] for line in stock.swaps.tolist()]
+    assert names[1] == ["s1#swap:1", "s1#swap:2", "s5"], "a counterpart is the document itself"
+    assert [[stock.ids[n] for n in line if n >= 0] for line in stock.edits.tolist()][:3] == [
+        ["s0#number:0"], [], ["s2#number:0"],
+    ]  # fmt: skip
+
+
+def test_a_longer_document_entails_the_shorter_one(world):
+    found = world.stock.entailing.toarray()
+    assert found[world.ids.index("s3")].nonzero()[0].tolist() == [world.ids.index("s3"), world.ids.index("l3")]
+    assert found[world.ids.index("l3")].nonzero()[0].tolist() == [world.ids.index("l3")]
+
+
+def test_variants_of_documents_that_are_not_there_are_passed_over(world):
+    variants = pd.DataFrame([("x#swap:0", "x", "swap", "text")], columns=list(COLUMNS))
+    made = Stock.build(world.ids, world.texts, world.graph, variants, world.stock.same)
+    assert len(made.ids) == 20 and made.swaps.shape == (20, 0)
+
+
+def test_without_facts_there_is_nothing_to_go_by():
+    empty = {
+        name: pd.Series(dtype="str") for name in ("document_id", "head", "relation", "tail", "uri", "label", "types")
+    }
+    nothing = pd.DataFrame(empty)
+    graph = KnowledgeGraph.from_tables(nothing, nothing, nothing, ["a"])
+    with pytest.raises(AnmiError, match="kg:DIR"):
+        Stock.build(["a"], ["text"], graph, pd.DataFrame(COLUMNS), sparse.csr_array((1, 1), dtype=bool))
+
 
 DOCUMENTS, CAPACITY, DIMENSION = 12, 5, 3
 steps = st.lists(st.lists(st.integers(0, DOCUMENTS - 1), unique=True, max_size=CAPACITY), max_size=12)

@@ -1,0 +1,276 @@
+"""Curricula with a window."""
+
+import json
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anmi.training import curriculum
+from anmi.training.curriculum import Bandit, LearningProgress, Tiers, build_curriculum
+from anmi.training.parts import BanditOptions, LearningProgressOptions, NoCurriculum, TiersOptions
+
+STEPS = 60
+KINDS = [
+    TiersOptions(),
+    TiersOptions(window="rank"),
+    LearningProgressOptions(window_steps=3),
+    LearningProgressOptions(window="rank", window_steps=3, every=2),
+    BanditOptions(window_steps=3),
+]
+OBSERVATIONS = st.lists(
+    st.tuples(
+        st.floats(0, 20), st.one_of(st.floats(0, 1e6), st.just(float("nan"))), st.one_of(st.none(), st.floats(0, 1))
+    ),
+    min_size=STEPS,
+    max_size=STEPS,
+)
+
+
+def make(options):
+    return build_curriculum(options, STEPS, seed=3, negatives=5)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=repr)
+@given(observations=OBSERVATIONS, cut=st.integers(0, STEPS - 1))
+@settings(max_examples=15, deadline=None)
+def test_a_curriculum_read_back_goes_on_as_if_nothing_had_happened(options, observations, cut):
+    whole, first = make(options), make(options)
+    for step, seen in enumerate(observations[:cut], start=1):
+        assert whole.observe(step, *seen) == first.observe(step, *seen)
+    second = make(options)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
+    assert second.state == whole.state
+    for step, seen in enumerate(observations[cut:], start=cut + 1):
+        assert second.observe(step, *seen) == whole.observe(step, *seen)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=repr)
+@given(observations=OBSERVATIONS)
+@settings(max_examples=15, deadline=None)
+def test_states_are_possible(options, observations):
+    curriculum = make(options)
+    for step, seen in enumerate(observations, start=1):
+        state = curriculum.observe(step, *seen)
+        assert 0 <= state.difficulty <= 1
+        assert state.low < state.high
+        assert 5 <= state.negatives <= 8
+        if options.window == "elo":
+            assert state.low >= 100
+        else:
+            assert state.low >= 0
+            assert state.high <= 1
+
+
+def test_none_is_none():
+    assert make(NoCurriculum()) is None
+
+
+def walk(options: TiersOptions, steps: int) -> list[int]:
+    """The tier in which each step is made."""
+    curriculum, tiers = Tiers(options, steps, 7), []
+    for step in range(steps):
+        tiers.append(curriculum.state.tier)
+        curriculum.observe(step + 1, 1.0, 1.0, None)
+    return tiers
+
+
+def test_tiers_follow_each_other_in_equal_parts():
+    assert walk(TiersOptions(), 8) == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_each_tier_sees_the_gaps_of_methods():
+    curriculum, seen = Tiers(TiersOptions(), 4, 7), []
+    for step in range(1, 5):
+        seen.append((curriculum.state.low, curriculum.state.high))
+        curriculum.observe(step, 1.0, 1.0, None)
+    assert seen == [(600, math.inf), (400, math.inf), (200, math.inf), (100, math.inf)]
+
+
+def test_by_rank_a_quarter_of_the_pool_is_added_from_its_end():
+    curriculum = Tiers(TiersOptions(window="rank"), 4, 7)
+    lows = [curriculum.observe(step, 1.0, 1.0, None).low for step in range(4)]
+    assert lows == [0.75, 0.5, 0.25, 0.0]
+
+
+def posteriors(bandit: Bandit) -> list[tuple[float, float]]:
+    state = bandit.state_dict()
+    return list(zip(state["alpha"], state["beta"], strict=True))
+
+
+def simulate(best: int, seed: int, arms: int = 4, periods: int = 200) -> Bandit:
+    """A model whose loss falls by a tenth in the steps of one arm and stays as it is in those of the others."""
+    bandit = Bandit(BanditOptions(arms=arms, window_steps=4), 4 * periods, 7, seed)
+    random, step = np.random.default_rng(seed), 0
+    for _ in range(periods):
+        arm = round(bandit.state.difficulty * (arms - 1))
+        for late in (0, 0, 1, 1):
+            step += 1
+            bandit.observe(step, 1.0 - 0.1 * late * (arm == best) + random.normal(0, 0.02), 1.0, None)
+    return bandit
+
+
+@pytest.mark.parametrize(("best", "seed"), [(0, 1), (3, 2), (1, 3)])
+def test_the_arm_that_learns_is_found(best, seed):
+    alpha, beta = np.array(posteriors(simulate(best, seed))).T
+    pulls, means = alpha + beta, alpha / (alpha + beta)
+    assert int(np.argmax(means)) == best
+    assert pulls[best] > 0.7 * sum(pulls)
+
+
+def test_every_period_adds_one_to_the_posteriors():
+    assert sum(alpha + beta - 2 for alpha, beta in posteriors(simulate(1, 1, periods=50))) == pytest.approx(50)
+
+
+def test_a_validation_credits_the_arms_by_their_steps():
+    bandit = Bandit(BanditOptions(arms=2, window_steps=1000), 1000, 7, 1)
+    held = round(bandit.state.difficulty)
+    bandit.observe(1, 1.0, 1.0, None)
+    bandit.observe(2, 1.0, 1.0, 0.5)  # the first has nothing to be compared with
+    assert posteriors(bandit) == [(1, 1), (1, 1)]
+    bandit.observe(3, 1.0, 1.0, 0.6)
+    assert posteriors(bandit)[held] == (2, 1)
+    bandit.observe(4, 1.0, 1.0, 0.55)
+    assert posteriors(bandit)[held] == (2, 2)
+    bandit.observe(5, 1.0, 1.0, 0.55)
+    assert posteriors(bandit)[held] == (2.5, 2.5)
+    assert posteriors(bandit)[1 - held] == (1, 1)
+
+
+def test_draws_depend_on_the_seed_and_on_nothing_else():
+    def walk(seed: int) -> list[float]:
+        np.random.default_rng().random()
+        bandit = Bandit(BanditOptions(window_steps=2), 100, 7, seed)
+        return [bandit.observe(step, 1.0 / step, 1.0, None).difficulty for step in range(1, 60)]
+
+    assert walk(1) == walk(1)
+    assert walk(1) != walk(2)
+    assert set(walk(1)) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+def run(curriculum: LearningProgress, losses, norms=None, validations=None) -> list[float]:
+    """The difficulty after each step."""
+    norms = [1.0] * len(losses) if norms is None else norms
+    validations = validations or {}
+    return [
+        curriculum.observe(i + 1, loss, norm, validations.get(i)).difficulty
+        for i, (loss, norm) in enumerate(zip(losses, norms, strict=True))
+    ]
+
+
+def made(steps: int = 100, start: float = 0.5, **options) -> LearningProgress:
+    curriculum = LearningProgress(LearningProgressOptions(**{"window_steps": 4, **options}), steps, 7)
+    curriculum._difficulty = start
+    return curriculum
+
+
+@pytest.mark.parametrize(
+    ("second", "change"),
+    [
+        (0.8, 0.05),  # progress 0.2
+        (1.2, -0.1),  # −0.2
+        (1.0, 0.02),  # plateau
+        (1.01, 0.02),  # −0.01, worse but not by enough
+        (0.97, 0.0),  # 0.03, slow but steady
+    ],
+)
+def test_policy_of_methods(second, change):
+    # Norms that are not measured leave the loss to decide alone.
+    found = run(made(), [1.0] * 4 + [second] * 4, norms=[float("nan")] * 8)
+    assert found[:7] == [0.5] * 7
+    assert found[7] == pytest.approx(0.5 + change)
+
+
+def test_what_progress_is_by_hand(monkeypatch):
+    random = np.random.default_rng(0)
+    losses, norms = random.uniform(0.5, 1.0, 12), random.uniform(1, 3, 12)
+    decrease = 1 - losses[8:].mean() / losses[4:8].mean()
+    s = [1 / (1 + part.std() / part.mean()) for part in np.split(norms, 3)]
+    gain = 0.6 / 0.5 - 1
+    progress = statistics.fmean([decrease, s[2] - (s[0] + s[1]) / 2, gain])
+    # A threshold just below the expected progress is passed, one just above is not.
+    for name, value in (("_UP", 0.25), ("_PLATEAU", -1.0), ("_FALLING", -1.0)):
+        monkeypatch.setattr(curriculum, name, value)
+    for slack, expected in ((-1e-9, 0.25), (1e-9, 0.0)):
+        monkeypatch.setattr(curriculum, "_RISING", progress + slack)
+        found = run(made(), losses, norms, {3: 0.5, 9: 0.6})
+        assert found[-1] - found[-2] == pytest.approx(expected)
+
+
+@pytest.fixture
+def only_gains(monkeypatch):
+    """Difficulty never changes but by a gain."""
+    for name in ("_PLATEAU", "_FALLING"):
+        monkeypatch.setattr(curriculum, name, -1.0)
+
+
+def test_a_gain_counts_once(only_gains):
+    flat = {"losses": [1.0] * 16, "norms": [float("nan")] * 16}
+    assert run(made(), **flat, validations={1: 0.5, 9: 0.7}) == [0.5] * 11 + [0.55] * 5
+
+
+def test_a_gain_is_of_the_last_three_against_the_three_before(only_gains, monkeypatch):
+    monkeypatch.setattr(curriculum, "_RISING", 0.09)
+    validations = dict(zip(range(16, 22), [0.5, 0.5, 0.5, 0.6, 0.6, 0.6], strict=True))
+    assert run(made(), [1.0] * 24, [float("nan")] * 24, validations)[-1] == pytest.approx(0.55)
+
+
+def test_stability_that_is_not_centred_only_ever_climbs():
+    # Nothing is learned, and every third window is worse by a tenth.
+    random = np.random.default_rng(1)
+    losses = 1.0 + 0.1 * (np.arange(400) // 4 % 3 == 2)
+    norms = random.uniform(0.8, 1.2, 400)
+    naive = np.array(run(made(centred=False, start=0.0), losses, norms))
+    ours = np.array(run(made(start=0.0), losses, norms))
+    assert (np.diff(naive) >= 0).all()
+    assert naive[-1] == 1.0
+    assert (np.diff(ours) < 0).sum() > 10
+    assert ours[-1] < 0.5
+
+
+def test_difficulty_stays_within_bounds():
+    assert max(run(made(), 2.0 ** -np.arange(80))) == 1.0
+    assert min(run(made(), 1.1 ** np.arange(80))) == 0.0
+
+
+def test_sliding_windows_decide_every_so_many_steps_by_the_two_behind_them():
+    random = np.random.default_rng(2)
+    losses = random.uniform(0.2, 1.0, 60)
+    found = run(made(window_steps=8, every=3), losses, [float("nan")] * 60)
+    difficulty, expected = 0.5, []
+    for step in range(1, 61):
+        if step >= 16 and step % 3 == 0:
+            before, now = losses[step - 16 : step - 8].mean(), losses[step - 8 : step].mean()
+            progress = (before - now) / before
+            change = 0.05 if progress > 0.05 else -0.1 if progress < -0.02 else 0.02 if progress < 0.01 else 0.0
+            difficulty = min(max(difficulty + change, 0.0), 1.0)
+        expected.append(difficulty)
+    assert found == pytest.approx(expected)
+    assert len(set(found)) > 5
+
+
+def test_a_stopped_training_goes_on_with_the_same_windows():
+    losses = np.random.default_rng(3).uniform(0.2, 1.0, 40)
+    whole, first, second = (made(window_steps=6, every=2) for _ in range(3))
+    expected = run(whole, losses)
+    run(first, losses[:17])
+    second.load_state_dict(first.state_dict())
+    assert run(second, losses[17:]) == expected[17:]
+
+
+def test_a_window_is_a_twentieth_of_the_training():
+    for steps, window in ((20, 5), (200, 10), (20_000, 100)):
+        curriculum = LearningProgress(LearningProgressOptions(), steps, 7)
+        found = run(curriculum, [1.0] * window + [0.5] * window)
+        assert found.index(0.05) == 2 * window - 1
+
+
+def test_harder_means_more_negatives_and_smaller_gaps():
+    states = [made(start=d).state for d in (0.0, 0.5, 1.0)]
+    assert [state.negatives for state in states] == [7, 9, 11]  # 8.75 and 10.5, a half goes up
+    assert [(state.low, state.high) for state in states] == [(400, 600), (250, 500), (100, 400)]
+    by_rank = [made(start=d, window="rank").state for d in (0.0, 1.0)]
+    assert [(state.low, state.high) for state in by_rank] == [(0.5, 1.0), (0.0, 0.5)]

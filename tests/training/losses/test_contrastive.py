@@ -1,0 +1,356 @@
+"""InfoNCE, triplet, debiased and hard debiased losses, and the share of positives that these assume."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from anmi.errors import AnmiError
+from anmi.pipelines.training.params import estimate_tau_plus
+from anmi.training.losses import (
+    DebiasedContrastive,
+    HardDebiasedContrastive,
+    TauPlus,
+    Triplet,
+    WeightedInfoNCE,
+    build_loss,
+)
+from anmi.training.losses.temperature import Temperature
+from anmi.training.options import TrainingOptions
+
+
+def slow_infonce(positive: float, negatives: list[float], weights: list[float], t: float) -> float:
+    denominator = math.exp(positive / t) + sum(w * math.exp(s / t) for s, w in zip(negatives, weights, strict=True))
+    return -math.log(math.exp(positive / t) / denominator)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    positive=st.floats(-1, 1),
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 3)), max_size=8),
+    t=st.floats(0.05, 1),
+)
+def test_infonce_is_the_formula(positive, negatives, t):
+    similarity = torch.tensor([[s for s, _ in negatives]], dtype=torch.float64)
+    log_weights = torch.tensor([[w for _, w in negatives]], dtype=torch.float64).log()
+    got = WeightedInfoNCE(Temperature(t).double())(
+        torch.tensor([positive], dtype=torch.float64), similarity, log_weights
+    )
+    expected = slow_infonce(positive, [s for s, _ in negatives], [w for _, w in negatives], t)
+    assert got.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_infonce_of_weight_one_is_cross_entropy():
+    generator = torch.Generator().manual_seed(0)
+    positive, similarity = (torch.rand(*shape, generator=generator, dtype=torch.float64) for shape in ((5,), (5, 6)))
+    logits = torch.cat([positive[:, None], similarity], dim=1) / 0.07
+    expected = functional.cross_entropy(logits, torch.zeros(len(positive), dtype=torch.long), reduction="none")
+    got = WeightedInfoNCE(Temperature(0.07).double())(positive, similarity, torch.zeros_like(similarity))
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    positive=st.floats(-1, 1),
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
+    margin=st.floats(0.01, 1),
+)
+def test_it_is_the_formula(positive, negatives, margin):
+    loss = Triplet(margin)
+    as_row = {"dtype": torch.float64}
+    got = loss(
+        torch.tensor([positive], **as_row),
+        torch.tensor([[s for s, _ in negatives]], **as_row),
+        torch.tensor([[w for _, w in negatives]], **as_row).log(),
+    )
+    # By distances, as triplets are usually told.
+    short = [(1 - positive) + margin - (1 - s) for s, _ in negatives]
+    total = sum(w * max(0.0, x) for x, (_, w) in zip(short, negatives, strict=True))
+    assert got.item() == pytest.approx(total / sum(w for _, w in negatives), rel=1e-9, abs=1e-12)
+    share = sum(x > 0 for x in short) / len(short)
+    assert loss.report()["margin_violation_rate"] == pytest.approx(share, abs=1.01 / len(short) if 0 in short else 1e-6)
+
+
+def test_violations_are_counted_among_negatives_only():
+    loss = Triplet(0.2)
+    log_weights = torch.tensor([[0.0, 0.0, -torch.inf], [-torch.inf] * 3])
+    loss(torch.tensor([0.5, 0.5]), torch.tensor([[0.9, 0.1, 0.9], [0.9, 0.9, 0.9]]), log_weights)
+    assert loss.report() == {"margin_violation_rate": 0.5}
+
+
+def test_options_choose_it():
+    assert build_loss(TrainingOptions(loss={"triplet": {"margin": 0.4}})).margin == 0.4
+    with pytest.raises(ValueError, match="margin"):
+        Triplet(0.0)
+
+
+def slow_debiased(positive, negatives, weights, t, tau, form):
+    total = sum(w * math.exp(s / t) for s, w in zip(negatives, weights, strict=True))
+    n = sum(weights)
+    if form == "source":
+        negative = max((total - tau * n * math.exp(positive / t)) / (1 - tau), n * math.exp(-1 / t))
+    else:
+        negative = n * max((total - tau * math.exp(positive / t)) / (n * (1 - tau)), 1e-8)
+    return -math.log(math.exp(positive / t) / (math.exp(positive / t) + negative))
+
+
+@example(
+    positive=0.9375,
+    negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
+    t=0.21875,
+    tau=0.34375,
+    form="paraphrase",
+)
+@settings(max_examples=100, deadline=None)
+@given(
+    positive=st.floats(-1, 1),
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
+    t=st.floats(0.1, 1),
+    tau=st.floats(0, 0.5),
+    form=st.sampled_from(["source", "paraphrase"]),
+)
+def test_debiased_is_the_formula(positive, negatives, t, tau, form):
+    loss = DebiasedContrastive(Temperature(t).double(), tau, form)
+    similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))
+    as_row = {"dtype": torch.float64}
+    got = loss(
+        torch.tensor([positive], **as_row),
+        torch.tensor([similarity], **as_row),
+        torch.tensor([weights], **as_row).log(),
+    )
+    # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
+    t = loss.temperature()[0].item()
+    assert got.item() == pytest.approx(slow_debiased(positive, similarity, weights, t, tau, form), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("expected", [0.135, 1.545])
+def test_the_report_s_form_at_the_values_of_its_example(expected):
+    # N = 7, t = 0.07, τ⁺ = 0.1. Solved by hand for the gap g at which seven equal negatives cost what the example does:
+    # (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the same rows would cost 0.020 and 0.423.
+    gap = -0.07 * math.log((0.1 + 0.9 * math.expm1(expected)) / 7)
+    loss = DebiasedContrastive(Temperature(0.07).double(), 0.1, "paraphrase")
+    positive, weights = torch.tensor([0.8], dtype=torch.float64), torch.zeros(1, 7, dtype=torch.float64)
+    assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_report_s_floor_counts_once_for_every_negative():
+    # Far behind, Σ - τ⁺p is negative, and 1e-8 stands for the mean of N = 7.
+    loss = DebiasedContrastive(Temperature(0.1).double(), 0.1, "paraphrase")
+    positive, negatives = (
+        torch.full(shape, value, dtype=torch.float64) for shape, value in (((1,), 0.5), ((1, 7), -0.9))
+    )
+    found = loss(positive, negatives, torch.zeros(1, 7, dtype=torch.float64))
+    assert found.item() == pytest.approx(7e-8 / math.exp(0.5 / 0.1), rel=1e-4)
+
+
+def test_without_false_negatives_it_is_infonce():
+    generator = torch.Generator().manual_seed(1)
+    positive = torch.rand(16, generator=generator, dtype=torch.float64) * 2 - 1
+    similarity = torch.rand(16, 9, generator=generator, dtype=torch.float64) * 2 - 1
+    log_weights = torch.rand(16, 9, generator=generator, dtype=torch.float64).log()
+    infonce = WeightedInfoNCE(Temperature(0.07).double())(positive, similarity, log_weights)
+    distances = []
+    for tau in (1e-3, 1e-6, 1e-12, 0.0):
+        debiased = DebiasedContrastive(Temperature(0.07).double(), tau)(positive, similarity, log_weights)
+        distances.append((debiased - infonce).abs().median().item())
+    assert distances == sorted(distances, reverse=True)
+    torch.testing.assert_close(debiased, infonce, rtol=1e-9, atol=1e-9)
+
+
+def test_the_floor_stops_the_gradient_of_negatives_already_beaten():
+    similarity = torch.tensor([[0.1, 0.0]], requires_grad=True)
+    loss = DebiasedContrastive(Temperature(0.07), tau_plus=0.1)(torch.tensor([0.9]), similarity, torch.zeros(1, 2))
+    loss.sum().backward()
+    assert torch.equal(similarity.grad, torch.zeros(1, 2))
+
+
+def test_options_choose_the_loss():
+    loss = build_loss(
+        TrainingOptions(
+            loss={"debiased": {"tau_plus": 0.05, "form": "paraphrase"}}, temperature={"fixed": {"value": 0.2}}
+        )
+    )
+    assert isinstance(loss, DebiasedContrastive)
+    assert (loss.tau_plus.initial, loss.form) == (0.05, "paraphrase")
+    assert loss.temperature()[0].item() == pytest.approx(0.2)
+    assert isinstance(build_loss(TrainingOptions()), WeightedInfoNCE)
+
+
+@pytest.mark.parametrize("tau", [-0.1, 1.0])
+def test_impossible_share_is_refused(tau):
+    with pytest.raises(ValueError, match="tau_plus"):
+        DebiasedContrastive(Temperature(), tau)
+
+
+def slow_hard_debiased(positive, negatives, weights, t, tau, beta):
+    """As in the paper's released code, with weights."""
+    n = sum(weights)
+    importance = [math.exp(beta * s / t) for s in negatives]
+    mean = sum(w * r for w, r in zip(weights, importance, strict=True)) / n
+    total = sum(w * r * math.exp(s / t) for s, w, r in zip(negatives, weights, importance, strict=True)) / mean
+    negative = max((total - tau * n * math.exp(positive / t)) / (1 - tau), n * math.exp(-1 / t))
+    return -math.log(math.exp(positive / t) / (math.exp(positive / t) + negative))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    positive=st.floats(-1, 1),
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
+    t=st.floats(0.1, 1),
+    tau=st.floats(0, 0.5),
+    beta=st.floats(0, 3),
+)
+def test_it_is_the_formula_of_hard_debiased(positive, negatives, t, tau, beta):
+    loss = HardDebiasedContrastive(Temperature(t).double(), tau, beta=beta)
+    similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))
+    as_row = {"dtype": torch.float64}
+    got = loss(
+        torch.tensor([positive], **as_row),
+        torch.tensor([similarity], **as_row),
+        torch.tensor([weights], **as_row).log(),
+    )
+    t = loss.temperature()[0].item()
+    expected = slow_hard_debiased(positive, similarity, weights, t, tau, beta)
+    assert got.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_without_hardness_it_is_debiased():
+    generator = torch.Generator().manual_seed(1)
+    positive, similarity, weights = (
+        torch.rand(*shape, generator=generator, dtype=torch.float64) for shape in ((16,), (16, 9), (16, 9))
+    )
+    block = positive * 0.3, similarity, weights.log()
+    debiased = DebiasedContrastive(Temperature(0.2).double(), 0.05)(*block)
+    distances = []
+    for beta in (1.0, 1e-3, 1e-6, 0.0):
+        hard = HardDebiasedContrastive(Temperature(0.2).double(), 0.05, beta=beta)(*block)
+        distances.append((hard - debiased).abs().median().item())
+    assert distances == sorted(distances, reverse=True)
+    torch.testing.assert_close(hard, debiased, rtol=1e-12, atol=1e-12)
+
+
+def test_the_harder_a_negative_the_more_it_gains_by_beta():
+    similarity = torch.tensor([[0.1, 0.3, 0.5]], requires_grad=True)
+    shares = []
+    for beta in (0.0, 1.0):
+        loss = HardDebiasedContrastive(Temperature(0.5), 0.0, beta=beta)
+        (gradient,) = torch.autograd.grad(loss(torch.tensor([0.4]), similarity, torch.zeros(1, 3)).sum(), similarity)
+        shares.append(gradient[0] / gradient.sum())
+    assert shares[1][2] > shares[0][2]
+    assert shares[1][0] < shares[0][0]
+
+
+def test_options_choose_the_loss_of_hard_debiased():
+    loss = build_loss(TrainingOptions(loss={"hard_debiased": {"tau_plus": 0.05, "beta": 0.5}}))
+    assert isinstance(loss, HardDebiasedContrastive)
+    assert (loss.tau_plus.initial, loss.beta) == (0.05, 0.5)
+    with pytest.raises(ValueError, match="beta"):
+        HardDebiasedContrastive(Temperature(), beta=-1.0)
+
+
+START = 0.05
+T = 0.5
+NEGATIVES = 8
+
+
+def learned(prior_strength, kind=DebiasedContrastive, steps=100):
+    """Learn τ⁺ alone, the encoder frozen: the positives lead a little."""
+    generator = torch.Generator().manual_seed(0)
+    positive = torch.full((6,), 0.5)
+    similarity = (0.46 + 0.02 * torch.rand(6, NEGATIVES, generator=generator)).requires_grad_()
+    loss = kind(Temperature(T), TauPlus(START, learnable=True, prior_strength=prior_strength))
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        similarity.grad = None
+        values = loss(positive, similarity, torch.zeros_like(similarity))
+        values.mean().backward()
+        optimizer.step()
+    return loss.report()["tau_plus"], values.detach(), similarity.grad
+
+
+@pytest.mark.parametrize("kind", [DebiasedContrastive, HardDebiasedContrastive])
+def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
+    tau_plus, values, gradient = learned(0.0, kind)
+    clamp = math.log1p(NEGATIVES * math.exp(-1 / T) / math.exp(0.5 / T))
+    assert tau_plus > 0.9
+    torch.testing.assert_close(values, torch.full_like(values, clamp))
+    # Nothing is left for the encoder to learn from.
+    assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+@pytest.mark.parametrize("kind", [DebiasedContrastive, HardDebiasedContrastive])
+@pytest.mark.parametrize("strength", [2.0, 20.0])
+def test_with_a_prior_it_stays_below_the_bound(kind, strength):
+    tau_plus, _, gradient = learned(strength, kind)
+    assert START < tau_plus <= START * strength / (strength - 1) * 1.001
+    assert (gradient > 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(start=st.floats(1e-4, 0.9), now=st.floats(1e-4, 0.9), strength=st.floats(0.1, 10), count=st.floats(0.1, 500))
+def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strength, count):
+    share = TauPlus(start, learnable=True, prior_strength=strength).double()
+    with torch.no_grad():
+        share.logit.fill_(math.log(now / (1 - now)))
+
+    def log_density(tau):
+        # Over the logit: the density over tau times tau (1 - tau), which takes the -1 out of both exponents.
+        return strength * count * (start * math.log(tau) + (1 - start) * math.log1p(-tau))
+
+    got = share.penalty(torch.tensor([count], dtype=torch.float64)).item()
+    assert got == pytest.approx(log_density(start) - log_density(now), rel=1e-4, abs=1e-4 * strength * count)
+    assert got >= 0
+
+
+def test_the_prior_is_zero_at_its_start_and_pulls_back_from_both_sides():
+    share = TauPlus(0.001, learnable=True, prior_strength=2.0)
+    count = torch.tensor([1000.0])
+    assert share.penalty(count).item() == 0.0
+    for distance in (-1.0, 1.0):
+        with torch.no_grad():
+            share.logit.fill_(math.log(0.001 / 0.999) + distance)
+        share.zero_grad()
+        share.penalty(count).sum().backward()
+        assert share.logit.grad * distance > 0
+
+
+def test_it_starts_as_the_fixed_one():
+    block = torch.tensor([0.4, 0.1]), torch.tensor([[0.5, 0.3], [0.2, 0.6]]), torch.zeros(2, 2)
+    fixed = DebiasedContrastive(Temperature(T), 0.1)
+    learning = DebiasedContrastive(Temperature(T), TauPlus(0.1, learnable=True, prior_strength=3.0))
+    torch.testing.assert_close(learning(*block), fixed(*block))
+    assert fixed.report() == {}
+    assert learning.report() == pytest.approx({"tau_plus": 0.1})
+
+
+def test_options_choose_it_of_tau_plus():
+    loss = build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.2, "learned": True, "prior_strength": 7.0}}))
+    assert (loss.tau_plus.learnable, loss.tau_plus.prior_strength) == (True, 7.0)
+    with pytest.raises(AnmiError, match="starts at 0"):
+        build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.0, "learned": True}}))
+    with pytest.raises(ValueError, match="outside"):
+        TrainingOptions(loss={"debiased": {"tau_plus": 1.5}})
+    with pytest.raises(ValueError, match="above 0"):
+        TauPlus(0.0, learnable=True)
+
+
+def test_estimates_are_shares_or_refused():
+    rows = pd.DataFrame(
+        {
+            "query_id": ["a", "a", "b"],
+            "positive_ids": [["1", "2"], ["1", "2"], ["3"]],
+            "negative_p_relevant": [[0.9, 0.2], [math.nan], [0.4, 0.6]],
+        }
+    )
+    assert estimate_tau_plus("labelled", rows, 100) == pytest.approx(0.015)
+    assert estimate_tau_plus("judged", rows, 100) == pytest.approx(0.5)
+    assert estimate_tau_plus("labelled", rows.iloc[:0], 100) == 0.0
+    with pytest.raises(AnmiError, match="must be below 1"):
+        estimate_tau_plus("labelled", rows, 1)
+    with pytest.raises(AnmiError, match="nobody judged"):
+        estimate_tau_plus("judged", rows.drop(columns="negative_p_relevant"), 100)
