@@ -76,9 +76,8 @@ def measured(encoder: str, collection: str, place: str) -> Iterator[dict[str, An
 def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
     """Measure an encoder before training, both ways."""
     model, found = load_encoder(encoder, ROOT / "data" / "store" / "models"), load_collection(place, seed=1)
-    none = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
     for passages in CUTS:
-        cut, _ = cut_collection(found, none, passages, parents_of(found.corpus, []))  # type: ignore[arg-type]
+        cut = cut_collection(found, passages, parents_of(found.corpus, []))  # type: ignore[arg-type]
         asked = cut.queries[cut.queries.split == "test"]
         truth = cut.qrels[cut.qrels.query_id.isin(asked.query_id)]
         run = ranked(model, asked, truth, cut.corpus, 100, description=f"{collection}, {passages}")
