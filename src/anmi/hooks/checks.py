@@ -75,6 +75,7 @@ class CheckHooks:
         if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], parameters["recipes"])
             check_stated(loader.runtime_params or {}, parameters["recipe"], parameters["recipes"])
+            loader["parameters"] = parameters = with_encoder(parameters)
             judged = parameters.get("audit_judges_for", RecipeBook.every)
             if judged != RecipeBook.every:
                 check_recipe(judged, parameters["recipes"])
@@ -218,9 +219,24 @@ def check_stated(asked: Mapping[str, Any], recipe: str, recipes: Mapping[str, An
     anmi.errors.AnmiError: recipe "deep" states bm25.depth itself: set recipes.deep.mining.bm25.depth instead
     """
     found = inherited(recipe, recipes)
-    stated = found.get("mining") if isinstance(found, Mapping) else None
-    if both := sorted(flatten(asked).keys() & flatten(stated or {}).keys()):
+    found = found if isinstance(found, Mapping) else {}
+    if both := sorted(flatten(asked).keys() & flatten(found.get("mining") or {}).keys()):
         raise AnmiError(f'recipe "{recipe}" states {both[0]} itself: set recipes.{recipe}.mining.{both[0]} instead')
+    if found.get("encoder") and "encoder" in asked:
+        raise AnmiError(f'recipe "{recipe}" states its encoder itself: set recipes.{recipe}.encoder instead')
+
+
+def with_encoder(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the encoder that the recipe states, if it states one.
+
+    Examples
+    --------
+    >>> with_encoder({"recipe": "mine", "recipes": {"mine": {"encoder": "minilm"}}, "encoder": "corpus"})["encoder"]
+    'minilm'
+    """
+    found = inherited(parameters["recipe"], parameters["recipes"])
+    stated = found.get("encoder") if isinstance(found, Mapping) else None
+    return {**parameters, **({"encoder": stated} if stated else {})}
 
 
 def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:

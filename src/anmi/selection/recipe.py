@@ -116,6 +116,7 @@ class Recipe(BaseModel):
     extends: str | None = Field(None, description="Recipe whose fields and settings hold where this one has none.")
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
+    encoder: str | None = Field(None, description="The encoder that it is made for, in the place of the run's.")
     negatives: int = Field(7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use.")
     pool: int | None = Field(
         None, ge=1, le=1000, description="Negatives kept per row, of which training draws `negatives` in every step."
