@@ -56,7 +56,7 @@ POOLS = st.lists(
 WINDOWS = st.tuples(st.integers(-200, 700), st.integers(0, 400)).map(lambda w: (float(w[0]), float(w[0] + w[1])))
 
 
-def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: int, strict: bool) -> list[str]:
+def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: int) -> list[str]:
     """Take candidates one by one, as a reader of the rules would."""
     uniform = seeds.uniform(
         seed, f"training/pool/{step}", [f"{one.query_id}\x1f{one.positive_id}"], np.arange(len(one.negatives))[None]
@@ -67,19 +67,18 @@ def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: in
         if gap < 100 or one.weights[place] == 0:
             continue
         distance = np.inf if np.isnan(gap) else low - gap if gap < low else gap - high if gap > high else 0.0
-        if distance == 0 or not strict:
-            left.append((distance, uniform[place], one.negatives[place]))
+        left.append((distance, uniform[place], one.negatives[place]))
     return [name for _, _, name in sorted(left)[:count]]
 
 
-@given(pools=POOLS, window=WINDOWS, count=st.integers(0, 6), step=st.integers(0, 5), strict=st.booleans())
+@given(pools=POOLS, window=WINDOWS, count=st.integers(0, 6), step=st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
-def test_the_draw_is_that_of_the_rules_one_by_one(pools, window, count, step, strict):
+def test_the_draw_is_that_of_the_rules_one_by_one(pools, window, count, step):
     rows = [
         row(number, gaps, [float(place % 4 != 3) for place in range(len(gaps))]) for number, gaps in enumerate(pools)
     ]
-    found = sampler(rows, count, Held(*window), fill="none" if strict else "nearest")(np.arange(len(rows)), step)
-    assert [list(one.negatives) for one in found] == [slow_draw(one, 1, step, *window, count, strict) for one in rows]
+    found = sampler(rows, count, Held(*window))(np.arange(len(rows)), step)
+    assert [list(one.negatives) for one in found] == [slow_draw(one, 1, step, *window, count) for one in rows]
 
 
 @given(pools=POOLS, window=WINDOWS, count=st.integers(1, 6), step=st.integers(0, 5))
@@ -150,9 +149,10 @@ def test_what_is_too_close_does_not_come_back_through_another_row():
 
 def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
     rows = [row(0, [float("nan")] * 5), row(1, [float("nan")] * 9)]
-    draw = PoolSampler(rows, 9, 1, Held(0.5, 1.0), TiersOptions(window="rank", fill="none"))
+    draw = PoolSampler(rows, 3, 1, Held(0.5, 1.0), TiersOptions(window="rank"))
     places = [sorted(int(text.split(":")[1]) for text in one.negatives) for one in draw(np.array([0, 1]), 0)]
-    assert places == [[2, 3, 4], [4, 5, 6, 7, 8]]
+    assert places[0] == [2, 3, 4]
+    assert set(places[1]) < {4, 5, 6, 7, 8}
 
 
 def test_the_state_says_how_many():

@@ -224,7 +224,7 @@ def training_arguments(
         per_device_train_batch_size=options.batch_size,
         learning_rate=options.learning_rate or by_kind,
         warmup_steps=warmup_steps(options.warmup, steps),
-        lr_scheduler_type="linear",
+        lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
         seed=seed,
         data_seed=seed,
         use_cpu=encoder.device.type == "cpu",
@@ -267,13 +267,16 @@ def build_optimizer(
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
     ]
     told: set[int] = set()
+
+    def rate(of: Any) -> float:
+        return learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
+
     for name, of in (("temperature", options.temperature), ("predictor", options.hardness), ("drawing", options.draw)):
         parameters = list(getattr(loss, name, nn.Module()).parameters())
         told |= {id(p) for p in parameters}
-        groups.append({"params": parameters, "weight_decay": 0.0, "lr": getattr(of, "learning_rate", learning_rate)})
+        groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate(of)})
     rest = [p for p in loss.parameters() if id(p) not in told]
-    rate = getattr(options.loss, "learning_rate", learning_rate)
-    groups.append({"params": rest, "weight_decay": 0.0, "lr": rate})
+    groups.append({"params": rest, "weight_decay": 0.0, "lr": rate(options.loss)})
     # Fused is one pass over the memory instead of ten; for a table of token vectors they are a third of the step.
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
 

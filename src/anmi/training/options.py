@@ -116,6 +116,12 @@ class TrainingOptions(BaseModel):
     negatives: int | None = Field(None, ge=0, description="Most mined negatives of a row. None: all.")
     draw: DrawOptions = Field(FirstDraw(), description="Which of them, where a row has more.")
     warmup: float = Field(0.1, ge=0, description="Share of the steps, or from 1 on their number, of warm-up.")
+    schedule: Literal["linear", "constant"] = Field(
+        "linear", description="Of the learning rate after warm-up. constant: as in the ANMI reports."
+    )
+    single_rate: bool = Field(
+        False, description="Learn temperature, τ⁺ and heads at the encoder's rate, too, as the reports do."
+    )
     weight_decay: float = Field(0.0, ge=0, description="Of matrices. 0: 0.01 changed no digit.")
     precision: Literal["auto", "bfloat16", "float32"] = Field(
         "auto", description="Of the encoder's matrix products. auto: bfloat16 where the hardware has it."

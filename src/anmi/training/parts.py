@@ -78,6 +78,9 @@ class HybridOptions(PartOptions):
     kind: Literal["hybrid"] = _kind("hybrid")
     learning_rate: ClassVar[float] = 1e-3
     alpha: float = Field(0.6, ge=0, le=1, description="Share of InfoNCE; the rest is the head's. 0.6: the report's.")
+    targets: Literal["standardised", "raw"] = Field(
+        "standardised", description="Elo that the head predicts. raw: as in the report, where it drowns InfoNCE."
+    )
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -314,9 +317,6 @@ class WindowOptions(PartOptions):
     window: Literal["elo", "rank"] = Field(
         "elo",
         description="In gaps of Elo, of rated candidates only, or in places of a pool that is ordered by hardness.",
-    )
-    fill: Literal["nearest", "none"] = Field(
-        "nearest", description="What a row is shown where its window holds too few: those nearest to it, or only these."
     )
 
     @property

@@ -54,10 +54,10 @@ class FirstNegatives:
 class PoolSampler:
     """Draws the negatives of a step uniformly from those inside the curriculum's window, without replacement.
 
-    Where the window holds too few, those nearest to it follow, unless it is strict, and negatives that nobody rated
-    come last. What lies below the danger border, or weighs nothing, is never drawn, nor is it a negative of its row
-    through another row of the batch. The draws of a row depend on seed, step and row only, and the first k of n drawn
-    are what a draw of k would have given.
+    Where the window holds too few, those nearest to it follow, and negatives that nobody rated come last. What lies
+    below the danger border, or weighs nothing, is never drawn, nor is it a negative of its row through another row of
+    the batch. The draws of a row depend on seed, step and row only, and the first k of n drawn are what a draw of k
+    would have given.
 
     Parameters
     ----------
@@ -93,7 +93,6 @@ class PoolSampler:
         danger = _DANGER if options.window == "elo" else -math.inf
         # A gap nobody knows is not known to be below the border.
         self._usable = (weights > 0) & ~(self._gap < danger)
-        self._strict = options.fill == "none"
         self._rows = [_stripped(row, exists[i] & ~self._usable[i], keep) for i, row in enumerate(rows)]
         self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
         self._count, self._seed, self._curriculum = count, seed, curriculum
@@ -121,7 +120,7 @@ class PoolSampler:
         gap = self._gap[rows]
         outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
         outside[np.isnan(gap)] = np.inf
-        usable = self._usable[rows] & (outside == 0 if self._strict else True)
+        usable = self._usable[rows]
         keys = [self._keys[number] for number in rows.tolist()]
         slots = np.broadcast_to(self._places, gap.shape)
         uniform = seeds.uniform(self._seed, f"training/pool/{step}", keys, slots)

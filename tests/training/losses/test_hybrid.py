@@ -35,10 +35,11 @@ elos = st.one_of(st.floats(400, 2000), st.just(math.nan))
     others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5, 1.0]), elos), max_size=6),
     alpha=st.floats(0, 1),
     seed=st.integers(0, 20),
+    raw=st.booleans(),
 )
-def test_it_is_the_formula(positive, others, alpha, seed):
+def test_it_is_the_formula(positive, others, alpha, seed, raw):
     torch.manual_seed(seed)
-    loss = Hybrid(Temperature(0.1), alpha).double()
+    loss = Hybrid(Temperature(0.1), alpha, raw=raw).double()
     loss.prepare([row(1500.0, (900.0, 1100.0)), row(1300.0, (math.nan, 700.0))])
     block = (
         torch.tensor([positive[0]], dtype=torch.float64),
@@ -50,7 +51,8 @@ def test_it_is_the_formula(positive, others, alpha, seed):
         judged={"elo": torch.tensor([[elo for _, _, elo in others]], dtype=torch.float64)},
     )
     rated = [positive] + [(s, elo) for s, w, elo in others if w > 0]
-    errors = [(slow_head(loss, s) - (elo - 1100) / math.sqrt(80000)) ** 2 for s, elo in rated if not math.isnan(elo)]
+    centre, unit = (0, 1) if raw else (1100, math.sqrt(80000))
+    errors = [(slow_head(loss, s) - (elo - centre) / unit) ** 2 for s, elo in rated if not math.isnan(elo)]
     infonce = WeightedInfoNCE(loss.temperature)(*block).item()
     expected = alpha * infonce + (1 - alpha) * (sum(errors) / len(errors) if errors else 0.0)
     assert loss(*block, facts).item() == pytest.approx(expected, rel=1e-5, abs=1e-7)

@@ -93,7 +93,7 @@ def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
         case TripletOptions() as loss:
             made = Triplet(loss.margin)
         case HybridOptions() as loss:
-            made = Hybrid(temperature, loss.alpha)
+            made = Hybrid(temperature, loss.alpha, raw=loss.targets == "raw")
         case HardDebiasedOptions() as loss:
             made = HardDebiasedContrastive(temperature, _tau_plus(loss), loss.form, loss.beta)
         case DebiasedOptions() as loss:

@@ -36,7 +36,7 @@ class Hybrid(nn.Module):
     what weighs 0. Targets are standardised, since the squared error of raw Elo is of order 10⁶ and would swallow the
     contrastive term: by mean and deviation of all judged documents of the training set once :meth:`prepare` was called,
     before that by the scale's own definition, 1000 + 200 e. Never by those of a batch, which would move from step to
-    step.
+    step. Raw targets are for comparison with the report.
 
     Parameters
     ----------
@@ -44,6 +44,8 @@ class Hybrid(nn.Module):
         The module that gives t.
     alpha
         α in [0, 1].
+    raw
+        Whether targets stay as they are.
 
     Examples
     --------
@@ -58,13 +60,14 @@ class Hybrid(nn.Module):
     centre: Tensor
     unit: Tensor
 
-    def __init__(self, temperature: nn.Module, alpha: float = 0.6) -> None:
+    def __init__(self, temperature: nn.Module, alpha: float = 0.6, *, raw: bool = False) -> None:
         super().__init__()
         self.temperature = temperature
+        self.raw = raw
         self.alpha = checked_share("alpha", alpha)
         self.head = nn.Sequential(nn.Linear(1, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, 1))
-        self.register_buffer("centre", torch.tensor(_CENTRE))
-        self.register_buffer("unit", torch.tensor(_UNIT))
+        self.register_buffer("centre", torch.tensor(0.0 if raw else _CENTRE))
+        self.register_buffer("unit", torch.tensor(1.0 if raw else _UNIT))
         self._error = torch.tensor(0.0)
 
     def prepare(self, rows: Sequence[Row]) -> None:
@@ -76,8 +79,9 @@ class Hybrid(nn.Module):
             Nobody rated any negative of these rows.
         """
         found = all_judgments(rows, "elo")
-        self.centre.fill_(float(found.mean()))
-        self.unit.fill_(max(float(found.std()), 1.0))
+        if not self.raw:
+            self.centre.fill_(float(found.mean()))
+            self.unit.fill_(max(float(found.std()), 1.0))
 
     def forward(
         self,

@@ -1,0 +1,146 @@
+"""What the recipes named as published set, setting by setting, against what their texts say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import torch
+import yaml
+
+from anmi.pipelines.params import BM25Params, ConsistencyParams, DenoisingParams, DenseParams, EloParams
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import Recipe, recipe_book
+from anmi.training.loop import build_optimizer, training_arguments
+from anmi.training.losses import build_loss
+
+RECIPES: Final = recipe_book(
+    yaml.safe_load((Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
+)
+STAGES: Final = {
+    "bm25": BM25Params(), "dense": DenseParams(), "consistency": ConsistencyParams(), "denoising": DenoisingParams(),
+    "elo": EloParams(),
+}  # fmt: skip
+# Recipe, setting, value, where the text says so.
+MINER: Final = [
+    ("bm25.engine", "rank_bm25", "2. Install BM25 Library"),
+    ("bm25.tokenizer", "whitespace", "3. tokenize, where NLTK is missing"),
+    ("bm25.k1", 1.5, "3. build_bm25_index: the library's own"),
+    ("bm25.b", 0.75, "3. build_bm25_index: the library's own"),
+    ("bm25.epsilon", 0.25, "3. build_bm25_index: the library's own"),
+    ("bm25.depth", 1000, "1. TOP_M"),
+    ("consistency.top", 10, "1. TOP_K_FILTER"),
+    ("negatives", 7, "1. NUM_NEGATIVES"),
+    (
+        "steps",
+        {"consistency": {"policy": "drop"}, "source": {"source": "bm25"}, "random": {}},
+        "3. mine_hard_negatives",
+    ),
+]
+ANMI_2_0: Final = [
+    ("encoder", "minilm", "4. ANMIMiner"),
+    ("bm25.engine", "rank_bm25", "4. ANMIMiner"),
+    ("bm25.tokenizer", "whitespace", "4. ANMIMiner: lower().split()"),
+    ("bm25.k1", 1.5, "4. ANMIMiner: the library's own"),
+    ("bm25.b", 0.75, "4. ANMIMiner: the library's own"),
+    ("bm25.epsilon", 0.25, "4. ANMIMiner: the library's own"),
+    ("bm25.depth", 50, "4. num_candidates"),
+    ("dense.depth", 0, "4. mine_for_query: candidates are BM25's"),
+    ("dense.random", 0, "4. mine_for_query: candidates are BM25's"),
+    ("dense.positives", 1, "4. mine_for_query: the first positive"),
+    ("elo.judges", {"dense": 1}, "4. mine_for_query"),
+    ("elo.depth", 50, "4. mine_for_query: all candidates, and the positive as a node"),
+    ("elo.comparisons", 4, "3.1 comparison_degree"),
+    ("elo.variant", "paraphrase", "3.1 _fit_thurstone"),
+    ("elo.deviation", 1.0, "3.1 _fit_thurstone: Φ(eᵢ − eⱼ)"),
+    ("elo.temperature", 0.2, "3.1 estimate: σ(5Δ)"),
+    ("steps", {"elo_gap": {"danger": 100}, "zone_weight": {}, "top": {"by": "zone_preference"}}, "3.2"),
+    ("negatives", 7, "4. num_negatives"),
+    ("pool", None, "4. mine_dataset: tier 4 from the start"),
+    ("training.curriculum.kind", "none", "4. mine_dataset: tier 4 from the start"),
+    ("training.loss.kind", "hybrid", "3.3"),
+    ("training.loss.alpha", 0.6, "3.3 alpha"),
+    ("training.loss.targets", "raw", "3.3 forward: mse_loss of Elo"),
+    ("training.temperature", {"kind": "fixed", "value": 0.07}, "3.3 temperature"),
+    ("training.in_batch", "none", "3.3 forward: the row's own negatives"),
+    ("training.batch_size", 8, "5. DataLoader"),
+    ("training.epochs", 3, "5. train_anmi"),
+    ("arguments.learning_rate", 2e-5, "5. train_anmi"),
+    ("arguments.max_grad_norm", 1.0, "5. train_anmi: clip_grad_norm_"),
+    ("arguments.lr_scheduler_type", "constant_with_warmup", "5. train_anmi: no scheduler"),
+    ("arguments.warmup_steps", 0, "5. train_anmi: no scheduler"),
+    ("rates", {2e-5}, "5. train_anmi: one optimiser for all"),
+    ("training.weight_decay", 0.01, "5. train_anmi: AdamW's own"),
+    ("training.keep_best", False, "5. train_anmi: the last weights"),
+]
+HANS: Final = [
+    ("encoder", "minilm", "7.2: a BERT, here a smaller one"),
+    ("steps", {"top": {"by": "dense"}}, "3.1: the top of a ranking"),
+    ("training.encoders", "two", "7.2"),
+    ("training.hardness.negatives", {"low": 1, "high": 3, "direction": "rising"}, "6.2"),
+    ("training.hardness.weight", {"low": 0.5, "high": 1.5, "direction": "falling"}, "6.3, formula"),
+    ("training.hardness.temperature", {"low": 0.5, "high": 1.0, "direction": "rising"}, "6.4, formula"),
+    ("training.hardness.temperature_is", "absolute", "6.4: similarity / temperature"),
+    ("training.hardness.margin", {"low": 0.1, "high": 0.5, "direction": "falling"}, "6.5, formula"),
+    ("training.hardness.margin_is", "added", "6.5"),
+    ("training.hardness.margin_on", "similarity", "6.5"),
+    ("training.hardness.detached", False, "5.1: jointly trained"),
+    ("training.epochs", 1, "7.3"),
+    ("training.batch_size", 16, "7.3"),
+    ("arguments.learning_rate", 2e-6, "7.3"),
+    ("rates", {2e-6}, "7.3"),
+    ("arguments.warmup_steps", 100, "7.3"),
+    ("training.max_length", 128, "7.3"),
+    ("training.in_batch", "all", "3.1: in-batch and hard negatives"),
+    ("training.keep_best", False, "7.3: one epoch"),
+]
+DNH: Final = [
+    ("training.curriculum.kind", "linear", "3. Linear schedule"),
+    ("training.curriculum.warm_up", 2.0, "3. E_warm"),
+    ("training.sources.random", 0.0, "3. Linear schedule: p_random falls to 0"),
+    ("training.sources.graph", pytest.approx(0.5 / 0.8), "3. p_mix without random"),
+    ("training.sources.latent", pytest.approx(0.3 / 0.8), "3. p_mix without random"),
+]
+TRIGGERED: Final = [("training.sources.mix", (0.2, 0.5, 0.3, 0.0), "3. p_mix")]
+TABLE: Final = {
+    "bm25_random_as_published": MINER, "anmi_2_0_as_published": ANMI_2_0, "hans_as_published": HANS,
+    "dnh_linear": DNH, "dnh_triggered": TRIGGERED,
+}  # fmt: skip
+
+
+def resolved(recipe: Recipe, encoder: Any) -> dict[str, Any]:
+    """Return what a run resolves of a recipe: stages of mining, options and the library's arguments of training."""
+    options = merged_options(recipe, TrainingParams())
+    optimizer = build_optimizer(encoder, build_loss(options, 8), options, options.learning_rate or 1.0)
+    return {name: recipe.settings(name, params) for name, params in STAGES.items()} | {
+        "encoder": recipe.encoder, "negatives": recipe.negatives, "pool": recipe.pool, "training": options,
+        "steps": {step.name: step.params.model_dump(exclude_unset=True) for step in recipe.steps},
+        "arguments": training_arguments(options, encoder, 1, Path("unused"), 1_000),
+        "rates": {group["lr"] for group in optimizer.param_groups},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    """A network of one layer."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Dense
+
+    return SentenceTransformer(modules=[Dense(8, 8, activation_function=torch.nn.Identity())], device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "value"),
+    [
+        pytest.param(recipe, *row[:2], id=f"{recipe}: {row[0]} ({row[2]})")
+        for recipe, rows in TABLE.items()
+        for row in rows
+    ],
+)
+def test_a_recipe_sets_what_its_text_says(recipe: str, setting: str, value: Any, network: Any) -> None:
+    first, *rest = setting.split(".")
+    found = resolved(RECIPES.get(recipe), network)[first]
+    for name in rest:
+        found = getattr(found, name)
+    assert (found.model_dump() if hasattr(found, "model_dump") else found) == value
