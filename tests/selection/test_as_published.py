@@ -74,6 +74,40 @@ ANMI_2_0: Final = [
     ("training.weight_decay", 0.01, "5. train_anmi: AdamW's own"),
     ("training.keep_best", False, "5. train_anmi: the last weights"),
 ]
+ANMI_2_1: Final = [
+    ("encoder", "minilm", "no network is named; that of 2.0"),
+    ("bm25.depth", 50, "no number is named; that of 2.0"),
+    ("denoising.depth", 50, "Integrated, stage 1: all candidates"),
+    (
+        "steps",
+        {
+            "denoise": {"column": "p_cross", "threshold": 0.5},
+            "max_ratio": {"column": "dense", "max_ratio": 0.95},
+            "mixture": {"column": "dense", "per": "query"},
+            "confidence": {"column": "p_cross"},
+            "min_weight": {"weight": 0.1},
+            "top": {"by": "weight"},
+        },
+        "Integrated, stages 1 to 4: the Elo window is not applied",
+    ),
+    ("negatives", 10, "Integrated, num_negatives"),
+    ("training.curriculum.kind", "none", "Integrated: difficulty is updated and not applied"),
+    ("training.loss.kind", "debiased", "Integrated, method 3"),
+    ("training.loss.form", "paraphrase", "Method 3, forward"),
+    ("training.loss.tau_plus", 0.1, "Integrated, init_tau_plus"),
+    ("training.loss.learned", True, "Integrated, LearnableDebiasedLoss"),
+    ("training.loss.prior_strength", 0.0, "Method 3: a bare logit"),
+    ("training.temperature", {"kind": "learnable", "initial": 0.07}, "Integrated, method 7"),
+    ("training.in_batch", "none", "Integrated, compute_loss: the row's own negatives"),
+    ("training.epochs", 10, "Training Loop"),
+    ("arguments.learning_rate", 2e-5, "Training Loop"),
+    ("rates", {2e-5}, "Training Loop: one optimiser for all"),
+    ("arguments.max_grad_norm", 1.0, "Training Loop: clip_grad_norm_"),
+    ("arguments.lr_scheduler_type", "constant_with_warmup", "Training Loop: no scheduler"),
+    ("arguments.warmup_steps", 0, "Training Loop: no scheduler"),
+    ("training.weight_decay", 0.01, "Training Loop: AdamW's own"),
+    ("training.keep_best", False, "Training Loop: the last weights"),
+]
 HANS: Final = [
     ("encoder", "minilm", "7.2: a BERT, here a smaller one"),
     ("steps", {"top": {"by": "dense"}}, "3.1: the top of a ranking"),
@@ -104,8 +138,8 @@ DNH: Final = [
 ]
 TRIGGERED: Final = [("training.sources.mix", (0.2, 0.5, 0.3, 0.0), "3. p_mix")]
 TABLE: Final = {
-    "bm25_random_as_published": MINER, "anmi_2_0_as_published": ANMI_2_0, "hans_as_published": HANS,
-    "dnh_linear": DNH, "dnh_triggered": TRIGGERED,
+    "bm25_random_as_published": MINER, "anmi_2_0_as_published": ANMI_2_0, "anmi_2_1_as_published": ANMI_2_1,
+    "hans_as_published": HANS, "dnh_linear": DNH, "dnh_triggered": TRIGGERED,
 }  # fmt: skip
 
 
@@ -144,3 +178,7 @@ def test_a_recipe_sets_what_its_text_says(recipe: str, setting: str, value: Any,
     for name in rest:
         found = getattr(found, name)
     assert (found.model_dump() if hasattr(found, "model_dump") else found) == value
+
+
+def test_every_recipe_as_published_has_its_table() -> None:
+    assert {name for name in RECIPES.names() if name.endswith("_as_published")} <= TABLE.keys()

@@ -44,7 +44,14 @@ def test_published_recipes_ask_for_seven_negatives() -> None:
     book = recipe_book(RECIPES)
     assert len(book.names()) <= 25
     # HANS asks for one to three by the hardness of a query; with mixed sources, training draws its own.
-    others = {"in_batch": 0, "dnh_linear": 0, "dnh_triggered": 0, "hans": 3, "hans_as_published": 3}
+    others = {
+        "in_batch": 0,
+        "dnh_linear": 0,
+        "dnh_triggered": 0,
+        "hans": 3,
+        "hans_as_published": 3,
+        "anmi_2_1_as_published": 10,
+    }
     others |= dict.fromkeys(("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_and_sparse", "sparse"), 15)
     assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
 
@@ -61,10 +68,8 @@ def test_one_that_extends_another_takes_its_steps_setting_by_setting() -> None:
 
 
 def test_what_a_recipe_says_of_mining_stands_in_the_place_of_the_parameters() -> None:
-    found = recipe_book(RECIPES).get("bm25_random_as_published").settings("bm25", BM25Params(k1=3.0, shard=9))
-    assert found == BM25Params(
-        engine="rank_bm25", tokenizer="whitespace", k1=1.5, epsilon=0.25, b=0.75, depth=1000, shard=9
-    )
+    found = recipe_book(RECIPES).get("bm25_random").settings("bm25", BM25Params(k1=3.0, depth=9))
+    assert found == BM25Params(k1=3.0, depth=1000)
     unchanged = BM25Params(k1=3.0)
     assert recipe_book(RECIPES).get("anmi").settings("bm25", unchanged) is unchanged
 

@@ -130,9 +130,8 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("draw", {"by": "dense"}),
     ("simans", {"scale": False, "weigh": True}),
     ("simans", {"form": "rank"}),
-    ("mixture", {"per": "query", "fewest": 10}),
-    ("mixture", {"per": "query", "fewest": 10, "measure": "elo_gap", "family": "beta"}),
-    ("mixture", {"per": "query", "fewest": 10, "components": 3}),
+    ("mixture", {"per": "query"}),
+    ("mixture", {"per": "query", "components": 3, "measure": "elo_gap"}),
 ]
 POOLED: list[tuple[str, dict[str, Any]]] = [
     ("mixture", {"fewest": 10}),

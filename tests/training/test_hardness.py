@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -99,29 +97,6 @@ def test_wrong_ranges_are_refused():
         Adaptation(low=3, high=1, direction="rising")
     with pytest.raises(ValidationError, match='no parameter "wieght"; did you mean "weight"'):
         TrainingOptions(hardness={"hans": {"wieght": {}}})
-
-
-def test_the_recipes_state_the_directions_of_prose_and_formulas() -> None:
-    import yaml
-
-    from anmi.selection.recipe import recipe_book
-
-    path = Path(__file__).parents[2] / "conf" / "base" / "recipes.yml"
-    book = recipe_book(yaml.safe_load(path.read_text(encoding="utf-8"))["recipes"])
-    whole, letter = (TrainingOptions(**book.get(name).training) for name in ("hans", "hans_as_published"))
-    names = ("negatives", "weight", "temperature", "margin")
-    intended, formulas = whole.hardness, letter.hardness
-    assert [getattr(intended, name).direction for name in names] == ["rising", "rising", "falling", "rising"]
-    assert [getattr(formulas, name).direction for name in names] == ["rising", "falling", "rising", "falling"]
-    assert (intended.margin_is, formulas.margin_is) == ("subtracted", "added")
-    for name in names:
-        assert (getattr(intended, name).low, getattr(intended, name).high) == (
-            getattr(formulas, name).low,
-            getattr(formulas, name).high,
-        )
-    assert (letter.learning_rate, letter.epochs, letter.warmup, letter.batch_size) == (2e-6, 1, 100, 16)
-    assert (letter.max_length, letter.encoders) == (128, "two")
-    assert (formulas.temperature_is, formulas.margin_on) == ("absolute", "similarity")
 
 
 @pytest.mark.parametrize("warmup", [1.5, -0.1])

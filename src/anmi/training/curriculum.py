@@ -151,8 +151,9 @@ def sliding_state(options: SlidingOptions, difficulty: float, base: int | None) 
         low, high = EloWindow(difficulty=difficulty).window
     else:
         low, high = 0.5 * (1 - difficulty), 0.5 + 0.5 * (1 - difficulty)
-    # Not round(), which takes halves to the even number.
-    negatives = None if base is None else math.floor(base * (1 + options.growth * difficulty) + 0.5)
+    # Not round(), which takes halves to the even number; the report cuts.
+    half = 0.0 if options.as_published else 0.5
+    negatives = None if base is None else math.floor(base * (1 + options.growth * difficulty) + half)
     return State(difficulty, low, high, negatives)
 
 
@@ -192,8 +193,7 @@ class LearningProgress(Curriculum):
     """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
 
     The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017; signals and policy
-    are those of the ANMI 2.1 report. Every so many steps, as many as a window has unless told otherwise, the progress
-    is the mean of what is known of
+    are those of the ANMI 2.1 report. After every window of steps the progress is the mean of what is known of
 
     - the relative decrease of the mean loss from the window before to this one;
     - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability at all decisions before. CV
@@ -201,6 +201,9 @@ class LearningProgress(Curriculum):
       the mean of three signals above the threshold for rising;
     - the relative gain of the dev metric, its last three values against the three before (as many as there are: the
       last against the one before at first), once after each measurement.
+
+    As published it decides in every step, by the two windows of 100 steps behind it: the decrease and the uncentred
+    stability, each 0 as long as its windows are not full. So difficulty is 1 after 50 steps and stays there.
     """
 
     remembers = (
@@ -210,8 +213,7 @@ class LearningProgress(Curriculum):
     def __init__(self, options: LearningProgressOptions, steps: int, negatives: int | None) -> None:
         self._options = options
         self._negatives = negatives
-        self._window = options.window_steps or min(max(round(steps / 20), 5), 100)
-        self._every = options.every or self._window
+        self._window = options.window_steps or (100 if options.as_published else min(max(round(steps / 20), 5), 100))
         self._difficulty = 0.0
         self._steps = 0
         # Of the last two windows, and of the last one; None where gradients are not clipped, and so not measured.
@@ -237,12 +239,18 @@ class LearningProgress(Curriculum):
         self._steps += 1
         self._losses = [*self._losses, loss][-2 * self._window :]
         self._norms = [*self._norms, grad_norm if math.isfinite(grad_norm) else None][-self._window :]
-        if self._steps >= self._window and self._steps % self._every == 0:
-            made = (self._decrease(), self._stability(), self._gain())
-            signals = [signal for signal in made if signal is not None]
-            if signals:
-                self._difficulty = min(max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0)
+        if signals := self._signals():
+            self._difficulty = min(max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0)
         return self.state
+
+    def _signals(self) -> list[float]:
+        """What a decision goes by; nothing where none is due."""
+        if self._options.as_published:
+            full = len(self._norms) == self._window
+            return [self._decrease() or 0.0, (self._steadiness() or 0.0) if full else 0.0]
+        if self._steps % self._window:
+            return []
+        return [signal for signal in (self._decrease(), self._stability(), self._gain()) if signal is not None]
 
     def _decrease(self) -> float | None:
         if len(self._losses) < 2 * self._window:
@@ -250,17 +258,20 @@ class LearningProgress(Curriculum):
         before, now = (statistics.fmean(part) for part in (self._losses[: self._window], self._losses[self._window :]))
         return (before - now) / max(abs(before), 1e-12)
 
-    def _stability(self) -> float | None:
+    def _steadiness(self) -> float | None:
+        """1/(1 + CV) of the norms of the window."""
         norms = [norm for norm in self._norms if norm is not None]
         if len(norms) < 2:
             return None
         mean = statistics.fmean(norms)
-        stability = 1 / (1 + statistics.pstdev(norms, mean) / max(mean, 1e-12))
+        return 1 / (1 + statistics.pstdev(norms, mean) / max(mean, 1e-12))
+
+    def _stability(self) -> float | None:
+        if (stability := self._steadiness()) is None:
+            return None
         mean_before, known = self._mean_stability, self._stabilities
         self._stabilities += 1
         self._mean_stability += (stability - mean_before) / self._stabilities
-        if not self._options.centred:
-            return stability
         return stability - mean_before if known else None
 
     def _gain(self) -> float | None:
@@ -292,6 +303,8 @@ class Bandit(Curriculum):
       percentile of all decreases so far, cut to [0, 1], which is how Graves et al. (2017) scale rewards;
     - when the dev metric is measured, r = 1 where it rose, 0 where it fell and ½ where it did neither; w is the
       share of the steps since the measurement before in which the arm was held.
+
+    As published an arm is held until the dev metric is measured, which is its reward r, with w = 1.
 
     Parameters
     ----------
@@ -330,10 +343,10 @@ class Bandit(Curriculum):
     ) -> State:
         """Take in a step; reward the arm and draw the next one when its steps are over."""
         if validation is not None:
-            self._validated(validation)
+            self._validated(validation, step)
         self._held[self._arm] += 1
         self._losses.append(loss)
-        if len(self._losses) >= self._window:
+        if len(self._losses) >= self._window and not self._options.as_published:
             self._reward(self._arm, self._scaled(self._decrease()), 1.0)
             self._losses = []
             self._arm = self._draw(step)
@@ -357,10 +370,15 @@ class Bandit(Curriculum):
         low, high = np.quantile(self._decreases, [0.2, 0.8])
         return float(np.clip((decrease - low) / (high - low), 0, 1)) if high > low else 0.5
 
-    def _validated(self, validation: float) -> None:
+    def _validated(self, validation: float, step: int) -> None:
         before, self._validation = self._validation, validation
         steps = sum(self._held)
-        if before is not None and steps:
+        if self._options.as_published:
+            self._losses = []
+            if steps:
+                self._reward(self._arm, min(max(validation, 0.0), 1.0), 1.0)
+                self._arm = self._draw(step)
+        elif before is not None and steps:
             reward = 0.5 + 0.5 * float(np.sign(validation - before))
             for arm, held in enumerate(self._held):
                 self._reward(arm, reward, held / steps)
@@ -594,6 +612,11 @@ def build_curriculum(
         case LearningProgressOptions():
             return LearningProgress(options, steps, negatives)
         case BanditOptions():
+            if options.as_published and not dev:
+                raise AnmiError(
+                    'training: curriculum "bandit" as published goes by the dev metric, and there are no dev queries; '
+                    "leave out `as_published`"
+                )
             return Bandit(options, steps, negatives, seed)
         case ScheduleOptions() if mix is not None:
             return _schedule(options, mix, steps // epochs, epochs, dev=dev)

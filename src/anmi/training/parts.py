@@ -340,25 +340,20 @@ class SlidingOptions(WindowOptions):
     window_steps: int | None = Field(
         None, ge=2, description="Steps of one decision. None: a share of the training, between 5 and 100."
     )
+    as_published: bool = Field(False, description="Decide, and count negatives, as the ANMI 2.1 report's code does.")
 
 
 class LearningProgressOptions(SlidingOptions):
     """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
 
     kind: Literal["learning_progress"] = _kind("learning_progress")
-    every: int | None = Field(
-        None, ge=1, description="Steps between two decisions. None: `window_steps`; 10 of 100 is the ANMI 2.1 report's."
-    )
-    centred: bool = Field(
-        True, description="Take the running mean off the stability. Off: difficulty only ever climbs."
-    )
 
 
 class BanditOptions(SlidingOptions):
     """Thompson sampling among difficulties, rewarded by the fall of the loss and the rise of the dev metric."""
 
     kind: Literal["bandit"] = _kind("bandit")
-    arms: int = Field(5, ge=2, le=50, description="Difficulties, from 0 to 1. 5: neighbours overlap.")
+    arms: int = Field(4, ge=2, le=50, description="Difficulties, from 0 to 1. 4: the report's.")
 
 
 class ScheduleOptions(PartOptions):

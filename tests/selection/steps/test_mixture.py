@@ -180,8 +180,7 @@ def test_every_row_is_fitted_as_if_it_were_alone(family: Any) -> None:
     assert together.sound[[0, 3]].all() and not together.sound[4]
 
 
-@pytest.mark.parametrize("family", ["gaussian", "beta"])
-@pytest.mark.parametrize("per", ["pooled", "query"])
+@pytest.mark.parametrize(("family", "per"), [("gaussian", "pooled"), ("gaussian", "query"), ("beta", "pooled")])
 def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
     block = block_of(two_humps(count=1000).reshape(2, 500))
     after = weighed(block, family=family, per=per)
@@ -193,8 +192,7 @@ def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
     assert after.weight[similarity < 0.4].mean() > 0.9
 
 
-@pytest.mark.parametrize("family", ["gaussian", "beta"])
-@pytest.mark.parametrize("per", ["pooled", "query"])
+@pytest.mark.parametrize(("family", "per"), [("gaussian", "pooled"), ("gaussian", "query"), ("beta", "pooled")])
 def test_of_elo_gaps_the_higher_component_holds_the_true_negatives(family: str, per: str) -> None:
     rng = np.random.default_rng(5)
     false_negative = rng.random(1000) < 0.2
@@ -206,7 +204,8 @@ def test_of_elo_gaps_the_higher_component_holds_the_true_negatives(family: str, 
     assert after.weight[gaps < 100].mean() < {"gaussian": 0.1, "beta": 0.3}[family]
     assert after.weight[gaps > 350].mean() > 0.9
     order = np.argsort(gaps, axis=1)
-    assert (np.diff(np.take_along_axis(after.weight, order, axis=1), axis=1) >= -1e-6).all()
+    least = -1e-6 if per == "pooled" else -0.5  # as published a posterior may fall again at the end
+    assert (np.diff(np.take_along_axis(after.weight, order, axis=1), axis=1) >= least).all()
     np.testing.assert_allclose(
         after.columns["hardness"], block.columns["dense"] * after.columns["p_negative"], rtol=1e-6
     )
@@ -235,25 +234,16 @@ def test_too_few_values_are_refused_with_their_number(caplog: pytest.LogCaptureF
     assert "99 values are too few" in caplog.text
 
 
-def test_rows_that_cannot_be_fitted_are_counted_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    rows = np.full((4, 300), np.nan)
-    rows[0], rows[1, :99], rows[2] = two_humps(count=300), two_humps(count=99), 0.3
-    rows[3] = two_humps(1, 300)
-    block = block_of(rows)
-    with caplog.at_level(logging.WARNING):
-        fit(
-            [block.take(slice(0, 2)), block.take(slice(2, 4))],
-            Step.of("mixture", {"per": "query", "fewest": 100}).params,
-            Context(0, 3),
-        )
-    assert caplog.messages == [
-        "mixture: of 4 rows 1 have fewer than 100 values and 1 are fitted as well by one Gaussian (by BIC); their "
-        "weights stay 1"
-    ]
-    after = weighed(block, per="query")
-    known = np.isfinite(rows)
-    assert (after.weight[1:3] == 1)[known[1:3]].all()
-    assert (after.weight[[0, 3]].min(axis=1) < 0.1).all()
+def test_per_query_each_row_is_fitted_as_the_report_has_it() -> None:
+    rows = np.full((3, 300), np.nan)
+    rows[0], rows[1, :1], rows[2, :20] = two_humps(count=300), 0.7, np.random.default_rng(2).normal(0.4, 0.1, 20)
+    found = weighed(block_of(rows), per="query").weight
+    peer = GaussianMixture(2, random_state=42, tol=1e-6, max_iter=300).fit(rows[0][:, None])
+    np.testing.assert_allclose(
+        found[0], peer.predict_proba(rows[0][:, None])[:, peer.means_.ravel().argmin()], atol=1e-3
+    )
+    assert found[2, :20].min() < 0.5, "nothing is refused for having one hump"
+    assert found[1, 0] == pytest.approx(1 / (1 + np.exp(5 * 0.2)))
 
 
 @pytest.mark.parametrize("per", ["pooled", "query"])

@@ -65,7 +65,7 @@ def test_training_learns_under_each_curriculum_and_says_what_it_showed(fit, kind
 
 
 def test_harder_steps_take_more_negatives(fit):
-    log = fit(epochs=20, curriculum={"learning_progress": {"window_steps": 2, "centred": False}}).log
+    log = fit(epochs=20, curriculum={"learning_progress": {"window_steps": 2, "as_published": True}}).log
     assert log.negatives.corr(log.difficulty) > 0.7
     assert log.negatives.max() > 4
 

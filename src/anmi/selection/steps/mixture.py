@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from anmi.candidates import OPEN, Candidates
+from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.selection.steps.elo_zones import gap
 from anmi.selection.steps.registry import Context, Params, step
@@ -73,6 +73,12 @@ class Gaussians:
             lower, upper = (self._log_density(within, place) for place in (0, k))
             against = against + np.exp(np.clip(upper - lower, -700, 700))
         return 1.0 / (1.0 + against)
+
+    def posterior(self, values: NDArray[Any]) -> Floats:
+        """Posterior of the lowest component as it is, [Q, M]: with unequal deviations it may rise again."""
+        logs = _log_densities(np.asarray(values, np.float64), self.means, self.deviations**2, self.shares)
+        found: Floats = scipy.special.softmax(logs, axis=2)[:, :, 0]
+        return found
 
     def _log_density(self, values: Floats, k: int) -> Floats:
         """Logarithm of share · density of a component, without the constant."""
@@ -326,24 +332,25 @@ class Mixture(Params):
     components: Literal[2, 3] = Field(
         2, description="Of Gaussians: true and false negatives, and one in between (ANMI 2.1 report)."
     )
-    per: Literal["pooled", "query"] = Field("pooled", description="One fit for all queries, or one per row.")
-    fewest: int = Field(200, ge=10, description="Below this many values a fit is noise, and weights stay 1.")
+    per: Literal["pooled", "query"] = Field(
+        "pooled", description="One fit for all queries, or one per row, however few its values (ANMI 2.1 report)."
+    )
+    fewest: int = Field(200, ge=10, description="Below this many values a pooled fit is noise, and weights stay 1.")
 
     @model_validator(mode="after")
-    def _three_gaussians(self) -> Mixture:
-        if self.components != 2 and self.family != "gaussian":
-            raise ValueError(f"there are 2 components of family {self.family}; take gaussian, or leave out components")
+    def _of_gaussians(self) -> Mixture:
+        for name in ("components", "per"):
+            if self.family != "gaussian" and getattr(self, name) != (kept := type(self).model_fields[name].default):
+                raise ValueError(f"{name} is {kept} with family {self.family}; take gaussian, or leave out {name}")
         return self
 
 
 def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitted | None:
     """Fit one mixture to the undecided candidates of all queries; None, with a warning, when one component is better.
 
-    With ``per: query`` each row fits its own when its weights are set; here it is only counted, for one warning, how
-    many cannot.
+    With ``per: query`` each row fits its own when its weights are set.
     """
     if params.per == "query":
-        _warn_of_rows(blocks, params)
         return None
     parts = [np.zeros(0)]
     for block in blocks:
@@ -362,36 +369,18 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
     return fitted
 
 
-def _warn_of_rows(blocks: Iterable[Candidates], params: Mixture) -> None:
-    rows = few = single = 0
-    for block in blocks:
-        kept = block.query_verdict == OPEN
-        enough, sound, _ = _fitted_rows(block, params)
-        rows += int(kept.sum())
-        few += int((kept & ~enough).sum())
-        single += int((kept & enough & ~sound).sum())
-    if few or single:
-        log.warning(
-            "mixture: of %d rows %d have fewer than %d values and %d are fitted as well by one %s (by BIC); their "
-            "weights stay 1",
-            *(rows, few, params.fewest, single, _name(params)),
-        )
+def _fitted_rows(block: Candidates, params: Mixture) -> NDArray[np.float64]:
+    """P(true negative) by a mixture of each row's own, [Q, M]; σ(5(½ − s)) where it has fewer values than components.
 
-
-def _fitted_rows(
-    block: Candidates, params: Mixture
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-    """Whether each row has values enough and is worth two components, [Q], and P(true negative), [Q, M]."""
-    values = _measured(block, params)
-    enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.fewest
-    sound, probability = np.zeros(len(block), np.bool_), np.ones_like(values)
+    As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one hump.
+    """
+    values, similarity = _measured(block, params), block.columns[params.column].astype(np.float64)
+    enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
+    probability: NDArray[np.float64] = scipy.special.expit(5 * (0.5 - similarity))
     if enough.any():
-        part = values[enough]
-        fitted = _family(params)(np.sort(np.where(block.undecided[enough], part, np.nan), axis=1))
-        sound[enough] = fitted.sound
-        probability[enough] = fitted.probability_lower(part)
-    probability[~sound] = 1.0
-    return enough, sound, probability
+        own = np.sort(np.where(block.undecided[enough], values[enough], np.nan), axis=1)
+        probability[enough] = fit_gaussians(own, params.components).posterior(values[enough])
+    return probability
 
 
 def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
@@ -438,7 +427,7 @@ def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     fitted: Fitted | None = context.fitted
     values = _measured(block, params)
     if params.per == "query":
-        negative = _fitted_rows(block, params)[2]
+        negative = _fitted_rows(block, params)
     else:
         negative = np.ones_like(values) if fitted is None else fitted.probability_lower(values)
     similarity = values if params.measure == "similarity" else block.columns[params.column]
