@@ -97,9 +97,9 @@ def test_sources_by_hand(block):
     rows = pd.DataFrame({"query_id": ["q0_0", "q0_0", "q0_3"], "negative_ids": [["a", "b"], ["a"], []]})
     found = by_source([made], rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest")
     assert [tuple(row.values()) for row in found] == [
-        ("first", 2, 1, 1, 2, 1.5, 1, 2),
-        ("rest", 1, 1, 0, 1, 0.0, 0, 0),
-        ("second", 1, 1, 0, 0, None, None, None),
+        ("first", 2, 1, 1, 2, 5, 1.5, 1, 2),
+        ("rest", 1, 1, 0, 1, 1, 0.0, 0, 0),
+        ("second", 1, 1, 0, 0, 0, None, None, None),
     ]
     assert by_source([block(queries=3)], rows, {}, "all")[0]["passed"] == 3, "without the filter nothing fails"
 

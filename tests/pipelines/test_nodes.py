@@ -162,10 +162,20 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
     assert (summary["false_negatives"]["count"], summary["false_negatives"]["total"]) == (1, 6)
     assert summary["false_negatives"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
     assert summary["coverage"] == 1
-    counted = ("source", "queries", "passed", "failed", "rows", "negatives_mean", "negatives_min", "negatives_max")
+    counted = (
+        "source",
+        "queries",
+        "passed",
+        "failed",
+        "rows",
+        "examples",
+        "negatives_mean",
+        "negatives_min",
+        "negatives_max",
+    )
     assert [tuple(row[key] for key in counted) for row in summary["by_source"]] == [
-        ("a", 2, 1, 1, 3, 2.0, 2, 2),
-        ("mine", 1, 0, 1, 1, 2.0, 2, 2),
+        ("a", 2, 1, 1, 3, 9, 2.0, 2, 2),
+        ("mine", 1, 0, 1, 1, 3, 2.0, 2, 2),
     ]
     assert sum(summary["origins"]["sources"].values()) == 6, "a query counts once"
     without = summarise_selection(**given, equivalents=equivalents.iloc[:0])

@@ -203,8 +203,9 @@ class Expected:
 class BySource:
     """Counts for each part of a collection what passed the consistency filter and how many negatives came of it.
 
-    It finds rows ``source, queries, passed, failed, rows, negatives_mean, negatives_min, negatives_max``; the numbers
-    of negatives are per row, None without one. Without the query column ``consistent`` all queries passed.
+    It finds rows ``source, queries, passed, failed, rows, examples, negatives_mean, negatives_min, negatives_max``;
+    examples are positives and negatives, the numbers of negatives per row, None without one. Without the query column
+    ``consistent`` all queries passed.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ class BySource:
             known = {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())} if len(mine) else {}
             spread = {f"negatives_{name}": known.get(name) for name in ("mean", "min", "max")}
             counts = {"source": source, "queries": count, "passed": good, "failed": count - good, "rows": len(mine)}
-            table.append(counts | spread)
+            table.append(counts | {"examples": len(mine) + int(mine.sum())} | spread)
         return table
 
 

@@ -109,10 +109,14 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         counts = [f"{row[name]:,}" for name in ("queries", "passed", "failed")]
         mean = "–" if row["negatives_mean"] is None else f"{row['negatives_mean']:.2f}"
         spread = ["–" if row[f"negatives_{name}"] is None else str(row[f"negatives_{name}"]) for name in ("min", "max")]
-        cells.append([str(row["source"]), *counts, rate, f"{row['rows']:,}", mean, *spread])
-    columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "mean", "min", "max")
+        made_of = [f"{row[name]:,}" for name in ("rows", "examples")]
+        cells.append([str(row["source"]), *counts, rate, *made_of, mean, *spread])
+    columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "examples", "mean", "min", "max")
     made = _table("Negatives by source", columns, cells)
-    made.caption = "passed: the positive is within the BM25 top of its query; mean, min, max: negatives per row"
+    made.caption = (
+        "passed: the positive is within the BM25 top of its query; examples: positives and negatives; mean, min, max: "
+        "negatives per row"
+    )
     return made
 
 
@@ -121,17 +125,17 @@ def source_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
     Examples
     --------
-    >>> counts = {"queries": 9, "passed": 6, "failed": 3, "rows": 6}
+    >>> counts = {"queries": 9, "passed": 6, "failed": 3, "rows": 6, "examples": 45}
     >>> negatives = {"negatives_mean": 6.5, "negatives_min": 4, "negatives_max": 7}
     >>> source_lines([{"source": "x"} | counts | negatives])
-    ['x: 6 of 9 queries passed, 3 failed; 6 rows with 6.50 negatives each (4 to 7)']
+    ['x: 6 of 9 queries passed, 3 failed; 6 rows with 6.50 negatives each (4 to 7), 45 examples']
     """
     lines = []
     for row in rows[:_SHOWN]:
         passed = f"{row['passed']:,} of {row['queries']:,} queries passed, {row['failed']:,} failed"
         spread = (
             f"{row['rows']:,} rows with {row['negatives_mean']:.2f} negatives each "
-            f"({row['negatives_min']} to {row['negatives_max']})"
+            f"({row['negatives_min']} to {row['negatives_max']}), {row['examples']:,} examples"
             if row["rows"]
             else "no rows"
         )

@@ -176,6 +176,23 @@ def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArr
     return [np.take_along_axis(values, order, axis=1)[:, :width] for values in (documents, *others)]
 
 
+def filled(documents: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return lists [Q, K ≤ N] that go on where they end early: with other documents, in the order of the corpus.
+
+    Examples
+    --------
+    >>> filled(np.array([[2, 0, -1, -1], [-1, -1, -1, -1]], np.int32)).tolist()
+    [[2, 0, 1, 3], [0, 1, 2, 3]]
+    """
+    width = documents.shape[1]
+    # Of the first K documents at least as many are free as places.
+    listed = np.zeros((len(documents), width + 1), np.bool_)
+    np.put_along_axis(listed, np.where(documents < 0, width, np.minimum(documents, width)), True, axis=1)
+    free = np.argsort(listed[:, :width], axis=1, kind="stable").astype(np.int32)
+    place = np.maximum(np.arange(width) - (documents >= 0).sum(axis=1, keepdims=True), 0)
+    return np.where(documents < 0, np.take_along_axis(free, place, axis=1), documents)
+
+
 def merged(*lists: tuple[NDArray[np.int32], Floats, str]) -> tuple[NDArray[np.int32], NDArray[np.uint8], Floats]:
     """Merge the candidates of several sources; a document in some of them carries the bits of all of these.
 

@@ -47,7 +47,8 @@ class Found(NamedTuple):
     Attributes
     ----------
     lexical, lexical_scores
-        By BM25, int32 and float32 [Q, L]; -1 and 0 where no more documents share a term with the query.
+        By BM25, int32 and float32 [Q, L]; -1 and 0 where no more documents share a term with the query. By rank_bm25,
+        as its users have it, others fill the list, with a score of 0.
     nearest, nearest_scores
         By the encoder, int32 and float32 [Q, K].
     nearest_lexical, given
@@ -180,6 +181,8 @@ class Retrieve:
             return Found(lexical, lexical.astype(np.float32), nearest, scores, *nothing)
         places = np.concatenate([given, nearest], axis=1)
         lexical, lexical_scores, values = self.bm25.search_and_look(queries.texts, deepest, places)
+        if self.bm25.settings["engine"] == "rank_bm25":
+            lexical = pool.filled(lexical)
         width = given.shape[1]
         return Found(lexical, lexical_scores, nearest, scores, values[:, width:], values[:, :width])
 
