@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from anmi.corpus.jsonl import read_texts
 from anmi.corpus.sources import document_texts, fingerprint, load_collection
+from anmi.corpus.splits import new_documents
+from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 
 
@@ -45,21 +47,29 @@ def test_other_names_of_dev(folder, name):
 
 def test_dev_is_cut_from_train_where_there_is_none(folder):
     folder.qrels["train"] += folder.qrels.pop("dev")
-    found = load_collection(folder.write(), dev_share=0.4)
+    found = load_collection(folder.write(), dev_share=0.75)
     counts = found.queries["split"].value_counts()
     assert counts["test"] == 8
     assert counts["train"] + counts["dev"] == 32
-    assert counts["dev"] > 0
+    assert counts["dev"] >= 20
     assert "dev cut from train" in found.notes["splits"]
-    again = load_collection(folder.write(), dev_share=0.4)
+    again = load_collection(folder.write(), dev_share=0.75)
     assert fingerprint(again) == fingerprint(found)
-    other = load_collection(folder.write(), dev_share=0.4, seed=7)
+    other = load_collection(folder.write(), dev_share=0.75, seed=7)
     assert other.queries["split"].tolist() != found.queries["split"].tolist()
+
+
+def test_of_few_labels_dev_is_not_cut_so_that_pseudo_queries_stand_in(folder):
+    del folder.qrels["dev"]
+    found = load_collection(folder.write(), dev_share=0.4)
+    assert found.queries["split"].value_counts().to_dict() == {"train": 24, "test": 8} and "splits" not in found.notes
+    tables = found.corpus, found.queries, found.qrels, empty("document_id", "other_id")
+    assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 7, "any documents, about a fifth of 40"
 
 
 def test_only_train_gives_all_three(folder):
     folder.qrels = {"train": [row for rows in folder.qrels.values() for row in rows]}
-    found = load_collection(folder.write(), dev_share=0.3, test_share=0.3)
+    found = load_collection(folder.write(), dev_share=0.65, test_share=0.2)
     assert set(found.queries["split"]) == {"train", "dev", "test"}
     assert "dev and test" in found.notes["splits"]
 

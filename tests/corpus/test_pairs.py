@@ -41,7 +41,7 @@ def test_equal_texts_merge(write_jsonl):
     assert found.qrels.groupby("document_id").size().max() == 2
     assert json.loads(found.queries["metadata"][0]) == {"query_type": "phrase", "source": "s", "language": "en"}
     assert json.loads(found.corpus["metadata"][0])["doc_type"] == "sentence"
-    assert set(found.queries["split"]) == {"train", "dev", "test"}
+    assert set(found.queries["split"]) == {"train", "test"}
 
 
 def test_ids_depend_on_content_alone(write_jsonl):
@@ -135,7 +135,7 @@ def test_siblings_become_dev_and_test(register):
 
 
 def test_a_dataset_without_splits_is_cut(register):
-    found = load_collection(f"ir_datasets:{register('', 0, 40)}", dev_share=0.25, test_share=0.25)
+    found = load_collection(f"ir_datasets:{register('', 0, 40)}", dev_share=0.6, test_share=0.2)
     assert set(found.queries["split"]) == {"train", "dev", "test"}
     assert len(found.queries) == 40
 

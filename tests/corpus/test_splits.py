@@ -146,7 +146,7 @@ def test_as_many_queries_get_new_documents_as_are_wanted_and_half_of_them_at_mos
 ) -> None:
     corpus = pd.concat([CORPUS, *(CORPUS.assign(document_id=f"x{n}" + CORPUS.document_id, text=f"{n} " + CORPUS.text)
                                   for n in range(3))])  # fmt: skip
-    tables = asked(train=[[i] for i in range(300, 400)], test=[[i] for i in range(queries)], dev=[[399]])
+    tables = asked(train=[[i] for i in range(300, 400)], test=[[i] for i in range(queries)], dev=[[399]] * 20)
     found = new_documents(corpus, *tables, NOTHING, wanted=wanted, seed=1)
     assert int(wholly_new(*tables, set(found.document_id)).sum()) == new == len(found)
 
@@ -159,10 +159,26 @@ def test_where_nobody_labelled_a_split_any_documents_are_new_for_it() -> None:
         found = new_documents(CORPUS[:count], queries[:0], qrels[:0], NOTHING, wanted=100, seed=1)
         assert found.split.value_counts().to_dict() == ({"dev": new, "test": new} if new else {})
     assert found.columns.tolist() == ["document_id", "split"]
+    found = new_documents(CORPUS, *asked(dev=[[0]] * 19), NOTHING, wanted=100, seed=1)
+    assert (found.split == "dev").sum() == COUNT // 10, "nineteen dev queries are too few"
+
+
+@pytest.mark.parametrize(("files", "new"), [(40, 8), (12, 2), (4, 0)])
+def test_documents_are_counted_and_not_their_passages(files: int, new: int) -> None:
+    queries, qrels = asked()
+    parent = [f"file{i % files}" for i in range(COUNT)]
+    found = new_documents(CORPUS.assign(parent=parent), queries, qrels, NOTHING, wanted=100, seed=1)
+    of = found.document_id.map(dict(zip(CORPUS.document_id, parent, strict=True))).groupby(found.split).nunique()
+    assert of.to_dict() == ({"dev": new, "test": new} if new else {})
+    long = ["long"] * (COUNT // 2) + [f"file{i % files}" for i in range(COUNT // 2)]
+    for seed in range(5):
+        # Half of all the text is never held out.
+        found = new_documents(CORPUS.assign(parent=long), queries, qrels, NOTHING, wanted=100, seed=seed)
+        assert "d0" not in set(found.document_id)
 
 
 def test_labels_for_documents_that_are_absent_and_of_no_relevance_choose_nothing() -> None:
-    queries, qrels = asked(train=[[1]], test=[[2], [3]], dev=[[4]])
+    queries, qrels = asked(train=[[1]], test=[[2], [3]], dev=[[4]] * 20)
     qrels = pd.concat([qrels, pd.DataFrame({"query_id": ["test0"], "document_id": ["absent"], "relevance": [1]})])
     qrels = pd.concat([qrels, pd.DataFrame({"query_id": ["train0"], "document_id": ["d3"], "relevance": [0]})])
     found = new_documents(CORPUS, queries, qrels, NOTHING, wanted=100, seed=1)

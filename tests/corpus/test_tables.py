@@ -149,7 +149,7 @@ def test_datasets_reads_what_beir_and_mteb_publish(form: str, tmp_path: Path) ->
     for name in ("corpus", "queries", "qrels"):
         assert getattr(found, name).equals(getattr(expected, name)), name
     one = load_collection(f"hf:{place}::test", language="en")
-    assert len(one.qrels) == 20 and set(one.qrels.split) == {"train", "dev", "test"}, "a split that is named is cut"
+    assert len(one.qrels) == 20 and set(one.qrels.split) == {"train", "test"}, "a split that is named is cut"
 
 
 def test_datasets_reads_pairs(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 from anmi.training.objective import query_weights
 
-COUNT = 24
+COUNT = 38
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
 PSEUDO = {"kinds": ["title", "cloze"], "batch_size": 4}
 BOOK = recipe_book({
@@ -38,10 +38,10 @@ CORPUS = pd.DataFrame({
 QUERIES = pd.DataFrame({
     "query_id": [f"q{i}" for i in range(COUNT)],
     "text": [f"w{i} w{i + COUNT}" for i in range(COUNT)],
-    "split": ["train"] * 12 + ["dev"] * 6 + ["test"] * 6,
+    "split": ["train"] * 12 + ["dev"] * 20 + ["test"] * 6,
 })  # fmt: skip
 QRELS = pd.DataFrame({"query_id": QUERIES.query_id, "document_id": CORPUS.document_id, "relevance": 1})
-NEW = pd.DataFrame({"document_id": ["d20", "d21", "d22", "d23"], "split": ["dev", "dev", "test", "test"]})
+NEW = pd.DataFrame({"document_id": ["d20", "d21", "d34", "d35"], "split": ["dev", "dev", "test", "test"]})
 
 
 def pseudo_queries() -> pd.DataFrame:
@@ -92,14 +92,14 @@ def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named_if_it_was_
     summary = train()["training_summary"]
     assert "no pseudo-query of the kind" not in caplog.text
     train(options={"pseudo_queries": {"kinds": ["title", "cloze"]}})
-    assert (summary["pseudo_queries"], summary["rows"], summary["adapted"]) == (20, 12, True)
+    assert (summary["pseudo_queries"], summary["rows"], summary["adapted"]) == (34, 12, True)
     assert "no pseudo-query of the kind cloze" in caplog.text
 
 
 def test_dev_is_ranked_by_the_trained_model(train: Any) -> None:
     ranked = train()["dev_run"]
-    assert set(ranked.query_id) == set(QUERIES.query_id[12:18])
-    assert ranked.groupby("query_id").size().tolist() == [COUNT] * 6
+    assert set(ranked.query_id) == set(QUERIES.query_id[12:32])
+    assert ranked.groupby("query_id").size().tolist() == [COUNT] * 20
 
 
 def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_no_epoch(train: Any) -> None:
@@ -108,6 +108,13 @@ def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_n
     assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
     assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
     assert made["training_summary"]["best_epoch"] is None and train()["training_summary"]["best_epoch"] is not None
+
+
+def test_pseudo_queries_join_fewer_than_twenty_dev_queries(train: Any) -> None:
+    made = train(qrels=QRELS[~QRELS.query_id.isin(["q30", "q31"])])
+    assert made["training_summary"]["dev_queries"] == "pseudo_queries"
+    assert set(made["dev_run"].query_id) == {*QUERIES.query_id[12:30], "title:0:d20", "title:0:d21"}
+    assert made["training_summary"]["best_epoch"] is not None
 
 
 def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
@@ -181,6 +188,6 @@ def test_a_larger_share_of_the_labels_holds_every_smaller_one_and_test_queries_s
     many = many.assign(query_id=[f"q{i}" for i in range(len(many))], text=[f"text {i}" for i in range(len(many))])
     some = pd.DataFrame({"query_id": many.query_id})
     used = {share: labels_used(some, many, share, 1) for share in (0.0, 0.1, 0.5, 1.0)}
-    assert [round(len(found[0]) / len(many), 1) for found in used.values()] == [0.2, 0.3, 0.6, 1.0]
+    assert [round(len(found[0]) / len(many), 1) for found in used.values()] == [0.2, 0.2, 0.6, 1.0]
     assert set(used[0.0][1].split) == {"test"}
     assert set(used[0.1][0].query_id) < set(used[0.5][0].query_id)

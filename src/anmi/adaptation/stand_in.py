@@ -1,4 +1,4 @@
-"""Pseudo-queries of new documents, where nobody labelled a dev or test query."""
+"""Pseudo-queries of new documents, where too few dev queries, or no test query, have a label."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ import numpy as np
 import pandas as pd
 
 from anmi.corpus.sentences import count_words
-from anmi.corpus.splits import position
+from anmi.corpus.splits import FEWEST_DEV, position
 
 STAND_IN_STREAM = "adaptation/stand-in"
 # Words that stay in their document, where any search by words finds them: asked only where a document has nothing else.
 _EASY: Final = "keyphrase"
 # These take nothing out of their document.
 _WHOLE: Final = (_EASY, "question", "llm")
-# Pseudo-queries of a split that are wanted, that say something as anmi.evaluation.generalisation has it, of a document.
-_FEW: Final = 20
+# Pseudo-queries that are wanted of a split, and at most of a document.
 _WANTED: Final = 30
 _MOST: Final = 5
 
 
 def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
-    """Return which of ``dev`` and ``test`` have no query with a label.
+    """Return ``dev`` where fewer than 20 of its queries have a label, and ``test`` where none has.
 
     Examples
     --------
-    >>> queries = pd.DataFrame({"query_id": ["a", "b"], "split": ["train", "test"]})
-    >>> unlabelled_splits(queries, pd.DataFrame({"query_id": ["a", "b"]}))
+    >>> queries = pd.DataFrame({"query_id": ["a", "b", "c"], "split": ["train", "dev", "test"]})
+    >>> unlabelled_splits(queries, pd.DataFrame({"query_id": ["a", "b", "c"]}))
     ['dev']
     """
-    labelled = set(queries.loc[queries.query_id.isin(qrels.query_id), "split"])
-    return [split for split in ("dev", "test") if split not in labelled]
+    labelled = queries.loc[queries.query_id.isin(qrels.query_id), "split"].value_counts()
+    return [split for split, least in (("dev", FEWEST_DEV), ("test", 1)) if labelled.get(split, 0) < least]
 
 
 def least_queries(kind: str) -> int:
@@ -44,7 +43,7 @@ def least_queries(kind: str) -> int:
     Labels were measured to choose better weights than equal ones from five on; of pseudo-queries no such figure is
     known, and as many are asked for as of a bucket of test queries.
     """
-    return _FEW if kind == "pseudo_queries" else 5
+    return FEWEST_DEV if kind == "pseudo_queries" else 5
 
 
 def with_pseudo_tests(
@@ -54,7 +53,7 @@ def with_pseudo_tests(
     pseudo_queries: pd.DataFrame,
     splits: Collection[str],
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the collection with pseudo-queries as the queries of splits that have none.
+    """Return the collection with pseudo-queries among the queries of splits that have too few.
 
     Every new document of these splits asks one pseudo-query, chosen by a hash among those made of it, and what the
     pseudo-query was made of is taken out of the document's text: it would be found there without any learning. Where a
@@ -69,7 +68,7 @@ def with_pseudo_tests(
     pseudo_queries
         ``query_id, text, document_id, positive_text, kind, weight, split``.
     splits
-        Among ``dev`` and ``test``: those without labels, see :func:`unlabelled_splits`.
+        Among ``dev`` and ``test``, see :func:`unlabelled_splits`.
     """
     made = pseudo_queries[pseudo_queries.split.isin(list(splits))]
     if made.empty:

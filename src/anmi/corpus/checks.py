@@ -17,7 +17,7 @@ from anmi.corpus.graph_tables import stated_facts
 from anmi.corpus.jsonl import to_json
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
-from anmi.corpus.splits import choose, cut
+from anmi.corpus.splits import FEWEST_DEV, choose, cut
 from anmi.corpus.texts import among, arrow, column, containing, joined_texts, taken
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Quarantine, empty
 from anmi.errors import AnmiError
@@ -272,6 +272,7 @@ def _with_absent(
 
 
 def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) -> tuple[pd.DataFrame, list[str]]:
+    """Cut dev and test from train where they are missing, but no dev of fewer than 20 queries; name what was cut."""
     split = queries["query_id"].map(qrels.drop_duplicates("query_id").set_index("query_id")["split"])
     missing = [name for name in ("dev", "test") if name not in set(split)]
     queries = queries.assign(split=split)
@@ -284,6 +285,9 @@ def _with_split(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options) ->
     shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
     result = split.to_numpy(dtype=object, copy=True)
     result[train] = cut(queries.loc[train, "normalised"].tolist(), options.seed, **shares)
+    if "dev" in missing and (result == "dev").sum() < FEWEST_DEV:
+        result[result == "dev"] = "train"
+        missing.remove("dev")
     return queries.assign(split=pd.Series(result, index=queries.index, dtype="str")), missing
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from anmi.corpus.duplicates import find_queries, normalised
 from anmi.corpus.passages import spread
-from anmi.corpus.splits import cut
+from anmi.corpus.splits import FEWEST_DEV, cut
 from anmi.corpus.types import Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
 from anmi.files import aside, disk_errors
@@ -36,8 +36,6 @@ SUFFIX: Final = ".jsonl"
 COUNTED: Final = ("train", "dev")
 # Of a question that somebody asks: dev is cut from train, as in a collection without a dev split.
 ASKED_SPLITS: Final = ("train", "test")
-# Where fewer questions would choose the best epoch and the weights of the hybrid, pseudo-queries do it better.
-_FEWEST_DEV: Final = 20
 _LONGEST_NAME: Final = 60
 
 
@@ -275,7 +273,7 @@ def _with_questions(
     if len(found.forms):
         new["same_as"] = find_queries(new, found.corpus, found.forms)
     dev = (new["split"] == "train") & (cut(new["normalised"].tolist(), seed, dev_share=dev_share) == "dev")
-    if not (found.queries["split"] == "dev").any() and dev.sum() >= _FEWEST_DEV:
+    if not (found.queries["split"] == "dev").any() and dev.sum() >= FEWEST_DEV:
         new["split"] = new["split"].mask(dev, "dev")
     queries = pd.concat([found.queries, new[[*found.queries]]], ignore_index=True)
     return replace(found, queries=queries), marks, new

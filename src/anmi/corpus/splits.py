@@ -65,10 +65,12 @@ def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
     return chosen
 
 
+# Fewer dev queries with a label choose little, so pseudo-queries stand in.
+FEWEST_DEV: Final = 20
 # Of the documents, for each of dev and test, at most, so that enough are left to learn from.
 _MOST_NEW: Final = 0.1
 # Of few documents up to ten are new, each of which asks several pseudo-queries, though no more than a fifth of all.
-# Below twice as many documents nothing could be measured, and training may have them all.
+# Below twice as many passages nothing could be measured, and training may have them all.
 _NEW_OF_FEW: Final = 10
 
 
@@ -79,9 +81,9 @@ def new_documents(
 
     They answer queries of dev or test, and no training query names them. Half of the queries that nobody's training
     label gives away get new documents, and no more than are wanted; a tenth of all documents is new for a split at
-    most. Where a split has no label, any documents are chosen, a twentieth of all where that is more, and
+    most. Where a split has too few labels, any documents are chosen, a twentieth of all where that is more, and
     pseudo-queries are made of them; of few documents ten are new, or a fifth where that is less, and of fewer than
-    twenty none.
+    twenty passages none. The new documents of a split have at most a fifth of all passages.
 
     Parameters
     ----------
@@ -109,39 +111,41 @@ def new_documents(
     >>> found[found.split == "test"].document_id.tolist()
     ['b']
     """
-    corpus, qrels, count = corpus.reset_index(drop=True), qrels.reset_index(drop=True), len(corpus)
-    place = pd.Series(np.arange(count), index=corpus.document_id)
+    corpus, qrels, passages = corpus.reset_index(drop=True), qrels.reset_index(drop=True), len(corpus)
+    place = pd.Series(np.arange(passages), index=corpus.document_id)
     # Pairs of what is related, and every part of a text with the first one.
     parts = pd.factorize(parents_of(corpus))[0]
-    first = np.unique(parts, return_index=True)[1][parts]
-    ends = [
-        [place[related[name]].to_numpy(), own] for name, own in (("document_id", np.arange(count)), ("other_id", first))
-    ]
-    edges = coo_array((np.ones(len(related) + count, bool), [np.concatenate(each) for each in ends]), (count, count))
+    firsts = np.unique(parts, return_index=True)[1]
+    count, own = len(firsts), (("document_id", np.arange(passages)), ("other_id", firsts[parts]))
+    ends = [np.concatenate([place[related[name]].to_numpy(), each]) for name, each in own]
+    edges = coo_array((np.ones(len(related) + passages, bool), ends), (passages, passages))
     groups, group = connected_components(edges, directed=False)
-    size, split_of = np.bincount(group, minlength=groups), qrels.query_id.map(queries.set_index("query_id").split)
+    # Documents and passages of each group.
+    size = np.stack([np.bincount(each, minlength=groups) for each in (group[firsts], group)], axis=1)
+    split_of = qrels.query_id.map(queries.set_index("query_id").split)
     named = pd.DataFrame({"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))})
     named = named.assign(query_id=qrels.query_id, relevant=qrels.relevance > 0).dropna().astype({"group": int})
     taken = np.full(groups, "", object)
     taken[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
         room, most = max(_MOST_NEW * count, 1), wanted
-        if (split_of == split).any():
+        if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
             asked = named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[asked.index]
         else:
-            # Nobody asks, so documents are to ask for themselves; they cost nothing to ask, so a twentieth does.
+            # Few people ask, so documents ask for themselves; they cost nothing to ask, so a twentieth does.
             most = max(wanted, count // 20)
-            room = max(room, min(_NEW_OF_FEW, count // 5)) if count >= 2 * _NEW_OF_FEW else 0
+            room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5)) if passages >= 2 * _NEW_OF_FEW else 0
             asked = pd.Series([{number} for number in range(groups)])
             texts = pd.Series(document_texts(corpus)).groupby(group).first()
         free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)
         order = np.argsort(position(seed, f"new/{split}", [normalised(text) for text in texts]), kind="stable")
+        left = np.array([room, max(passages // 5, 1)])
         for found in asked.iloc[order[free[order]][: min(most, -(-int(free.sum()) // 2))]]:
             fresh = [number for number in found if not taken[number]]
-            cost = int(size[fresh].sum())
-            if cost <= room:
+            cost = size[fresh].sum(axis=0)
+            if (cost <= left).all():
                 taken[fresh] = split
-                room -= cost
+                left = left - cost
     chosen = corpus[["document_id"]].assign(split=column(taken[group]))
     return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)

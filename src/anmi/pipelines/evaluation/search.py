@@ -51,7 +51,7 @@ def kind_of_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> K
 def asked_of(
     corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
 ) -> Asked:
-    """Return the queries of a split; where none has a label, those made of the documents that are new for it."""
+    """Return the queries of a split, and where too few have a label those made of the documents new for it."""
     kind = kind_of_queries(queries, qrels, split)
     if kind == "pseudo_queries" and pseudo_queries is not None:
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])

@@ -69,8 +69,8 @@ def train_retriever(
     A companion, where the recipe asks for one, is trained in the same way on the same rows, and its folder lies in that
     of the first.
 
-    Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where nobody
-    labelled any. New documents are not seen: neither as negatives nor by the statistics of a sparse retriever's terms.
+    Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where fewer than 20
+    are labelled. New documents are not seen: neither as negatives nor by the statistics of a sparse retriever's terms.
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
@@ -94,7 +94,7 @@ def train_retriever(
     old = corpus[~corpus.document_id.isin(new_documents.document_id)]
     lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
-    kind = "pseudo_queries" if lacking else "labels"
+    kind = "labels" if dev_tables[1] is queries else "pseudo_queries"
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least_queries(kind))
     if measure is None:
         log.warning(
