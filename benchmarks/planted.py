@@ -108,7 +108,7 @@ class Opened:
         """Read a collection; embeddings are kept in ``work``."""
         read, store = load_collection((COLLECTIONS | UNTUNED)[name][0].format(work=work), seed=seed), kept_in(work)
         own = make_corpus_encoder(
-            corpus=read.corpus, queries=read.queries, new_documents=read.corpus[:0], encoder=encoder,
+            corpus=read.corpus, new_documents=read.corpus[:0], encoder=encoder,
             params=DenseParams(), seed=seed, store=store,
         )  # fmt: skip
         model = load_encoder(place_of(encoder, own), store.path / "models", TOKENS)

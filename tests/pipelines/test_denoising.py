@@ -87,7 +87,7 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     asked: dict[str, Any] = {"recipe": "clean", "recipes": BOOK}
     terms = cut_terms(corpus, {"language": "en"}, "clean", BOOK, bm25)
     given: dict[str, Any] = {"corpus": corpus, "encoder": "corpus", "params": dense, "store": store}
-    own = make_corpus_encoder(queries=queries, new_documents=corpus[:0], seed=1, **given)
+    own = make_corpus_encoder(new_documents=corpus[:0], seed=1, **given)
     encoded = encode_collection(queries=queries, corpus_encoder=own, **given, **asked)
     vectors = encoded["document_embeddings"]
     found = retrieve(

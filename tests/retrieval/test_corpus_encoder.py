@@ -160,14 +160,6 @@ def test_one_half_is_the_decomposition_of_the_corpus(minilm: Any) -> None:
     assert found @ found.T == pytest.approx(unit @ unit.T, abs=1e-3)
 
 
-def test_a_word_that_only_queries_have_gets_the_half_of_minilm(minilm: Any) -> None:
-    given: Any = (1, lambda words: encoders.encode(minilm, words), minilm.tokenizer.backend_tokenizer)
-    for queries, known in (["κοαλα"] * 2, True), ([], False):
-        names, table = corpus_encoder(ENGLISH, *given, queries=queries)
-        rows = table[names.encode("κοαλα").ids]
-        assert rows.any() == known and not rows[:, :4].any()
-
-
 def test_the_same_documents_give_the_same_bytes() -> None:
     texts = [" ".join(f"{'aeiou'[n * k % 5]}{n * k % 97}r{k % 7}" for k in range(1, 40)) for n in range(1, 120)]
     first, again = (

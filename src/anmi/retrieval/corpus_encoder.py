@@ -43,9 +43,7 @@ _ITERATIONS: Final = 4
 Distil = Callable[[list[str]], NDArray[np.float32]]
 
 
-def corpus_encoder(
-    texts: Texts, seed: int, distil: Distil, spelled: Any, queries: Sequence[str] = ()
-) -> tuple[Any, NDArray[np.float32]]:
+def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tuple[Any, NDArray[np.float32]]:
     """Make the encoder of a corpus.
 
     Parameters
@@ -58,8 +56,6 @@ def corpus_encoder(
         Unit vectors of pieces, float32 [V, D], from MiniLM.
     spelled
         Its tokenizer, which says whether it knows the script.
-    queries
-        Training queries. A piece that only they have starts with MiniLM's half alone.
 
     Returns
     -------
@@ -77,7 +73,7 @@ def corpus_encoder(
     """
     read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
     given = [part for text in taken(texts, read) for part in _PART.findall(text)]
-    counts, found = counted_once([*given, *queries], _cut)
+    counts, found = counted_once(given, _cut)
     words = list(found)
     if not words:
         raise AnmiError(f"the {len(texts)} documents hold no word, so that they have no encoder of their own")
@@ -89,7 +85,7 @@ def corpus_encoder(
     counts = counts @ counted([each.tokens for each in tokenizer.encode_batch(words)], number, grow=False)
     seen = np.asarray(counts.sum(axis=0)).ravel()
     seen[0] = 0
-    table, idf = _latent(counts[: len(given)], seed)
+    table, idf = _latent(counts, seed)
     known = np.array([len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)])
     # What only one document has leads to that document by its own half, and asking for it takes half of the time. Where
     # there are fewer documents than dimensions that half is narrow, of a single document one number.

@@ -30,7 +30,6 @@ _POSITIVES: Final = 64
 def make_corpus_encoder(
     *,
     corpus: pd.DataFrame,
-    queries: pd.DataFrame,
     new_documents: pd.DataFrame,
     encoder: str,
     params: DenseParams,
@@ -46,9 +45,8 @@ def make_corpus_encoder(
     if OF_CORPUS in (encoder, params.encoder):
         minilm: Any = load_encoder("minilm", store.path / "models")
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
-        asked = queries.text[queries.split == "train"].tolist()
         made = corpus_encoder(
-            joined_texts(old), seed, spelled=minilm.tokenizer.backend_tokenizer, queries=asked,
+            joined_texts(old), seed, spelled=minilm.tokenizer.backend_tokenizer,
             distil=lambda words: encode(minilm, words, store, batch_size=512, description="reading words"),
         )  # fmt: skip
         save(*made, folder)

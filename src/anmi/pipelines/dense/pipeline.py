@@ -12,7 +12,7 @@ def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     return stage("dense", [
         node(make_corpus_encoder, by_name(
-            "corpus", "queries", "new_documents", "params:encoder", "params:seed", "store", params="params:dense",
+            "corpus", "new_documents", "params:encoder", "params:seed", "store", params="params:dense",
         ), "corpus_encoder"),
         node(encode_collection, by_name(
             "corpus", "queries", "corpus_encoder", "store", "params:encoder", "params:recipe", "params:recipes",
