@@ -114,7 +114,6 @@ PER_QUERY: list[tuple[str, dict[str, Any]]] = [
     ("margin", {"margin": 0.1}),
     ("elo_gap", {"danger": 100}),
     ("elo_gap", {"danger": 100, "max_probability": 0.2}),
-    ("elo_window", {"mode": "reject"}),
     ("elo_window", {}),
     ("back_off", {"last": 6}),
     ("promote", {"threshold": 0.8}),
@@ -312,10 +311,7 @@ def test_the_danger_zone_by_estimate_and_by_interval() -> None:
 @pytest.mark.parametrize(("difficulty", "low", "high"), [(0.0, 400, 600), (0.5, 250, 500), (1.0, 100, 400)])
 def test_the_window_of_the_curriculum_moves_with_difficulty(difficulty: float, low: float, high: float) -> None:
     gaps = [low - 1, low, high, high + 1]
-    block = elo_block(gaps)
-    after = apply(block, "elo_window", difficulty=difficulty, mode="reject")
-    assert after.undecided.tolist() == [[False, True, True, False]]
-    preferred = apply(block, "elo_window", difficulty=difficulty)
+    preferred = apply(elo_block(gaps), "elo_window", difficulty=difficulty)
     # Easier ones fill up; one below a gap of 100 is as good as the positive at any difficulty.
     assert preferred.undecided.tolist() == [[low - 1 >= 100, True, True, True]]
     assert preferred.columns["preferred"].tolist() == [[0, 1, 1, 0]]

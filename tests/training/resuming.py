@@ -27,7 +27,7 @@ ROWS, EPOCHS, BATCH = 22, 3, 4
 STEPS_PER_EPOCH = 6
 STATIC = {
     "learning_rate": 0.05,
-    "curriculum": {"bandit": {"window": "rank", "window_steps": 2}},
+    "curriculum": {"learning_progress": {"window": "rank", "window_steps": 2}},
     "temperature": "learnable",
 }
 # Recomputed in passes, with what its curriculum observes: losses, gradients and the dev metric.
@@ -166,7 +166,7 @@ def starved(folder: Path) -> None:
 def main(folder: Path) -> None:
     """Run each in a fork made before anything was computed: importing the libraries once is most of the time."""
     torch.set_num_threads(1)
-    for scenario in (lambda: killed_static(folder, 26), lambda: killed_bert(folder), lambda: starved(folder)):
+    for scenario in (lambda: killed_static(folder, 13), lambda: killed_bert(folder), lambda: starved(folder)):
         child = os.fork()
         if child == 0:
             try:

@@ -18,7 +18,9 @@ spec.loader.exec_module(resuming)
 WHOLE = {**resuming.STATIC, "batch_size": resuming.ROWS, "epochs": 12}
 
 
-@pytest.mark.parametrize("changes", [{}, {"curriculum": {"tiers": {"window": "rank"}}}], ids=["bandit", "tiers"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"curriculum": {"tiers": {"window": "rank"}}}], ids=["learning_progress", "tiers"]
+)
 def test_all_that_training_drew_is_counted(changes):
     result = resuming.fit(resuming.static(), None, **WHOLE | changes)
     assert result.drawn.groupby("query_id")["count"].sum().eq(result.log.negatives.sum()).all()

@@ -22,7 +22,6 @@ from anmi.training.parts import (
     NoCurriculum,
     PartOptions,
     ScheduleOptions,
-    SlidingOptions,
     StepOptions,
     TiersOptions,
     TriggeredOptions,
@@ -129,11 +128,11 @@ TIERS: Final = 4
 _RISING, _FALLING, _PLATEAU = 0.05, -0.02, 0.01
 _UP, _DOWN, _PUSH = 0.05, 0.1, 0.02
 _VALIDATIONS: Final = 3
-# Decreases of the loss that the rewards of the bandit are scaled by.
-_REMEMBERED: Final = 200
+# Share of negatives that come on top at difficulty 1 (methods §3.6).
+_GROWTH: Final = 0.5
 
 
-def sliding_state(options: SlidingOptions, difficulty: float, base: int | None) -> State:
+def sliding_state(options: WindowOptions, difficulty: float, base: int | None) -> State:
     """Return the state at a difficulty.
 
     In Elo the window goes from 100 + 300(1 − d) to 400 + 200(1 − d) (methods §3.6). By rank it is half of the pool,
@@ -145,16 +144,13 @@ def sliding_state(options: SlidingOptions, difficulty: float, base: int | None) 
     --------
     >>> state = sliding_state(BanditOptions(), 0.5, 7)
     >>> state.low, state.high, state.negatives
-    (250.0, 500.0, 9)
+    (250.0, 500.0, 8)
     """
     if options.window == "elo":
         low, high = EloWindow(difficulty=difficulty).window
     else:
         low, high = 0.5 * (1 - difficulty), 0.5 + 0.5 * (1 - difficulty)
-    # Not round(), which takes halves to the even number; the report cuts.
-    half = 0.0 if options.as_published else 0.5
-    negatives = None if base is None else math.floor(base * (1 + options.growth * difficulty) + half)
-    return State(difficulty, low, high, negatives)
+    return State(difficulty, low, high, None if base is None else int(base * (1 + _GROWTH * difficulty)))
 
 
 def tier_state(options: WindowOptions, tier: int, base: int | None) -> State:
@@ -295,42 +291,28 @@ def _change(progress: float) -> float:
 class Bandit(Curriculum):
     """Chooses among difficulties by Thompson sampling (methods §3.6).
 
-    Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn is held for some
-    steps, and rewarded twice, each time by α += w·r, β += w·(1 − r):
-
-    - with w = 1 at the end of its steps. Losses under different difficulties do not compare, so what counts is the
-      relative decrease from the first half of these steps to the second; r is its place between the 20th and the 80th
-      percentile of all decreases so far, cut to [0, 1], which is how Graves et al. (2017) scale rewards;
-    - when the dev metric is measured, r = 1 where it rose, 0 where it fell and ½ where it did neither; w is the
-      share of the steps since the measurement before in which the arm was held.
-
-    As published an arm is held until the dev metric is measured, which is its reward r, with w = 1.
+    Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn is held until the
+    dev metric is measured, whose value r rewards it by α += r, β += 1 − r.
 
     Parameters
     ----------
     options
         The arms.
-    steps
-        Of the whole training.
     negatives
         A row brings to a step at difficulty 0.
     seed
         Of the training; draws come from its stream ``training/bandit``, keyed by the step.
     """
 
-    remembers = ("arm", "alpha", "beta", "losses", "decreases", "held", "validation")
+    remembers = ("arm", "alpha", "beta", "held")
 
-    def __init__(self, options: BanditOptions, steps: int, negatives: int | None, seed: int) -> None:
+    def __init__(self, options: BanditOptions, negatives: int | None, seed: int) -> None:
         self._options = options
         self._negatives = negatives
         self._seed = seed
-        self._window = options.window_steps or min(max(round(steps / 40), 5), 100)
         self._alpha = [1.0] * options.arms
         self._beta = [1.0] * options.arms
-        self._losses: list[float] = []
-        self._decreases: list[float] = []
-        self._held = [0] * options.arms
-        self._validation: float | None = None
+        self._held = False
         self._arm = self._draw(0)
 
     @property
@@ -341,48 +323,19 @@ class Bandit(Curriculum):
     def observe(
         self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
     ) -> State:
-        """Take in a step; reward the arm and draw the next one when its steps are over."""
-        if validation is not None:
-            self._validated(validation, step)
-        self._held[self._arm] += 1
-        self._losses.append(loss)
-        if len(self._losses) >= self._window and not self._options.as_published:
-            self._reward(self._arm, self._scaled(self._decrease()), 1.0)
-            self._losses = []
+        """Take in a step; where the dev metric was measured before it, reward the arm and draw the next one."""
+        # What was measured before the first step is nobody's.
+        if validation is not None and self._held:
+            reward = min(max(validation, 0.0), 1.0)
+            self._alpha[self._arm] += reward
+            self._beta[self._arm] += 1 - reward
             self._arm = self._draw(step)
+        self._held = True
         return self.state
 
     def _draw(self, step: int) -> int:
         random = seeds.stream(self._seed, "training/bandit", str(step))
         return int(np.argmax(random.beta(self._alpha, self._beta)))
-
-    def _reward(self, arm: int, reward: float, weight: float) -> None:
-        self._alpha[arm] += weight * reward
-        self._beta[arm] += weight * (1 - reward)
-
-    def _decrease(self) -> float:
-        half = len(self._losses) // 2
-        before, now = statistics.fmean(self._losses[:half]), statistics.fmean(self._losses[half:])
-        return (before - now) / max(abs(before), 1e-12)
-
-    def _scaled(self, decrease: float) -> float:
-        self._decreases = [*self._decreases, decrease][-_REMEMBERED:]
-        low, high = np.quantile(self._decreases, [0.2, 0.8])
-        return float(np.clip((decrease - low) / (high - low), 0, 1)) if high > low else 0.5
-
-    def _validated(self, validation: float, step: int) -> None:
-        before, self._validation = self._validation, validation
-        steps = sum(self._held)
-        if self._options.as_published:
-            self._losses = []
-            if steps:
-                self._reward(self._arm, min(max(validation, 0.0), 1.0), 1.0)
-                self._arm = self._draw(step)
-        elif before is not None and steps:
-            reward = 0.5 + 0.5 * float(np.sign(validation - before))
-            for arm, held in enumerate(self._held):
-                self._reward(arm, reward, held / steps)
-        self._held = [0] * self._options.arms
 
 
 # Shares of random, graph, latent and edited negatives.
@@ -612,12 +565,11 @@ def build_curriculum(
         case LearningProgressOptions():
             return LearningProgress(options, steps, negatives)
         case BanditOptions():
-            if options.as_published and not dev:
+            if not dev:
                 raise AnmiError(
-                    'training: curriculum "bandit" as published goes by the dev metric, and there are no dev queries; '
-                    "leave out `as_published`"
+                    'training: curriculum "bandit" goes by the dev metric, and there are no dev queries; choose another'
                 )
-            return Bandit(options, steps, negatives, seed)
+            return Bandit(options, negatives, seed)
         case ScheduleOptions() if mix is not None:
             return _schedule(options, mix, steps // epochs, epochs, dev=dev)
     raise ValueError(f"{options!r} is no curriculum")

@@ -331,26 +331,18 @@ class TiersOptions(WindowOptions):
     kind: Literal["tiers"] = _kind("tiers")
 
 
-class SlidingOptions(WindowOptions):
-    """What the curricula share that set a difficulty between 0 and 1."""
-
-    growth: float = Field(
-        0.5, ge=0, le=4, description="Share of negatives that come on top at difficulty 1. 0.5: methods §3.6."
-    )
-    window_steps: int | None = Field(
-        None, ge=2, description="Steps of one decision. None: a share of the training, between 5 and 100."
-    )
-    as_published: bool = Field(False, description="Decide, and count negatives, as the ANMI 2.1 report's code does.")
-
-
-class LearningProgressOptions(SlidingOptions):
+class LearningProgressOptions(WindowOptions):
     """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
 
     kind: Literal["learning_progress"] = _kind("learning_progress")
+    window_steps: int | None = Field(
+        None, ge=2, description="Steps of one decision. None: a share of the training, between 5 and 100."
+    )
+    as_published: bool = Field(False, description="Decide in every step, as the ANMI 2.1 report's code does.")
 
 
-class BanditOptions(SlidingOptions):
-    """Thompson sampling among difficulties, rewarded by the fall of the loss and the rise of the dev metric."""
+class BanditOptions(WindowOptions):
+    """Thompson sampling among difficulties, rewarded by the dev metric (ANMI 2.1)."""
 
     kind: Literal["bandit"] = _kind("bandit")
     arms: int = Field(4, ge=2, le=50, description="Difficulties, from 0 to 1. 4: the report's.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import scipy
@@ -51,9 +51,6 @@ class EloWindow(Params):
     """The difficulty window of the curriculum."""
 
     difficulty: float = Field(0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones.")
-    mode: Literal["prefer", "reject"] = Field(
-        "prefer", description="`prefer` fills up with easier ones where the window has too few, so no row is lost."
-    )
 
     @property
     def window(self) -> tuple[float, float]:
@@ -66,16 +63,13 @@ class EloWindow(Params):
 def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
     """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6).
 
-    With ``prefer``, a gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and
-    candidates without a rating come after those inside.
+    A gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and candidates without a
+    rating come after those inside, so no row is lost.
     """
     distance = gap(block)
     low, high = params.window
     inside = (distance >= low) & (distance <= high)
-    if params.mode == "reject":
-        block = block.rejected("elo_window", ~inside, f"gap not in {low:g}…{high:g} Elo")
-    else:
-        block = block.rejected("elo_window", distance < BORDERS[0], f"gap < {BORDERS[0]:g} Elo", "unsafe")
+    block = block.rejected("elo_window", distance < BORDERS[0], f"gap < {BORDERS[0]:g} Elo", "unsafe")
     return block.with_columns({"preferred": inside})
 
 
