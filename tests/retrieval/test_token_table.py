@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anmi.retrieval import encoders
 from anmi.retrieval.encoders import opened
 from anmi.retrieval.prompts import OWN, Prompts
-from anmi.retrieval.token_table import TokenTable, _Words, token_table
+from anmi.retrieval.token_table import TokenTable, _Words, table_of, token_table
 
 AWKWARD = [
     "", " ", "two  blanks", "a line\nand a\ttab\r\n", "ÉCOLE e\u0301cole ﬁn", "中文字 mixed 日本",
@@ -124,3 +124,22 @@ def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
 
 def test_an_encoder_that_is_no_table_is_opened_in_torch(tmp_path: Path) -> None:
     assert not isinstance(opened("minilm", tmp_path, None, OWN), TokenTable)
+
+
+def test_an_open_model_is_read_as_it_is_now_and_its_words_are_cut_once(
+    word_encoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [f"w{i}" for i in range(50)]
+    texts = ["", *(" ".join(row) for row in np.random.default_rng(0).choice(words, (40, 9)))]
+    model, other = word_encoder(words), word_encoder(words[::-1])
+    found = table_of(model)
+    assert found is not None and found.encode([]).shape == (0, 8)
+    before = found.encode(texts)
+    assert before == pytest.approx(encoders.encode(model, texts), abs=2e-7)
+    model[0].embedding.weight.data[3] += 1
+    with monkeypatch.context() as patch:
+        patch.setattr(_Words, "_cut", lambda *_: pytest.fail("cut again"))
+        after = table_of(model).encode(texts, "w3 ")
+    assert after == pytest.approx(encoders.encode(model, [f"w3 {text}" for text in texts]), abs=2e-7)
+    assert table_of(other).encode(texts) == pytest.approx(encoders.encode(other, texts), abs=2e-7)
+    assert table_of(encoders.load_encoder("minilm", Path())) is None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,7 +20,6 @@ from anmi.retrieval.pool import own_documents, without
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
 
     from anmi.retrieval.index import Vectors
     from anmi.store import Store
@@ -184,23 +181,20 @@ def vectors(
 ) -> Vectors:
     """Encode texts with the model's prompt for them.
 
-    A static encoder does not tokenise again what this process read before.
-
     Returns float32 [T, D], rows of length 1, see :func:`anmi.retrieval.encoders.encode`; of a sparse retriever
     [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`.
     """
-    from anmi.evaluation.retrieval import encode_static, is_readable
     from anmi.retrieval.encoders import encode
     from anmi.retrieval.kinds import is_sparse
     from anmi.retrieval.prompts import prompts_of
+    from anmi.retrieval.token_table import table_of
 
     if is_sparse(model):
         from anmi.retrieval.sparse.model import sparse_vectors
 
         return sparse_vectors(model, texts, role, description=description)
-    if store is None and is_readable(model):
-        prompt = prompts_of(model)[role]
-        return encode_static(model, [prompt + text for text in texts])
+    if store is None and (table := table_of(model)) is not None:
+        return table.encode(texts, prompts_of(model)[role])
     return encode(model, texts, store, precision, batch_size, description, role)
 
 
@@ -248,86 +242,3 @@ def side_by_side(rows: NDArray[np.int64], documents: NDArray[np.int64], count: i
     listed = np.full((count, int(column.max(initial=0)) + 1), PADDING, np.int32)
     listed[rows, column] = documents
     return listed
-
-
-# 4 bytes each, of all texts that are kept.
-_MOST_TOKENS: Final = 25_000_000
-_AT_ONCE: Final = 4096
-_KEPT: Final[OrderedDict[str, tuple[Tensor, Tensor]]] = OrderedDict()
-
-
-def is_readable(model: Any) -> bool:
-    """Tell whether :func:`encode_static` knows the model's form."""
-    from anmi.retrieval.kinds import is_routed, is_static
-
-    return not is_routed(model) and is_static(model) and hasattr(model.tokenizer, "to_str")
-
-
-def encode_static(model: Any, texts: Sequence[str]) -> NDArray[np.float32]:
-    """Return what ``model.encode`` gives, normalised, without tokenising again what this process read before.
-
-    Parameters
-    ----------
-    model
-        A static encoder: a table of token vectors, and perhaps a normalisation.
-    texts
-        T texts, with their prompt.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 [T, D], rows of length 1 (0 for a text without a known token).
-    """
-    import torch
-    from torch.nn import functional
-
-    if not texts:
-        return np.zeros((0, model.get_embedding_dimension() or 0), np.float32)
-    model.eval()
-    tokens, starts = _static_tokens(model, texts)
-    ends = torch.cat([starts[1:], torch.tensor([len(tokens)])])
-    parts = []
-    for first in range(0, len(texts), _AT_ONCE):
-        last = min(first + _AT_ONCE, len(texts)) - 1
-        begin = int(starts[first])
-        features = {
-            "input_ids": tokens[begin : int(ends[last])].long().to(model.device),
-            "offsets": (starts[first : last + 1] - begin).to(model.device),
-        }
-        with torch.inference_mode():
-            vectors: Tensor = model(features)["sentence_embedding"]
-        parts.append(functional.normalize(vectors, p=2, dim=1).float().cpu())
-    result: NDArray[np.float32] = torch.cat(parts).numpy()
-    return result
-
-
-def _static_tokens(model: Any, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Token ids of all texts in a row, int32, and where each text begins, int64 [T]."""
-    import torch
-
-    key = _digest(model, texts)
-    if key in _KEPT:
-        _KEPT.move_to_end(key)
-        return _KEPT[key]
-    features = [model.preprocess(list(part)) for part in _text_parts(texts)]
-    tokens = torch.cat([part["input_ids"].to(torch.int32) for part in features])
-    shifts = np.cumsum([0, *(len(part["input_ids"]) for part in features[:-1])])
-    starts = torch.cat([part["offsets"] + int(shift) for part, shift in zip(features, shifts, strict=True)])
-    if len(tokens) <= _MOST_TOKENS:
-        _KEPT[key] = tokens, starts
-        while sum(len(kept) for kept, _ in _KEPT.values()) > _MOST_TOKENS:
-            _KEPT.popitem(last=False)
-    return tokens, starts
-
-
-def _text_parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE))
-
-
-def _digest(model: Any, texts: Sequence[str]) -> str:
-    state = hashlib.blake2b(model.tokenizer.to_str().encode(), digest_size=16)
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        state.update(len(data).to_bytes(8, "little"))
-        state.update(data)
-    return state.hexdigest()

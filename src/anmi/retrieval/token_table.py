@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -49,10 +49,17 @@ class TokenTable:
         Names of the modules that it is made of, of the table first.
     settings
         ``prompts`` and ``default_prompt_name``, as sentence-transformers saves them.
+    words
+        What another table of the tokenizer remembers.
     """
 
     def __init__(
-        self, tokenizer: Any, table: NDArray[np.float32], modules: Sequence[str], settings: Mapping[str, Any]
+        self,
+        tokenizer: Any,
+        table: NDArray[np.float32],
+        modules: Sequence[str],
+        settings: Mapping[str, Any],
+        words: _Words | None = None,
     ) -> None:
         # Of sentence-transformers: what prompts are settled by.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
@@ -60,7 +67,7 @@ class TokenTable:
         self._tokenizer = tokenizer
         self._table = table
         self._modules = list(modules)
-        self._words = _Words(tokenizer) if _cuts_words_alone(tokenizer) else None
+        self._words = words or _words(tokenizer)
 
     def get_embedding_dimension(self) -> int:
         """Return D."""
@@ -168,6 +175,10 @@ class _Words:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
 
 
+def _words(tokenizer: Any) -> _Words | None:
+    return _Words(tokenizer) if _cuts_words_alone(tokenizer) else None
+
+
 def words_and_signs() -> Any:
     """Return what cuts a text as BERT's tokenizer does, and at each emoji or other sign, taken without its colour."""
     from tokenizers import Regex, pre_tokenizers
@@ -235,3 +246,23 @@ def token_table(folder: Path) -> TokenTable | None:
     tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
     tokenizer.no_padding()
     return TokenTable(tokenizer, table, [str(module["name"]) for module in modules], settings)
+
+
+def table_of(model: Any) -> TokenTable | None:
+    """Return an open static encoder as a table, None where it is anything else; words are cut once for all its states.
+
+    Tables of one tokenizer share what they remember, so only one thread may use them.
+    """
+    parts = dict(model.named_children())
+    kinds = [type(part).__name__ for part in parts.values()]
+    if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or model.truncate_dim or not hasattr(model.tokenizer, "to_str"):
+        return None
+    table = model[0].embedding.weight.detach().cpu().float().numpy()
+    return TokenTable(model.tokenizer, table, list(parts), {}, _remembered(model.tokenizer.to_str()))
+
+
+@lru_cache(maxsize=1)
+def _remembered(tokenizer: str) -> _Words | None:
+    from tokenizers import Tokenizer
+
+    return _words(Tokenizer.from_str(tokenizer))
