@@ -291,12 +291,6 @@ def _labels(score: str, split: str = "train") -> Spoil:
     return lambda c: c.label(split, range(20), "q{i}\td{i}\t" + score)
 
 
-def _one_query(c: Collection) -> None:
-    """Leave one labelled query, of a text whose hash puts it into a split that is cut."""
-    c.label("train", range(2, 3))
-    c.remove(DEV, TEST)
-
-
 def _same_query(c: Collection) -> None:
     c.write(QUERIES, [json.dumps({"_id": f"q{i}", "text": "the same"}) for i in range(40)])
 
@@ -396,7 +390,6 @@ FILES: Final = [
         "train and test share a query": (lambda c: c.add(TEST, "q3\td3\t1"),
          ('"q3"', "train.tsv line 5", "test.tsv line 12")),
         "dev is train": (lambda c: c.label("dev", range(20)), ('"q0"', "one split only")),
-        "one query": (_one_query, ("nothing to mine for", "1 training labels are too few", "label more queries")),
         "all queries alike": (_same_query, ("nothing to mine for", "with the text of a")),
     }),
     *_of_files({
