@@ -42,7 +42,7 @@ grow(oak)
 def test_markdown_is_plain_and_keeps_its_code() -> None:
     found = of_markdown(MARKDOWN.encode())
     assert found.title == "Trees"
-    assert found.headings == ("Uses", "Trees")
+    assert found.headings == (("Uses", 2), ("Trees", 3))
     assert found.text.split("\n\n") == [
         "An oak is a tall tree; see Quercus. A leaf",
         "# no heading\ngrow(oak)",
@@ -82,7 +82,7 @@ def test_html_is_what_a_reader_sees() -> None:
         <footer>2026</footer>tail</body></html>"""
     )
     assert found.title == "Oak — Trees"
-    assert found.headings == ("Oak",)
+    assert found.headings == (("Oak", 1),)
     assert found.text.split("\n\n") == [
         "Oak",
         "A tall tree of the north.\nIt grows.",
