@@ -59,7 +59,7 @@ define RARE_TESTS
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py
 ^src/anmi/cli/ablate tests/e2e/test_ablate.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
-^src/anmi/(corpus|retrieval|adaptation)/ tests/e2e/test_collections.py tests/corpus/test_characters.py
+^src/anmi/(corpus|retrieval|adaptation)/ tests/e2e/test_collections.py tests/corpus/test_sentences.py
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
