@@ -242,11 +242,11 @@ def hans() -> Figure:
 
 def dnh_schedules() -> Figure:
     """Shares of the sources over the epochs by two schedules."""
-    mix, steps = (0.2, 0.5, 0.3, 0.0), 20
+    mix, without_random, steps = (0.2, 0.5, 0.3, 0.0), (0.0, 0.625, 0.375, 0.0), 20
     epochs = np.arange(0, 7, 1 / steps)
     figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True, layout="constrained")
     for axes, schedule in zip(
-        parts, (Linear(LinearOptions(), mix, steps), Step(StepOptions(), mix, steps)), strict=True
+        parts, (Linear(LinearOptions(), without_random, steps), Step(StepOptions(), mix, steps)), strict=True
     ):
         shares = np.array([schedule.observe(step, 1.0, 1.0, None).mix for step in range(len(epochs))])
         axes.stackplot(

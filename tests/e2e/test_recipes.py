@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from tests.e2e.conftest import write_chronicle
 
 pytestmark = pytest.mark.slow
 RECIPES = yaml.safe_load((Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
@@ -39,8 +40,9 @@ def test_a_recipe_runs_from_the_collection_to_the_report(
     if recipe.startswith("dnh"):
         settings.append(f"collection=kg:{request.getfixturevalue('small_graph')}")
     if "encoder" in RECIPES[recipe]:
-        # A network takes its time.
-        settings.append(f"collection=beir:{request.getfixturevalue('small_graph')},ingestion.max_queries=60")
+        # Of few and short texts, since a network takes its time.
+        splits = ("train", "train", "dev", "train", "train", "test")
+        settings.append(f"collection=beir:{write_chronicle(tmp_path / 'chronicle', splits)}")
     if recipe == "sparse_distilled":
         settings.append(f"training.options.masked_lm={request.getfixturevalue('masked_lm')}")
     done = kedro("run", "--params", ",".join(settings), data_root=place.data, store=place.store)

@@ -78,18 +78,13 @@ ANMI_2_1: Final = [
     ("encoder", "minilm", "no network is named; that of 2.0"),
     ("bm25.depth", 50, "no number is named; that of 2.0"),
     ("denoising.depth", 50, "Integrated, stage 1: all candidates"),
-    (
-        "steps",
-        {
-            "denoise": {"column": "p_cross", "threshold": 0.5},
-            "max_ratio": {"column": "dense", "max_ratio": 0.95},
-            "mixture": {"column": "dense", "per": "query"},
-            "confidence": {"column": "p_cross"},
-            "min_weight": {"weight": 0.1},
-            "top": {"by": "weight"},
-        },
-        "Integrated, stages 1 to 4: the Elo window is not applied",
-    ),
+    ("steps.denoise", {"column": "p_cross", "threshold": 0.5}, "Integrated, stage 1"),
+    ("steps.max_ratio", {"column": "dense", "max_ratio": 0.95}, "Integrated, stage 2"),
+    ("steps.mixture", {"column": "dense", "per": "query"}, "Integrated, stage 3"),
+    ("steps.confidence", {"column": "p_cross"}, "Integrated, stage 4"),
+    ("steps.min_weight", {"weight": 0.1}, "Integrated, stage 4: final_weight > 0.1"),
+    ("steps.top", {"by": "weight"}, "Integrated, stage 4"),
+    ("steps.elo_window", None, "Integrated, stage 4: the window is computed and not applied"),
     ("negatives", 10, "Integrated, num_negatives"),
     ("training.curriculum.kind", "none", "Integrated: difficulty is updated and not applied"),
     ("training.loss.kind", "debiased", "Integrated, method 3"),
@@ -176,7 +171,7 @@ def test_a_recipe_sets_what_its_text_says(recipe: str, setting: str, value: Any,
     first, *rest = setting.split(".")
     found = resolved(RECIPES.get(recipe), network)[first]
     for name in rest:
-        found = getattr(found, name)
+        found = found.get(name) if isinstance(found, dict) else getattr(found, name)
     assert (found.model_dump() if hasattr(found, "model_dump") else found) == value
 
 

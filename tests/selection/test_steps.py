@@ -298,12 +298,13 @@ def test_the_largest_weights_go_first() -> None:
 
 
 def test_the_danger_zone_by_estimate_and_by_interval() -> None:
-    gaps, errors = [99, 100, 250, 250, np.nan], [1, 1, 50, 200, 50]
+    gaps, errors = [99, 100, 250, 250, np.nan, 500], [1, 1, 50, 200, 50, np.nan]
     block = elo_block(gaps, gap_se=errors)
-    assert rejected(block, "elo_gap").tolist() == [[True, False, False, False, True]]
+    assert rejected(block, "elo_gap").tolist() == [[True, False, False, False, True, False]]
     chance = norm.cdf((100 - np.array(gaps)) / errors)
     found = rejected(block, "elo_gap", max_probability=0.05)[0]
     assert found[:4].tolist() == (chance[:4] > 0.05).tolist() == [True, True, False, True]
+    assert found[4:].all(), "a rating without its error is none by interval"
     after = apply(block, "elo_gap")
     assert after.legend[after.verdict[0, 4]] == "unrated"
 
