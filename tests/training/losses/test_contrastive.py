@@ -84,8 +84,6 @@ def test_violations_are_counted_among_negatives_only():
 
 def test_options_choose_it():
     assert build_loss(TrainingOptions(loss={"triplet": {"margin": 0.4}})).margin == 0.4
-    with pytest.raises(ValueError, match="margin"):
-        Triplet(0.0)
 
 
 def slow_debiased(positive, negatives, weights, t, tau, form):
@@ -180,12 +178,6 @@ def test_options_choose_the_loss():
     assert isinstance(build_loss(TrainingOptions()), WeightedInfoNCE)
 
 
-@pytest.mark.parametrize("tau", [-0.1, 1.0])
-def test_impossible_share_is_refused(tau):
-    with pytest.raises(ValueError, match="tau_plus"):
-        DebiasedContrastive(Temperature(), tau)
-
-
 def slow_hard_debiased(positive, negatives, weights, t, tau, beta):
     """As in the paper's released code, with weights."""
     n = sum(weights)
@@ -248,8 +240,6 @@ def test_options_choose_the_loss_of_hard_debiased():
     loss = build_loss(TrainingOptions(loss={"hard_debiased": {"tau_plus": 0.05, "beta": 0.5}}))
     assert isinstance(loss, HardDebiasedContrastive)
     assert (loss.tau_plus.initial, loss.beta) == (0.05, 0.5)
-    with pytest.raises(ValueError, match="beta"):
-        HardDebiasedContrastive(Temperature(), beta=-1.0)
 
 
 START = 0.05
@@ -335,8 +325,8 @@ def test_options_choose_it_of_tau_plus():
         build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.0, "learned": True}}))
     with pytest.raises(ValueError, match="outside"):
         TrainingOptions(loss={"debiased": {"tau_plus": 1.5}})
-    with pytest.raises(ValueError, match="above 0"):
-        TauPlus(0.0, learnable=True)
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        TrainingOptions(loss={"hard_debiased": {"beta": -1.0}})
 
 
 def test_estimates_are_shares_or_refused():

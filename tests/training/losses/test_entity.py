@@ -135,8 +135,6 @@ def test_it_says_what_it_lacks():
         unprepared(*block(1)[0], Facts(query=torch.zeros(1, DIMENSIONS), about=torch.tensor([0])))
     with pytest.raises(AnmiError, match="no positive of the training rows is known to be about any"):
         unprepared.prepare([row(-1)])
-    with pytest.raises(ValueError, match="share"):
-        EntityClassification(Temperature(), DIMENSIONS, share=1.5)
 
 
 def test_options_choose_it():

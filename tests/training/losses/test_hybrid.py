@@ -93,8 +93,6 @@ def test_the_head_learns_elo_and_the_log_tells_how_well():
 def test_it_says_what_it_lacks():
     with pytest.raises(AnmiError, match="learns elo"):
         Hybrid(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
-    with pytest.raises(ValueError, match="alpha"):
-        Hybrid(Temperature(), alpha=1.5)
 
 
 def test_options_choose_it():

@@ -112,13 +112,7 @@ class HardnessAdaptive(Around):
         self._options = options
         self._report: dict[str, float] = {}
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
 
         Raises
@@ -139,8 +133,8 @@ class HardnessAdaptive(Around):
                 # Divided by t in the loss, it stands on the logit as it is.
                 t: Tensor = self.temperature(facts)[0]
                 margin = margin * t.reshape(-1)
-            positive_similarity = positive_similarity + (margin if p.margin_is == "added" else -margin)
-        losses: Tensor = self.loss(positive_similarity, negative_similarity, log_weights, facts)
+            positive = positive + (margin if p.margin_is == "added" else -margin)
+        losses: Tensor = self.loss(positive, negatives, log_weights, facts)
         error = (predicted - target).square()
         self._report = {"hardness": float(hardness.mean()), "hardness_error": float(error.detach().mean())}
         if p.weight.on:

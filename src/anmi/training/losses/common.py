@@ -53,19 +53,6 @@ class Facts:
 NOTHING_KNOWN = Facts()
 
 
-def checked_share(name: str, value: float) -> float:
-    """Return a share, or raise a ValueError if it lies outside [0, 1].
-
-    Examples
-    --------
-    >>> checked_share("alpha", 0.6)
-    0.6
-    """
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} {value} lies outside [0, 1]")
-    return value
-
-
 def weighted_logits(similarity: Tensor, log_weights: Tensor, temperature: Tensor) -> Tensor:
     """Return log(w exp(s / t)) of similarities and log-weights [B, N], exactly -inf where w = 0; t may be [B, 1].
 

@@ -41,20 +41,14 @@ class WeightedInfoNCE(nn.Module):
         super().__init__()
         self.temperature = temperature
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row.
 
         Parameters
         ----------
-        positive_similarity
+        positive
             Shape [B].
-        negative_similarity
+        negatives
             Shape [B, N]; N may be 0.
         log_weights
             Shape [B, N]; -inf removes a negative (padding, known positives).
@@ -66,7 +60,7 @@ class WeightedInfoNCE(nn.Module):
         torch.Tensor
             Shape [B], never negative; 0, with zero gradient, for a row without negatives.
         """
-        return infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
+        return infonce(positive, negatives, log_weights, self.temperature(facts))
 
 
 def infonce(positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
@@ -107,10 +101,6 @@ class TauPlus(nn.Module):
 
     def __init__(self, initial: float, *, learnable: bool = False, prior_strength: float = 0.0) -> None:
         super().__init__()
-        if not 0.0 <= initial < 1.0:
-            raise ValueError(f"tau_plus {initial} lies outside [0, 1)")
-        if learnable and initial == 0.0:
-            raise ValueError("a learned tau_plus must start above 0, since the logit of 0 is infinite")
         self.initial = initial
         self.learnable = learnable
         self.prior_strength = prior_strength
@@ -181,19 +171,13 @@ class DebiasedContrastive(nn.Module):
         self.tau_plus = tau_plus if isinstance(tau_plus, TauPlus) else TauPlus(tau_plus)
         self.form = form
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
         positive_t, t = self.temperature(facts)
-        positive = (positive_similarity[:, None] / positive_t)[:, 0]
-        if negative_similarity.shape[1] == 0:
+        positive = (positive[:, None] / positive_t)[:, 0]
+        if negatives.shape[1] == 0:
             return positive * 0.0
-        similarity, safe, lonely = without_lonely_rows(negative_similarity, log_weights)
+        similarity, safe, lonely = without_lonely_rows(negatives, log_weights)
         log_count = torch.logsumexp(safe, dim=1)
         log_sum = self._log_sum(similarity, safe, log_count, t)
         result = functional.softplus(self._log_negative(positive, log_sum, log_count, t) - positive)
@@ -255,8 +239,6 @@ class HardDebiasedContrastive(DebiasedContrastive):
         beta: float = 1.0,
     ) -> None:
         super().__init__(temperature, tau_plus, form)
-        if beta < 0:
-            raise ValueError(f"beta {beta} is negative")
         self.beta = beta
 
     def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
@@ -293,24 +275,16 @@ class Triplet(nn.Module):
 
     def __init__(self, margin: float = 0.2) -> None:
         super().__init__()
-        if not margin > 0:
-            raise ValueError(f"margin {margin} is not above 0")
         self.margin = margin
         self._violations = torch.tensor(0.0)
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
-        if negative_similarity.shape[1] == 0:
-            return positive_similarity * 0.0
-        similarity, safe, lonely = without_lonely_rows(negative_similarity, log_weights)
+        if negatives.shape[1] == 0:
+            return positive * 0.0
+        similarity, safe, lonely = without_lonely_rows(negatives, log_weights)
         removed = torch.isneginf(log_weights)
-        short = similarity.masked_fill(removed, 0.0) - positive_similarity[:, None] + self.margin
+        short = similarity.masked_fill(removed, 0.0) - positive[:, None] + self.margin
         counted = ~removed
         self._violations = ((short > 0) & counted).sum().detach() / counted.sum().clamp(min=1)
         losses = (torch.softmax(safe, dim=1) * functional.relu(short)).sum(dim=1)

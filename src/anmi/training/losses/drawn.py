@@ -180,13 +180,7 @@ class DrawnBySimAns(Around):
                 self.drawing.variance.fill_(float(gaps.var()))
         super().prepare(rows)
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
         slot = facts.judged.get(SLOT)
         if slot is not None and self.relaxed is not None:
@@ -194,7 +188,7 @@ class DrawnBySimAns(Around):
             soft = self.relaxed.to(log_weights.dtype).gather(1, slot.nan_to_num(0.0).long())
             # A weight of 1 with the gradient of the softmax.
             log_weights = log_weights + torch.where(drawn, torch.log1p(soft - soft.detach()), 0.0)
-        result: Tensor = self.loss(positive_similarity, negative_similarity, log_weights, facts)
+        result: Tensor = self.loss(positive, negatives, log_weights, facts)
         return result
 
     def report(self) -> dict[str, float]:

@@ -11,12 +11,9 @@ from torch.nn import functional
 
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
-from anmi.training.losses.common import NOTHING_KNOWN, Facts, all_judgments, checked_share, judgments
+from anmi.training.losses.common import NOTHING_KNOWN, Facts, all_judgments, judgments
 from anmi.training.losses.contrastive import infonce
 
-# The scale of Elo: 1000 + 200 times the strength.
-_CENTRE: Final = 1000.0
-_UNIT: Final = 200.0
 # Width of the hidden layer of the head that maps similarities to Elo; the report's.
 _HIDDEN: Final = 16
 # By column, where zero of the scale lies, its unit, and the temperature at which its soft labels are taken. Of Elo the
@@ -64,10 +61,11 @@ class Hybrid(nn.Module):
         super().__init__()
         self.temperature = temperature
         self.raw = raw
-        self.alpha = checked_share("alpha", alpha)
+        self.alpha = alpha
         self.head = nn.Sequential(nn.Linear(1, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, 1))
-        self.register_buffer("centre", torch.tensor(0.0 if raw else _CENTRE))
-        self.register_buffer("unit", torch.tensor(1.0 if raw else _UNIT))
+        centre, unit, _ = (0.0, 1.0, None) if raw else _SCALES["elo"]
+        self.register_buffer("centre", torch.tensor(centre))
+        self.register_buffer("unit", torch.tensor(unit))
         self._error = torch.tensor(0.0)
 
     def prepare(self, rows: Sequence[Row]) -> None:
@@ -83,20 +81,14 @@ class Hybrid(nn.Module):
             self.centre.fill_(float(found.mean()))
             self.unit.fill_(max(float(found.std()), 1.0))
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
 
         A row without negatives still learns the Elo of its positive; one without any Elo has InfoNCE alone.
         """
         own, others = judgments(facts, "elo")
-        contrastive = infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
-        similarity = torch.cat([positive_similarity[:, None], negative_similarity], dim=1)
+        contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
+        similarity = torch.cat([positive[:, None], negatives], dim=1)
         elo = torch.cat([own[:, None], others], dim=1)
         removed = torch.cat([torch.zeros_like(elo[:, :1], dtype=torch.bool), torch.isneginf(log_weights)], dim=1)
         rated = torch.isfinite(elo) & ~removed
@@ -160,7 +152,7 @@ class Distillation(nn.Module):
         super().__init__()
         self.temperature = temperature
         self.columns = (column,) if isinstance(column, str) else tuple(column)
-        self.share = checked_share("share", share)
+        self.share = share
         self.together = not isinstance(column, str)
         self.centre, self.unit, usual = _SCALES[column] if isinstance(column, str) else _TOGETHER
         self.label_temperature = usual if label_temperature is None else label_temperature
@@ -171,17 +163,11 @@ class Distillation(nn.Module):
         for column in self.columns:
             all_judgments(rows, column)
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
         temperatures = self.temperature(facts)
-        contrastive = infonce(positive_similarity, negative_similarity, log_weights, temperatures)
-        divergence = self._kl(positive_similarity, negative_similarity, self._judged(facts), temperatures)
+        contrastive = infonce(positive, negatives, log_weights, temperatures)
+        divergence = self._kl(positive, negatives, self._judged(facts), temperatures)
         self._divergence = divergence.detach().mean()
         return self.share * divergence + (1 - self.share) * contrastive
 
@@ -269,7 +255,7 @@ class EntityClassification(nn.Module):
     def __init__(self, temperature: nn.Module, dimensions: int, share: float = 0.2) -> None:
         super().__init__()
         self.temperature = temperature
-        self.share = checked_share("share", share)
+        self.share = share
         self._dimensions = dimensions
         self.register_parameter("weight", None)
         self.register_parameter("bias", None)
@@ -301,13 +287,7 @@ class EntityClassification(nn.Module):
         self.weight = nn.Parameter(torch.zeros(len(numbers), self._dimensions))
         self.bias = nn.Parameter(torch.zeros(len(numbers)))
 
-    def forward(
-        self,
-        positive_similarity: Tensor,
-        negative_similarity: Tensor,
-        log_weights: Tensor,
-        facts: Facts = NOTHING_KNOWN,
-    ) -> Tensor:
+    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
 
         A row without negatives still learns its entity.
@@ -322,7 +302,7 @@ class EntityClassification(nn.Module):
                 "This loss learns which entity a query is about: give it facts with `query` and `about`, and its "
                 "`prepare` the training rows, as a training with `sources: mixed` does."
             )
-        contrastive = infonce(positive_similarity, negative_similarity, log_weights, self.temperature(facts))
+        contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
         label = self._labels(facts.about)
         logits = functional.linear(facts.query, self.weight, self.bias)
         error = functional.cross_entropy(logits, label, ignore_index=-1, reduction="none")
