@@ -199,7 +199,7 @@ def trained(task: Task, chosen: pd.DataFrame, seed: int = 1) -> float:
     )  # fmt: skip
     model = train(
         rows, encoder=load_encoder("static", MODELS), options=TrainingOptions(negatives=NEGATIVES), output=None,
-        seed=seed, show_progress=False,
+        seed=seed,
     ).model  # fmt: skip
     ids = task.corpus.document_id.tolist()
     index = DenseIndex.build(vectors(model, texts.tolist(), "document"), ids)

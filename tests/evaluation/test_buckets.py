@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.evaluation.buckets import bucket_of, by_bucket, profile
+from anmi.evaluation.buckets import by_bucket, profile
 from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
 from anmi.evaluation.metrics import evaluate, summarise
 
@@ -51,11 +51,6 @@ def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> Non
 
 def test_without_new_documents_no_query_is_about_one() -> None:
     assert buckets(["x", "y"], labels({"x": {"a"}, "y": {"b"}}), {"b"}).to_dict() == {"x": UNLABELLED, "y": LABELLED}
-
-
-@pytest.mark.parametrize("asked", [[], ["x"]])
-def test_a_query_without_labels_is_unlabelled(asked: list[str]) -> None:
-    assert buckets(asked, labels({}), {"a"}, {"b"}).tolist() == [UNLABELLED] * len(asked)
 
 
 def results(ranks: list[int]) -> pd.DataFrame:
@@ -122,5 +117,3 @@ def test_what_is_missing_is_named() -> None:
         by_bucket(results([1, 2]), rated(0.1))
     with pytest.raises(AnmiError, match='"ndcg@7"'):
         profile(results([1]), rated(0.1), "ndcg@7")
-    with pytest.raises(AnmiError, match="1 of 2"):
-        bucket_of([0.1, float("nan")])

@@ -66,14 +66,9 @@ class Run:
     """What the nodes made of a collection."""
 
     def __init__(
-        self,
-        models: tuple[str, Path],
-        folder: Path,
-        labelled: bool,
-        dense: DenseParams,
-        deep: Any = "cutoffs",
+        self, models: tuple[str, Path], folder: Path, labelled: bool, dense: DenseParams, deep: Any = "cutoffs",
         **hybrid: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid), ranked=deep)
         given = tables()
         if not labelled:

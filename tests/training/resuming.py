@@ -98,15 +98,9 @@ def fit(
     # A checkpoint after every step.
     options = {"epochs": EPOCHS, "batch_size": BATCH, "negatives": 2, "checkpoint_minutes": 1e-9, **changes}
     return train(
-        table() if rows is None else rows,
-        encoder=encoder,
-        options=TrainingOptions(**options),
-        output=None,
-        evaluate_dev=evaluate_dev,
-        seed=seed,
-        show_progress=False,
-        checkpoints=plan,
-    )
+        table() if rows is None else rows, encoder=encoder, options=TrainingOptions(**options), output=None,
+        evaluate_dev=evaluate_dev, seed=seed, checkpoints=plan,
+    )  # fmt: skip
 
 
 def nearness(encoder: SentenceTransformer) -> Callable[[SentenceTransformer], float]:

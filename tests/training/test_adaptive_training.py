@@ -53,7 +53,7 @@ def rows() -> pd.DataFrame:
 def fit(encoder: Any) -> Any:
     def run(output: Path | None = None, **changes: Any) -> Any:
         options = TrainingOptions(**{"epochs": 6, "batch_size": 8, "learning_rate": 0.05, **changes})
-        return train(rows(), encoder=encoder(), options=options, output=output, seed=1, show_progress=False)
+        return train(rows(), encoder=encoder(), options=options, output=output, seed=1)
 
     return run
 

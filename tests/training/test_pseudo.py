@@ -100,7 +100,7 @@ OPTIONS = {
 def fit(rows, evaluate_dev=None, plan=None, **changes):
     return train(
         rows, encoder=resuming.static(), options=TrainingOptions(**OPTIONS | changes), output=None, seed=1,
-        evaluate_dev=evaluate_dev, checkpoints=plan, show_progress=False, pseudo=pseudo(),
+        evaluate_dev=evaluate_dev, checkpoints=plan, pseudo=pseudo(),
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def fit(model, weight: float, learning_rate: float = 0.05, **others):
         epochs=20, batch_size=10, learning_rate=learning_rate, retriever="sparse",
         sparsity={"weight": weight, "steps": 10}, **others,
     )  # fmt: skip
-    return train(rows(), encoder=model, options=options, output=None, seed=1, show_progress=False)
+    return train(rows(), encoder=model, options=options, output=None, seed=1)
 
 
 def test_documents_learn_the_terms_that_they_are_asked_by(model):
@@ -111,7 +111,7 @@ def test_common_terms_go_first_where_the_penalty_is_by_idf(word_encoder):
             epochs=8, batch_size=10, learning_rate=0.05, retriever="sparse",
             sparsity={"weight": 0.1, "steps": 1, "by_idf": by_idf, "each_place": True},
         )  # fmt: skip
-        train(table, encoder=made, options=options, output=None, seed=1, show_progress=False)
+        train(table, encoder=made, options=options, output=None, seed=1)
         vectors = sparse_vectors(made, texts, "document").toarray()
         common = made[0].sub_modules["document"][0].tokenizer.convert_tokens_to_ids("w0")
         kept[by_idf] = vectors[:, common].mean() / vectors.mean()

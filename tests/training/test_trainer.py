@@ -65,7 +65,6 @@ def fit(encoder, rows=None, output=None, evaluate_dev=None, seed=1, **changes):
         output=output,
         evaluate_dev=evaluate_dev,
         seed=seed,
-        show_progress=False,
     )
 
 

@@ -6,7 +6,6 @@ The borders of the buckets are the report's. On real collections nearly all quer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,34 +21,11 @@ EASY_BELOW: Final = 0.3
 HARD_ABOVE: Final = 0.7
 
 
-def bucket_of(
-    hardness: Sequence[float] | NDArray[np.float64], easy_below: float = EASY_BELOW, hard_above: float = HARD_ABOVE
-) -> NDArray[np.str_]:
-    """Return ``easy``, ``medium`` or ``hard`` for every hardness; the borders themselves are medium.
-
-    Raises
-    ------
-    AnmiError
-        A hardness is not a number.
-
-    Examples
-    --------
-    >>> bucket_of([0.1, 0.3, 0.7, 0.9]).tolist()
-    ['easy', 'medium', 'medium', 'hard']
-    """
-    values = np.asarray(hardness, np.float64)
-    if np.isnan(values).any():
-        raise AnmiError(f"{int(np.isnan(values).sum())} of {values.size} queries have no hardness; rate them first")
-    return np.select([values < easy_below, values > hard_above], ["easy", "hard"], default="medium")
-
-
-def by_bucket(
-    per_query: pd.DataFrame, hardness: pd.Series[float], borders: tuple[float, float] = (EASY_BELOW, HARD_ABOVE)
-) -> pd.DataFrame:
+def by_bucket(per_query: pd.DataFrame, hardness: pd.Series[float]) -> pd.DataFrame:
     """Average every metric, and describe the ranks, within each bucket.
 
-    Below the first border a query is easy, above the second hard. Returns a row per bucket that has queries, easiest
-    first, and last ``all``, with the keys of :func:`anmi.evaluation.metrics.summarise` and the mean ``hardness``.
+    Below 0.3 a query is easy, above 0.7 hard. Returns a row per bucket that has queries, easiest first, and last
+    ``all``, with the keys of :func:`anmi.evaluation.metrics.summarise` and the mean ``hardness``.
 
     Raises
     ------
@@ -57,16 +33,14 @@ def by_bucket(
         A query has no hardness.
     """
     value = _aligned(per_query, hardness)
-    names = bucket_of(value, *borders)
+    names = np.select([value < EASY_BELOW, value > HARD_ABOVE], ["easy", "hard"], default="medium")
     parts: dict[str, NDArray[Any]] = {name: names == name for name in BUCKETS if (names == name).any()}
     parts["all"] = np.ones(len(names), bool)
     rows = {name: summarise(per_query[mask]) | {"hardness": float(value[mask].mean())} for name, mask in parts.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bucket")
 
 
-def profile(
-    per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8, seed: int = 0
-) -> pd.DataFrame:
+def profile(per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8) -> pd.DataFrame:
     """Return a metric against hardness, in groups of about equal size.
 
     There are at most ``groups``; queries of equal hardness are never parted, and a group has ten or more, if there are
@@ -88,7 +62,7 @@ def profile(
     rows = []
     for number in np.unique(group):
         mask = group == number
-        mean, low, high = interval(scores[mask], seed=seed, resamples=1000)
+        mean, low, high = interval(scores[mask], seed=0, resamples=1000)
         rows.append((float(value[mask].mean()), mean, low, high, int(mask.sum())))
     return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
 

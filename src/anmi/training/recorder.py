@@ -41,8 +41,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         Scores the model on the dev queries, larger is better; None where there are none.
     keep_best
         Remember the weights of the epoch with the best dev metric (the first of equals); epoch 0 is the start.
-    show_progress
-        Draw a progress bar.
     checkpoint_minutes
         Between two checkpoints; None asks for none.
     """
@@ -54,14 +52,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         evaluate_dev: Callable[[Any], float] | None,
         *,
         keep_best: bool,
-        show_progress: bool,
         checkpoint_minutes: float | None = None,
     ) -> None:
         self._loss = loss
         self._curriculum = curriculum
         self._evaluate_dev = evaluate_dev
         self._keep_best = keep_best
-        self._show_progress = show_progress
         self._checkpoint_seconds = math.inf if checkpoint_minutes is None else 60 * checkpoint_minutes
         self._checkpoint = time.monotonic()
         self._bar: Any = None
@@ -159,12 +155,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the progress bar."""
         self._bar = tqdm(
-            total=state.max_steps,
-            initial=state.global_step,
-            desc="training",
-            unit="step",
-            disable=not self._show_progress or None,
-        )
+            total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=None
+        )  # fmt: skip
         if self._evaluate_dev is not None and state.global_step == 0:
             self._measure(kwargs["model"], 0)
 

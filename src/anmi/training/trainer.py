@@ -78,7 +78,6 @@ def train(
     output: Path | None,
     evaluate_dev: Callable[[SentenceTransformer], float] | None = None,
     seed: int,
-    show_progress: bool = True,
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
     pseudo: PseudoRows | None = None,
@@ -102,8 +101,6 @@ def train(
         Scores a model on the dev queries, larger is better; called at the start and the end of every epoch.
     seed
         The same seed gives the same weights on a CPU.
-    show_progress
-        Draw a progress bar.
     checkpoints
         Where the library keeps its checkpoints while training, and finds the newest one to go on from; None keeps
         none. A training that went on gives the same weights on a CPU as one that was never stopped.
@@ -147,7 +144,6 @@ def train(
             curriculum,
             evaluate_dev,
             keep_best=options.keep_best,
-            show_progress=show_progress,
             checkpoint_minutes=None if kept is None else options.checkpoint_minutes,
         )
         stack.callback(recorder.close)

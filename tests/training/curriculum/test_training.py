@@ -41,7 +41,7 @@ def fit(word_encoder):
         }
         return train(
             rows() if table is None else table, encoder=word_encoder(WORDS), output=None, seed=seed,
-            options=TrainingOptions(**chosen | options), evaluate_dev=lambda model: 0.5, show_progress=False,
+            options=TrainingOptions(**chosen | options), evaluate_dev=lambda model: 0.5,
         )  # fmt: skip
 
     return run

@@ -58,7 +58,7 @@ def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name, in_b
     options = TrainingOptions(
         loss=LOSSES[name], temperature="fixed", in_batch=in_batch, epochs=6, batch_size=10, learning_rate=0.05
     )
-    result = train(table(), encoder=word_encoder(WORDS), options=options, output=None, seed=1, show_progress=False)
+    result = train(table(), encoder=word_encoder(WORDS), options=options, output=None, seed=1)
     losses = result.log["loss"]
     assert losses.iloc[-2:].mean() < 0.9 * losses.iloc[:2].mean()
     assert result.summary["relative_weight_change"] > 0.01
@@ -72,7 +72,7 @@ def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_sam
     for rate in (1e-2, 1e-2, 1e-9):
         monkeypatch.setattr(type(options.loss), "learning_rate", rate)
         model = word_encoder(WORDS)
-        found.append(train(table(), encoder=model, options=options, output=None, seed=1, show_progress=False).log)
+        found.append(train(table(), encoder=model, options=options, output=None, seed=1).log)
     pd.testing.assert_frame_equal(found[0], found[1])
     column = LOGGED[name]
     assert (found[0][column] - found[2][column]).abs().max() > 1e-4

@@ -30,7 +30,7 @@ def fit(made, word_encoder):
         options = {"epochs": 6, "batch_size": 4, "negatives": 3, "learning_rate": 0.05, "sources": SOURCES, **changes}
         return train(
             rows, encoder=word_encoder(WORDS), options=TrainingOptions(**options), output=None, seed=1,
-            show_progress=False, checkpoints=plan, stock=made.stock, evaluate_dev=evaluate_dev,
+            checkpoints=plan, stock=made.stock, evaluate_dev=evaluate_dev,
         )  # fmt: skip
 
     return run

@@ -53,7 +53,7 @@ def table(world):
 def fit(world, plan=None, model=None, **changes):
     return train(
         table(world), encoder=model or encoder(), options=TrainingOptions(**OPTIONS | changes), output=None, seed=1,
-        show_progress=False, checkpoints=plan, stock=world.stock,
+        checkpoints=plan, stock=world.stock,
     )  # fmt: skip
 
 

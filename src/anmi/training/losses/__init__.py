@@ -47,19 +47,9 @@ from anmi.training.parts import (
 )
 
 __all__ = [
-    "NOTHING_KNOWN",
-    "DebiasedContrastive",
-    "Distillation",
-    "DrawnBySimAns",
-    "EntityClassification",
-    "Facts",
-    "HardDebiasedContrastive",
-    "Hybrid",
-    "TauPlus",
-    "Triplet",
-    "WeightedInfoNCE",
-    "build_loss",
-]
+    "NOTHING_KNOWN", "DebiasedContrastive", "Distillation", "DrawnBySimAns", "EntityClassification", "Facts",
+    "HardDebiasedContrastive", "Hybrid", "TauPlus", "Triplet", "WeightedInfoNCE", "build_loss",
+]  # fmt: skip
 
 
 def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> nn.Module:

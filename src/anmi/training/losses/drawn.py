@@ -52,8 +52,6 @@ class LearnableSimAns(nn.Module):
 
     def __init__(self, a: float = 0.5, b: float = 0.0, form: Literal["score", "rank"] = "score") -> None:
         super().__init__()
-        if not a > 0:
-            raise ValueError(f"a must be above 0, not {a}")
         # The inverse of softplus, written so that a large a does not overflow.
         self.free_a = nn.Parameter(torch.tensor(a + math.log(-math.expm1(-a))))
         self.b = nn.Parameter(torch.tensor(b))
