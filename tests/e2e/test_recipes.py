@@ -49,6 +49,7 @@ def test_a_recipe_runs_from_the_collection_to_the_report(
     assert done.returncode == 0, done.stdout + done.stderr
     with open_catalog(place, "test", recipe=recipe) as (catalog, parameters):
         chosen = parameters["recipes"].get(recipe)
+        assert parameters["encoder"] == (chosen.encoder or "static")
         rows, log, summary, metrics = (
             catalog.load(name) for name in ("training_rows", "training_log", "training_summary", "metrics")
         )

@@ -210,13 +210,16 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
 
 
 def check_stated(asked: Mapping[str, Any], recipe: str, recipes: Mapping[str, Any]) -> None:
-    """Refuse a setting of mining on the command line that the chosen recipe states itself, as the recipe's would win.
+    """Refuse an encoder or a setting of mining on the command line that the recipe states itself, as that would win.
 
     Examples
     --------
     >>> check_stated({"bm25": {"depth": 9}}, "deep", {"deep": {"mining": {"bm25": {"depth": 1000}}}})
     Traceback (most recent call last):
     anmi.errors.AnmiError: recipe "deep" states bm25.depth itself: set recipes.deep.mining.bm25.depth instead
+    >>> check_stated({"encoder": "static"}, "mine", {"mine": {"encoder": "minilm"}})
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: recipe "mine" states its encoder itself: set recipes.mine.encoder instead
     """
     found = inherited(recipe, recipes)
     found = found if isinstance(found, Mapping) else {}
