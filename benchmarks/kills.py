@@ -396,9 +396,9 @@ def content(path: Path, root: Path) -> Any:
 
 
 def timeless(value: Any) -> Any:
-    """Leave out what says when, how long, and where."""
+    """Leave out what says when, how long, where, and in which run."""
     if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if not any(time in k for time in TIMES)}
+        return {k: timeless(v) for k, v in value.items() if k != "run" and not any(time in k for time in TIMES)}
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
 
