@@ -113,7 +113,7 @@ def whole_run(run_once: Callable[..., Place]) -> Place:
 
 @pytest.fixture(scope="session")
 def scifact(run_once: Callable[..., Place], shared_data: Path) -> Place:
-    """SciFact, documents whole, mined with ``anmi_2_1`` and `static`, with the sizes of real runs; ready to train on."""
+    """SciFact, documents whole, mined with ``anmi_2_1`` and `static`, with the sizes of real runs; untrained."""
     parameters = f"collection=beir:{shared_data}/scifact,ingestion.passages=none,recipe=anmi_2_1,encoder=static"
     return run_once("scifact", "--pipelines", "mining,adaptation", "--params", parameters, env=None)
 
