@@ -111,7 +111,7 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     from sentence_transformers.util import mine_hard_negatives
 
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.metrics import completed_judgments, evaluate
+    from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
     from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
 
@@ -139,7 +139,8 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
     truth = qrels[qrels.query_id.isin(asked.query_id)]
     judged = completed_judgments(truth, equivalents) if completed else truth
-    found = evaluate(judged, ranked(model, asked, qrels, corpus, 100), (10,), ignore_identical_ids=False)[[METRIC]]
+    run = ranked(model, asked, qrels, corpus, 100)
+    found = evaluate(of_documents(judged, corpus), run, (10,), ignore_identical_ids=False)[[METRIC]]
     found.to_parquet(measured)
     return found[METRIC]
 
@@ -180,7 +181,7 @@ def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 
 def brief(of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:]) -> str:
     """Return nDCG@10 on unlabelled and on new documents."""
-    return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in names)
+    return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in names if of) or "–"
 
 
 def whole(of: dict[str, dict[str, Any]]) -> str:
