@@ -170,7 +170,7 @@ def read_pairs(location: str, options: Options) -> RawCollection:
             if counts[pattern] >= cap:
                 break
             if kind_of(path) not in ROW_FILES:
-                raise AnmiError(f"{path} is no table that is read; {', '.join(sorted(ROW_FILES))} are")
+                raise AnmiError(f"{path} is no table; give files that end in {', '.join(sorted(ROW_FILES))}")
             seen.add(path.resolve())
             for number, value in read_rows(path):
                 if counts[pattern] >= cap:
