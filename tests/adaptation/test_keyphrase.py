@@ -47,14 +47,6 @@ def test_how_rare_a_term_is_is_not_learned_from_new_documents() -> None:
     assert keyphrase(Material(documents, "en", new=new))(documents[-1], 1, 1), "a new document asks all the same"
 
 
-def test_terms_stand_in_their_own_forms_and_order() -> None:
-    longest = max((view.query for view in views(TEXTS, "en")), key=len)
-    words = longest.split()
-    assert {"Insulin", "insulin"} & set(words) and "sugar" in words and "the" not in words
-    places = [TEXTS[0].index(word) for word in words]
-    assert places == sorted(places)
-
-
 @pytest.mark.parametrize(
     ("language", "text", "term"),
     [
@@ -76,11 +68,3 @@ def test_short_documents_are_not_asked_by_all_that_they_say_and_languages_withou
     assert views(["Insulin lowers sugar."], "en") == []
     assert views(["血糖値を下げる薬です。วันนี้ฝนตกหนักมากในกรุงเทพ"], "ja") == []
     assert [len(view.query.split()) for view in views(["Insulin lowers blood sugar."], "en")] == [2]
-
-
-def test_documents_that_are_counted_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    whole = views(TEXTS, "en", 2)
-    monkeypatch.setattr(sys.modules["anmi.adaptation.kinds"], "_DOCUMENTS", 1)
-    assert views(TEXTS, "en", 2) == whole

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from anmi.adaptation.kinds import (
     KINDS,
-    TEMPLATES,
     Document,
     Material,
     QuestionOptions,
@@ -22,8 +21,7 @@ from anmi.adaptation.kinds import (
     question,
     title,
 )
-from anmi.adaptation.make import KEPT, FilterOptions, _holds, _repeats, reasons
-from anmi.corpus.duplicates import normalised
+from anmi.adaptation.make import KEPT, FilterOptions, reasons
 
 # Kinds whose query and positive are the document, cut in two.
 CUTS = ("cloze", "crop", "first")
@@ -69,15 +67,6 @@ def test_views_are_no_more_than_asked_for_differ_and_come_again(
     assert views == made_by(kind, document, most, seed)
 
 
-def test_the_draw_is_that_of_seed_and_document() -> None:
-    text = ". ".join(f"Sentence {place} says {place * 7}" for place in range(30))
-    for kind in ("cloze", "crop"):
-        first, again, other = (
-            made_by(kind, Document(name, "", text, "en"), 5, seed) for name, seed in (("a", 1), ("b", 1), ("a", 2))
-        )
-        assert first not in (again, other)
-
-
 @pytest.mark.parametrize(("language", "text"), [("zh", CHINESE), ("ja", JAPANESE), ("th", THAI)])
 def test_languages_without_blanks_have_sentences_and_crops(language: str, text: str) -> None:
     document = Document("d", "", text, language)
@@ -119,12 +108,6 @@ def test_a_heading_asks_for_its_section_alone() -> None:
     assert sorted(found) == [View("One", "T First."), View("Three", "T Third\nends.")]
 
 
-def test_a_document_that_offers_nothing_has_no_views() -> None:
-    for text in ("", " ", "word", "One sentence alone."):
-        for kind in OFFLINE:
-            assert made_by(kind, Document("d", "", text, "en"), 5, seed=1) == []
-
-
 def asked(metadata: dict[str, object], language: str = "en", most: int = 5, **keys: str) -> list[View]:
     document = Document("d", "Title", "Text.", language, json.dumps(metadata))
     return question(Material([document], language, QuestionOptions(**keys)))(document, most, 1)
@@ -137,12 +120,6 @@ def test_the_type_chooses_the_questions_and_the_focus_is_asked_for() -> None:
     assert asked({"focus": "Gout", "qtype": "treatment"}, most=1) == found[:1]
 
 
-def test_the_entries_may_have_other_names() -> None:
-    assert asked({"topic": "{} of\nall", "kind": "stages"}, focus="topic", type="kind") == [
-        View("What are the stages of {} of all?", "Title Text.")
-    ]
-
-
 @pytest.mark.parametrize(
     "metadata",
     [{}, {"focus": "Gout"}, {"qtype": "stages"}, {"focus": "", "qtype": "stages"}, {"focus": "Gout", "qtype": "poems"},
@@ -150,16 +127,6 @@ def test_the_entries_may_have_other_names() -> None:
 )  # fmt: skip
 def test_what_is_not_known_is_not_asked(metadata: dict[str, object]) -> None:
     assert asked(metadata) == []
-
-
-def test_other_languages_have_no_questions() -> None:
-    assert asked({"focus": "Gicht", "qtype": "stages"}, language="de") == []
-
-
-def test_no_type_stands_twice_and_every_template_has_a_place_for_the_focus() -> None:
-    names = [name for row in TEMPLATES for name in row]
-    assert len(names) == len(set(names)) and names == [name.casefold() for name in names]
-    assert all(template.count("{}") == 1 for row in TEMPLATES.values() for template in row)
 
 
 REST = "what is left of it"
@@ -218,16 +185,3 @@ def test_what_several_documents_ask_is_boilerplate_however_it_is_written() -> No
 def test_copies_ask_nothing_and_are_no_boilerplate() -> None:
     rows = [(name, "cloze", "it rains all day", REST) for name in ("a", "b", "c", "d")]
     assert why(*rows, copies=frozenset("bcd")) == [KEPT, "copy", "copy", "copy"]
-
-
-def test_no_pseudo_queries_have_no_reasons() -> None:
-    assert why() == []
-
-
-WORDS = st.lists(st.sampled_from(["Rain", "rains", "a", "x-ray", "..", "(all)", "5 %", "été", "雨"]), max_size=6)
-
-
-@given(text=WORDS, form=WORDS, blank=st.sampled_from([" ", ", ", "\n\n"]))
-def test_a_missing_word_is_seen_without_normalising(text: list[str], form: list[str], blank: str) -> None:
-    written, run = blank.join([*text, *form[:2]]), normalised(" ".join(form))
-    assert _repeats(written, run) == _holds(normalised(written), run)

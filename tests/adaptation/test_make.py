@@ -10,7 +10,6 @@ from tests.adaptation.conftest import Corpus
 
 from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import COLUMNS, DROPPED, FilterOptions, PseudoQueries, make_pseudo_queries
-from anmi.corpus.duplicates import normalised
 
 # What asks a language model is tested in test_written.py.
 OFFLINE = tuple(kind for kind in KINDS if kind != "llm")
@@ -52,19 +51,6 @@ def test_a_document_asks_the_same_alone(texts: list[tuple[str, str]]) -> None:
     together = made_of(corpus, ALONE, filters=ANYTHING).kept
     alone = [made_of(corpus[n : n + 1], ALONE, filters=ANYTHING).kept for n in range(len(texts))]
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True))
-
-
-@given(texts=st.lists(st.tuples(TEXTS, TEXTS), max_size=4))
-def test_no_document_still_says_what_it_asks(texts: list[tuple[str, str]]) -> None:
-    corpus = pd.DataFrame(
-        {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
-         "text": [t for _, t in texts]}, dtype=object,
-    )  # fmt: skip
-    made = made_of(corpus, ALONE, filters=FilterOptions(least_words=1, least_positive_words=1, least_letters=0))
-    for query, positive in zip(made.kept.text, made.kept.positive_text, strict=True):
-        words, left = normalised(query).split(), normalised(positive).split()
-        assert words not in [left[start : start + len(words)] for start in range(len(left))]
-    assert len(made.kept) + len(made.dropped) == sum(counts["made"] for counts in made.summary["kinds"].values())
 
 
 def test_rows_are_numbered_whole_and_of_the_split_of_their_document(corpus: Corpus) -> None:
@@ -117,8 +103,3 @@ def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: st
     assert made.kept.columns.tolist() == list(COLUMNS) and made.kept.weight.dtype == float
     assert set(made.kept.document_id) <= set(table.document_id)
     assert set(made.summary["kinds"]) == set(OFFLINE)
-
-
-def test_no_kinds_make_nothing(corpus: Corpus) -> None:
-    made = made_of(corpus(["Rain falls. It is wet."]), ())
-    assert made.kept.empty and made.summary["kinds"] == {}

@@ -6,7 +6,6 @@ import io
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,28 +79,11 @@ def test_a_block_survives_a_parquet_file(rows: list[Row]) -> None:
     assert {c.dtype for c in [*back.columns.values(), *back.query_columns.values()]} == {np.dtype(np.float32)}
 
 
-def test_missing_measurements_stay_missing() -> None:
-    block = block_of([([1], [40, 41])]).with_columns({"cross": np.array([[np.nan, 2.0]])})
-    back = Candidates.from_table(block.to_table())
-    assert np.isnan(back.columns["cross"][0, 0]) and back.columns["cross"][0, 1] == 2.0
-
-
-def test_a_shard_without_rows_still_has_a_place_for_the_own_positive() -> None:
-    back = Candidates.from_table(block_of([]).to_table())
-    assert len(back) == 0 and back.positives[:, 0].tolist() == []
-    assert back.positive_columns["dense"].shape == (0, 1)
-
-
 def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
     block = block_of([([1], [40, PADDING, 41]), ([2], [50, 51, 52])])
     back = Candidates.from_table(block.to_table())
     assert back.documents.tolist() == [[40, 41, PADDING], [50, 51, 52]]
     assert contents(back) == contents(block)
-
-
-def test_a_column_of_the_wrong_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match="dense"):
-        block_of([([1], [40, 41])], columns={"dense": np.zeros((1, 3), np.float32)})
 
 
 def test_the_first_verdict_stands() -> None:
@@ -110,11 +92,6 @@ def test_the_first_verdict_stands() -> None:
     block = block.rejected("denoise", np.array([[True, True, False]]))
     assert [block.legend[code] for code in block.verdict[0]] == ["margin", "denoise", "open"]
     assert block.undecided.tolist() == [[False, False, True]]
-
-
-def test_padding_is_never_rejected() -> None:
-    block = block_of([([1], [40]), ([2], [50, 51])], verdict=np.zeros((2, 2), np.int16))
-    assert block.rejected("x", np.ones((2, 2), bool)).verdict[0, 1] == 0
 
 
 def test_a_dropped_query_keeps_its_first_reason_and_its_candidates_are_left_alone() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
-from kedro.io.core import DatasetError
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
-from anmi.cli.common import user_error
 from anmi.cli.results import RESULT_KEYS
-from anmi.cli.run import run
-from anmi.errors import AnmiError
 from anmi.hooks.record import RunRecord
 
 ROOT = Path(__file__).parents[2]
@@ -103,14 +97,6 @@ def test_json_has_exactly_the_keys_of_a_result_file(saved: None) -> None:
     assert printed == RESULTS
 
 
-def test_json_is_not_mixed_with_log_lines(saved: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def loud(*arguments: Any) -> None:
-        logging.getLogger("anmi").error("not JSON")
-
-    monkeypatch.setattr("anmi.hooks.checks.check_collection", loud)
-    assert json.loads(invoke("anmi", "results", "--json").stdout) == RESULTS
-
-
 def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Path) -> None:
     output = invoke("anmi", "results").stdout
     assert "0.613" in output or "0.612" in output
@@ -152,10 +138,6 @@ def test_without_a_run_the_command_to_run_is_named() -> None:
     assert re.fullmatch(r'Error: there is no "results" yet: run .*make run.* first\n', done.stderr)
 
 
-def test_run_keeps_every_option_of_kedro() -> None:
-    assert {option.name for option in run.params} == {option.name for option in kedro_run.params}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -173,14 +155,3 @@ def test_a_slip_on_the_command_line_is_one_sentence(arguments: list[str], messag
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_an_error_is_found_behind_what_kedro_wraps_around_it() -> None:
-    try:
-        try:
-            raise AnmiError("line 3: no _id")
-        except AnmiError as error:
-            raise DatasetError("Failed while saving data") from error
-    except DatasetError as error:
-        assert user_error(error) == "line 3: no _id"
-    assert user_error(RuntimeError("a defect")) is None

@@ -88,14 +88,6 @@ def test_the_doctor_names_a_collection_that_cannot_be_read(conf: Path) -> None:
     assert found["MiniLM"]["level"] == OK, "the others go on"
 
 
-def test_the_doctor_goes_on_without_a_configuration(conf: Path) -> None:
-    write(conf, bm52={"k1": 1})
-    found = findings(code=1)
-    assert 'no parameter "bm52": did you mean "bm25"' in found["parameters"]["text"]
-    assert found["Python"]["level"] == OK
-    assert "collection" not in found
-
-
 def test_the_doctor_warns_of_few_and_missing_queries(conf: Path, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("The harbour was built of stone.")
@@ -104,13 +96,6 @@ def test_the_doctor_warns_of_few_and_missing_queries(conf: Path, tmp_path: Path)
     warned = [each["text"] for each in said if each["level"] == WARNING and each["name"] == "collection"]
     assert "no training query has a label" in warned[0]
     assert "dev has 0 and test has 0 queries" in warned[1]
-
-
-def test_the_doctor_asks_for_a_model_that_is_not_here(conf: Path, collection: Path) -> None:
-    write(conf, collection=f"beir:{collection}", encoder="nobody/has-this-model")
-    found = findings(code=1)["encoder"]
-    assert found["level"] == PROBLEM
-    assert "ANMI_ONLINE=1" in found["todo"]
 
 
 def test_the_doctor_asks_the_tracking_server(

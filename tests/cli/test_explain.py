@@ -17,8 +17,6 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.cli import cli
-from anmi.cli.explain import find_query
-from anmi.errors import AnmiError
 from anmi.judging.cross_encoder import fold_of
 from anmi.report.explanation import fold_of_query
 
@@ -101,11 +99,6 @@ def test_top_never_hides_a_negative() -> None:
     assert "2 of 3 candidates" in output
 
 
-def test_a_dropped_query_says_why() -> None:
-    output = explained("q-beta").stdout
-    assert "dropped by consistency: BM25 does not find a positive near the top\npositive_rank: 40\n" in output
-
-
 def test_an_unknown_query_gets_the_nearest() -> None:
     done = explained("q-alpa")
     assert done.exit_code == 1
@@ -116,14 +109,6 @@ def test_a_query_that_was_merged_with_another_says_with_which() -> None:
     done = explained("q-alfa")
     assert done.exit_code == 1
     assert 'its labels went to the query of the same text "q-alpha"' in done.stderr
-
-
-def test_the_nearest_are_found_among_many() -> None:
-    ids = np.array([f"document-{number:06d}" for number in range(30_000)])
-    one = np.zeros((len(ids), 1), np.int32)
-    block = Candidates(query_ids=ids, positives=one, documents=one, source=one.astype(np.uint8))
-    with pytest.raises(AnmiError, match='no query "dokument-012345": the nearest are document-012345,'):
-        find_query([block], "dokument-012345")
 
 
 def test_one_document_is_shown_beside_the_positive() -> None:
@@ -150,13 +135,6 @@ def test_a_document_that_is_no_candidate_gets_a_reason(document: str, reason: st
     assert f"{document} is not a candidate: {reason}" in done.stdout
 
 
-def test_an_unknown_document_gets_the_nearest() -> None:
-    done = explained("q-alpha", "--doc", "d11")
-    assert done.exit_code == 1
-    assert done.stderr.startswith('Error: the corpus has no document "d11": the nearest are d1')
-    assert done.stderr.count("\n") == 1
-
-
 def test_json_holds_every_candidate_whatever_is_shown() -> None:
     found = json.loads(explained("q-alpha", "--json", "--top", "0").stdout)
     assert found["query"] == "what is [alpha]?" and found["run"] in explained("q-alpha").stdout.splitlines()[0]
@@ -172,8 +150,3 @@ def test_json_holds_every_candidate_whatever_is_shown() -> None:
 def test_evidence_is_told_by_the_coefficients_that_did_not_see_the_query() -> None:
     assert fold_of_query({"models": [{}]}, "what?", 3) == fold_of_query({}, "what?", 3) == 0
     assert [fold_of_query({"models": [{}] * 4}, text, 3) for text in "abcdef"] == fold_of(list("abcdef"), 4, 3).tolist()
-
-
-def test_where_nothing_was_mined_there_is_no_query_to_explain() -> None:
-    with pytest.raises(AnmiError, match="to explain: No negatives were mined"):
-        find_query([], "q-alpha")

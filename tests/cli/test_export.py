@@ -169,23 +169,6 @@ def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path)
     assert 'has no "search_index"' in invoke("vectors", str(tmp_path / "none"), "--run", "2025").stderr
 
 
-def test_options_reach_the_format(tmp_path: Path) -> None:
-    done = invoke("flagembedding", str(tmp_path / "out"), "--negatives", "1", "--prompt", "찾기: ")
-    assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8")) == {
-        "query": "질문", "pos": ["größer"], "neg": ["text a"], "prompt": "찾기: ", "type": "normal",
-    }  # fmt: skip
-
-
-def test_what_was_written_is_told_as_json(tmp_path: Path) -> None:
-    done = invoke("triplet", str(tmp_path / "out"), "--json")
-    told = json.loads(done.stdout)
-    assert (told["format"], told["folder"], told["lines"]) == ("triplet", str(tmp_path / "out"), 2)
-    assert told["left_out"] == {"rows without negatives": 1}
-    assert VERSION in told["source"]
-    assert str(tmp_path / "out") in told["read_with"]
-
-
 def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: Path, tmp_path: Path) -> None:
     folder = data / "03_primary" / "encoder_info.json" / VERSION
     folder.mkdir(parents=True)
@@ -196,15 +179,6 @@ def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: P
     assert 'prompts, not in the texts: "찾기: " before queries, none before documents' in done.stdout
     assert json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8"))["query"] == "질문"
     assert '"찾기: " before queries' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-
-
-def test_types_and_language_come_from_the_newest_collection(data: Path, tmp_path: Path) -> None:
-    refused = invoke("pairs", str(tmp_path / "out"))
-    assert refused.exit_code == 1 and "run ingestion" in refused.stderr and not (tmp_path / "out").exists()
-    ingested(data)
-    assert invoke("pairs", str(tmp_path / "out")).exit_code == 0
-    (line,) = (tmp_path / "out" / "part_001.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["language"] == "ko"
 
 
 def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -> None:
@@ -267,10 +241,3 @@ def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) ->
             catalog.get("exports").release()
             (data / "05_model_input" / "exports").rename(data / f"seen-{len(folders)}")
     assert list((data / "seen-2").glob("*/exports/triplet/train.parquet"))
-
-
-def test_a_run_with_an_unknown_format_stops_before_its_first_node(data: Path) -> None:
-    done = CliRunner().invoke(cli, ["run", "--pipelines", "selection", "--params", "selection.exports=tripet"])
-    assert done.exit_code == 1
-    assert 'there is no format "tripet"; did you mean "triplet"?' in " ".join(done.stderr.split())
-    assert not list((data / "05_model_input").glob("selection*"))

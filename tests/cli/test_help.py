@@ -78,12 +78,6 @@ def test_help_ends_with_an_example_that_is_understood(name: str) -> None:
         assert context.command is (command if not isinstance(command, click.Group) else found)
 
 
-@pytest.mark.parametrize("name", [name for name, command in ALL.items() if not isinstance(command, click.Group)])
-def test_every_command_that_prints_has_json(name: str) -> None:
-    has = any("--json" in option.opts for option in ALL[name].params)
-    assert has
-
-
 def test_the_page_has_every_command_with_its_example() -> None:
     lines = []
     for command in COMMANDS:

@@ -64,18 +64,6 @@ def test_a_killed_run_is_listed_and_resumed_to_the_same_end(
     assert json.loads(shown[1])["nodes"] == record["nodes"]
 
 
-def test_a_run_can_be_resumed_twice(selecting: Selecting) -> None:
-    selecting.do(run(selecting), AT_SELECT="kill")
-    code, text = selecting.do("anmi resume", AT_SELECT="fail")
-    assert code == 1
-    assert text.endswith("Error: the judge gave no answer: try again later")
-    assert selecting.records()[0]["status"] == "failed"
-    code, text = selecting.do("anmi resume")
-    assert code == 0, text
-    (record,) = selecting.records()
-    assert record["status"] == "finished" and record["error"] is None
-
-
 def test_a_node_that_was_killed_between_two_outputs_is_done_again(selecting: Selecting) -> None:
     selecting.do(run(selecting))
     (before,) = selecting.records()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
-from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from anmi.cli import cli
-from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.search.hybrid import Hit
 from anmi.search.retriever import Encoded
 
 ROOT = Path(__file__).parents[2]
@@ -102,10 +98,6 @@ def test_another_folder_can_be_asked(search: HybridSearch, tmp_path: Path) -> No
     assert done.exit_code == 1 and "has no hybrid.json" in done.output
 
 
-def test_where_no_term_is_known_bm25_says_so(saved: HybridSearch) -> None:
-    assert 'nothing shares a term with "xyz"' in invoke("xyz", "--system", "bm25").output
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -118,19 +110,3 @@ def test_where_no_term_is_known_bm25_says_so(saved: HybridSearch) -> None:
 def test_errors_are_one_sentence(saved: HybridSearch, arguments: tuple[str, ...], said: str) -> None:
     done = invoke(*arguments)
     assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output
-
-
-def test_without_a_search_the_pipeline_that_makes_it_is_named() -> None:
-    done = invoke("red")
-    assert (
-        done.exit_code == 1 and 'there is no "search_index" yet: run `kedro run --pipelines evaluation`' in done.output
-    )
-
-
-def test_a_long_path_is_shown_whole() -> None:
-    path = "folder with a space/" * 6 + "end.md"
-    table = hits_table("red fox", [Hit(1, path, path, "", "a red fox", 1.0, 1, 2.0, 1, 0.5)])
-    shown = io.StringIO()
-    Console(file=shown, width=160).print(table)
-    cells = [line.split("│")[2] for line in shown.getvalue().splitlines() if "│" in line]
-    assert "".join(cells).replace(" ", "") == path.replace(" ", "")

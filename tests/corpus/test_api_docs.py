@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.corpus.api_docs import public_objects, see_also, split_docstring, stable
+from anmi.corpus.api_docs import public_objects, split_docstring
 from anmi.corpus.duplicates import normalised
-from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import fingerprint, load_collection
 
 
@@ -90,13 +89,6 @@ def test_documents_and_their_modules_are_entities(api_docs):
     assert (sizes == 1).sum() < 0.02 * len(names)
 
 
-def test_every_document_states_facts_of_itself(api_docs):
-    names = api_docs.corpus["document_id"].tolist()
-    known = KnowledgeGraph.from_tables(api_docs.entities, api_docs.graph, api_docs.facts, names)
-    assert known.about.tolist() == list(range(len(names)))
-    assert len(known.triples) == len(api_docs.graph) == len(api_docs.facts)
-
-
 def test_the_same_in_another_process(api_docs):
     code = "from anmi.corpus.sources import *; print(fingerprint(load_collection('api_docs')))"
     env = {**os.environ, "PYTHONHASHSEED": "77"}
@@ -147,16 +139,3 @@ def test_what_makes_a_query_and_a_document():
     assert split_docstring("One sentence here. And a second one.\n\n" + body) is None
     assert split_docstring("A summary of four.\n\n" + "word " * 29) is None
     assert split_docstring("    A summary\n    of four.\n\n    " + body) == ("A summary of four.", body.strip())
-
-
-def test_see_also_ignores_descriptions():
-    text = (
-        "Text.\n\nSee Also\n--------\nDataFrame.std : Like it, but other.\nnp.mean, median\n    Indented, commas.\n"
-        ":meth:`~Series.var` : A role.\n\nExamples\n--------\n>>> other, names\n"
-    )
-    assert see_also(text) == ["DataFrame.std", "np.mean", "median", "Series.var"]
-    assert see_also("No section.") == []
-
-
-def test_stable_leaves_ordinary_text():
-    assert stable("array([1, 2])  # may vary\nnext {'b', 'a'}") == "next {'b', 'a'}"

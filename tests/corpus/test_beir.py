@@ -39,12 +39,6 @@ def test_byte_order_mark_and_crlf_change_nothing(folder, newline, prefix):
     assert fingerprint(load_collection(folder.write(newline=newline, prefix=prefix))) == plain
 
 
-@pytest.mark.parametrize("name", ["validation", "val"])
-def test_other_names_of_dev(folder, name):
-    folder.qrels[name] = folder.qrels.pop("dev")
-    assert (load_collection(folder.write()).queries["split"] == "dev").sum() == 8
-
-
 def test_dev_is_cut_from_train_where_there_is_none(folder):
     folder.qrels["train"] += folder.qrels.pop("dev")
     found = load_collection(folder.write(), dev_share=0.75)
@@ -65,13 +59,6 @@ def test_of_few_labels_dev_is_not_cut_so_that_pseudo_queries_stand_in(folder):
     assert found.queries["split"].value_counts().to_dict() == {"train": 24, "test": 8} and "splits" not in found.notes
     tables = found.corpus, found.queries, found.qrels, empty("document_id", "other_id")
     assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 7, "any documents, about a fifth of 40"
-
-
-def test_only_train_gives_all_three(folder):
-    folder.qrels = {"train": [row for rows in folder.qrels.values() for row in rows]}
-    found = load_collection(folder.write(), dev_share=0.65, test_share=0.2)
-    assert set(found.queries["split"]) == {"train", "dev", "test"}
-    assert "dev and test" in found.notes["splits"]
 
 
 def test_subset_caps_training_queries_only(folder):
@@ -187,13 +174,6 @@ def test_empty_texts_are_set_aside_with_what_hangs_on_them(folder):
     assert set(found.qrels["document_id"]) <= set(found.corpus["document_id"])
 
 
-def test_queries_no_label_names_are_no_damage(folder):
-    folder.queries += [{"_id": f"x{i}", "text": f"extra {i}"} for i in range(30)]
-    found = load_collection(folder.write())
-    assert reasons(found) == {"no label names the query": 30}
-    assert len(found.queries) == 40
-
-
 def test_texts_of_held_out_queries_leave_train(folder):
     folder.queries[0]["text"] = "WHICH  amber has number 32?"
     folder.queries[1]["text"] = folder.queries[24]["text"]
@@ -207,25 +187,11 @@ def test_texts_of_held_out_queries_leave_train(folder):
     assert found.queries["split"].value_counts().to_dict() == {"train": 22, "dev": 7, "test": 8}
 
 
-def test_a_document_of_five_megabytes_is_cut(folder):
-    folder.documents[2]["text"] = "abcd " * 1_000_000
-    found = load_collection(folder.write())
-    assert found.corpus["text"].str.len().max() == 1_000_000
-    assert found.quarantine[["kind", "id", "line"]].values.tolist() == [["document", "d2", 3]]
-    assert "1,000,000" in found.quarantine["reason"][0]
-
-
 def test_half_a_surrogate_pair_does_not_break_storage(folder, tmp_path):
     folder.documents[2] = r'{"_id": "d2", "text": "broken \ud83d emoji"}'
     found = load_collection(folder.write())
     found.corpus.to_parquet(tmp_path / "corpus.parquet")
     assert found.corpus["text"][2] == "broken � emoji"
-
-
-def test_whole_numbers_serve_as_ids(folder):
-    folder.documents[0]["_id"] = 17
-    folder.qrels["train"][0] = "q0\t17\t1"
-    assert load_collection(folder.write()).corpus["document_id"][0] == "17"
 
 
 @pytest.mark.parametrize(
@@ -257,27 +223,6 @@ def test_a_run_of_trec_is_a_system_by_the_name_of_its_file(folder):
         place.write_text(text)
         with pytest.raises(AnmiError, match=words):
             load_collection(collection)
-
-
-@pytest.mark.parametrize("choice", [{"subset": 0}, {"dev_share": 0.6, "test_share": 0.5}, {"max_quarantine": 2}])
-def test_impossible_choices(folder, choice):
-    with pytest.raises(AnmiError):
-        load_collection(folder.write(), **choice)
-
-
-def test_fingerprint_sees_every_part(folder):
-    seen = {fingerprint(load_collection(folder.write()))}
-    folder.documents[0]["text"] += "!"
-    seen.add(fingerprint(load_collection(folder.write())))
-    folder.queries[0]["text"] += "!"
-    seen.add(fingerprint(load_collection(folder.write())))
-    folder.qrels["train"][0] = "q0\td0\t2"
-    seen.add(fingerprint(load_collection(folder.write())))
-    assert len(seen) == 4
-
-
-def test_language_can_be_given(folder):
-    assert load_collection(folder.write(), language="sv").language == "sv"
 
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=4)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.e2e.conftest import write_beir
 
 from anmi.corpus.checks import assemble
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.sources import load_collection
 from anmi.corpus.types import Collection, counts_by_reason, empty
@@ -79,13 +78,6 @@ def test_where_equal_texts_are_the_known_truth_they_stay_apart() -> None:
     assert {("q1", "fur"), ("a0", "fox")} <= set(found.equivalents.itertuples(index=False, name=None))
 
 
-def test_a_merged_query_is_no_damage_however_many_there_are() -> None:
-    queries = [(f"q{i}", "one text") for i in range(50)]
-    found = read(queries, [(f"q{i}", f"d{i}", 1, "train") for i in range(50)], dev_share=0.0, test_share=0.0)
-    assert found.queries.query_id.tolist() == ["q0"]
-    assert len(labels_of(found, "q0")) == 50
-
-
 NAMES = [f"q{i:02}" for i in range(40)]
 TEXTS = {name: f"Thing {name}" for name in NAMES}
 
@@ -120,11 +112,3 @@ def test_queries_that_are_documents_are_marked_in_what_is_read() -> None:
         write_beir(folder, documents, queries, {"train": rows})
         found = load_collection(f"beir:{folder}", dev_share=0.0, test_share=0.0)
     assert dict(zip(found.queries.query_id, found.queries.same_as, strict=True)) == {"d0": "d0", "q1": "d2", "q2": ""}
-
-
-def test_cut_splits_go_by_the_normalised_text() -> None:
-    queries = [(f"q{i}", f"word{i // 2} {'?' * (i % 2)}") for i in range(200)]
-    found = read(queries, [(name, f"d{name}", 1, "train") for name, _ in queries], dev_share=0.3, test_share=0.3)
-    splits = found.queries.assign(form=found.queries.text.map(normalised)).groupby("form").split.nunique()
-    assert splits.eq(1).all()
-    assert len(splits) == 100

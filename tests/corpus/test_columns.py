@@ -60,22 +60,6 @@ def test_facts_stand_in_the_order_of_the_corpus_and_once():
     assert found.index.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_fact_of_both_kinds_counts_once():
-    assert rows(stated_facts(corpus(a=[["a", "is", "b"]]), graph(("a", "is", "b")))) == [("a", "a", "is", "b")]
-
-
-def test_names_that_mean_the_same_are_one_fact():
-    found = stated_facts(corpus(a=[["x", "is", "y"], ["X", "is", "y"]]), graph(), lambda t: (t[0].upper(), *t[1:]))
-    assert rows(found) == [("a", "X", "is", "y")]
-
-
-def test_nothing_is_stated():
-    for texts in (corpus(a=None), corpus()):
-        found = stated_facts(texts, graph(("z", "is", "y")))
-        assert found.empty
-        assert list(found.columns) == ["document_id", "head", "relation", "tail"]
-
-
 def test_what_is_no_triple_is_left_out():
     written = [["a", "b", "c"], ["a", "b"], "abc", None, ["a", "b", ["c"]], ["a", " ", "c"], ["a", "b", 2.5]]
     assert triples_of(json.dumps({"triples": written})) == ([("a", "b", "c"), ("a", "b", "2.5")], False)

@@ -8,7 +8,7 @@ import pytest
 
 from anmi.corpus.checks import superset_of_triples
 from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.corpus.sources import fingerprint, load_collection
+from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 from anmi.retrieval.pool import Positives
 
@@ -45,15 +45,6 @@ def test_a_clean_folder_comes_through_whole(graph_folder, place):
     assert len(found.facts) == 60
     assert found.quarantine.empty
     assert set(found.notes) == {"graph"}
-
-
-def test_the_graph_changes_nothing_of_the_texts(graph_folder):
-    with_graph = load_collection(graph_folder.write())
-    without = load_collection(f"beir:{graph_folder.path}")
-    assert fingerprint(with_graph) == fingerprint(without)
-    assert rows(with_graph.equivalents) == rows(without.equivalents)
-    assert without.entities.empty
-    assert facts_of(without, "d1") == [["City_1", "country", "Country_1"]]
 
 
 def test_names_may_be_written_in_several_ways(graph_folder):
@@ -105,18 +96,6 @@ def test_one_bad_triple_is_set_aside(graph_folder, line, reason):
     assert len(found.graph) == 30
 
 
-def test_many_bad_triples_are_fatal_unless_allowed(graph_folder):
-    graph_folder.triples[2:2] = [f"{BASE}Atlantis\tcountry\t{BASE}Country_0", "nothing"]
-    collection = graph_folder.write()
-    with pytest.raises(AnmiError, match=r"2 of 32 triples are damaged.*triples.tsv line 4.*Atlantis.*is no entity"):
-        load_collection(collection)
-    found = load_collection(collection, max_quarantine=0.1)
-    assert found.quarantine.line.tolist() == [4, 5]
-    del graph_folder.triples[3]
-    with pytest.raises(AnmiError, match="1 of 31 triples"):
-        load_collection(graph_folder.write(), max_quarantine=0)
-
-
 def test_entities_without_a_type_have_the_ranges_they_are_in(graph_folder):
     for i in (10, 11, 12):
         del graph_folder.entities[i]["types"]
@@ -131,28 +110,6 @@ def test_entities_without_a_type_have_the_ranges_they_are_in(graph_folder):
     assert found.notes["entities without a type"] == 4
     assert found.notes["entities without a type or a range"] == 1
     assert "entities whose types are no list of names" not in found.notes
-
-
-@pytest.mark.parametrize(("written", "read", "sound"), [
-    (["b", "a", "b"], ["b", "a"], True), (["", "a", " "], ["a"], False), (["a", 3, None], ["a"], False),
-    ("a", ["a"], False), ("", [], False), (7, [], False), ({"a": 1}, [], False), (None, [], True),
-    ([" a "], ["a"], True),
-])  # fmt: skip
-def test_types_that_are_no_list_of_names(graph_folder, written, read, sound):
-    graph_folder.entities[0]["types"] = written
-    found = load_collection(graph_folder.write())
-    assert types_of(found)[f"{BASE}City_0"] == read
-    assert found.notes.get("entities whose types are no list of names", 0) == (not sound)
-    assert found.notes.get("entities without a type", 0) == (not read)
-
-
-def test_a_label_that_lacks_is_the_end_of_the_uri(graph_folder):
-    del graph_folder.entities[0]["label"]
-    graph_folder.entities[1]["label"] = " "
-    graph_folder.entities[2]["label"] = 5
-    found = load_collection(graph_folder.write())
-    assert found.entities.label[:3].tolist() == ["City 0", "City 1", "City 2"]
-    assert found.notes["entities without a label"] == 3
 
 
 @pytest.mark.parametrize(
@@ -180,26 +137,6 @@ def test_malformed_triples_of_a_document(graph_folder, written, kept):
     graph_folder.documents[5]["metadata"]["triples"] = written
     with pytest.raises(AnmiError, match=r'2 of 40 documents are damaged.*corpus.jsonl line 5, "d4": metadata.triples'):
         load_collection(graph_folder.write())
-
-
-def test_documents_that_state_nothing_are_no_damage(graph_folder):
-    del graph_folder.documents[0]["metadata"]
-    graph_folder.documents[1]["metadata"] = {"triples": []}
-    found = load_collection(graph_folder.write())
-    assert found.quarantine.empty
-    assert found.facts.document_id.nunique() == 38
-
-
-def test_a_tail_that_is_a_uri_of_nobody_is_counted(graph_folder):
-    graph_folder.triples.append(f"{BASE}City_0\ttwin\thttp://y.org/Rome")
-    found = load_collection(graph_folder.write())
-    assert found.notes["tails that are URIs of no entity"] == 1
-    assert rows(found.graph)[-1] == [f"{BASE}City_0", "twin", "http://y.org/Rome"]
-
-
-def test_a_triple_given_twice_counts_once(graph_folder):
-    graph_folder.triples.append(graph_folder.triples[0].replace("train", "dev"))
-    assert len(load_collection(graph_folder.write()).graph) == 30
 
 
 def no_entities(folder):
@@ -265,12 +202,6 @@ def test_fatal_damage_names_its_place(graph_folder, damage, words):
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_from_within_the_folder(graph_folder, monkeypatch):
-    graph_folder.write()
-    monkeypatch.chdir(graph_folder.path)
-    assert len(load_collection("kg:.").graph) == 30
 
 
 @pytest.fixture(scope="module")

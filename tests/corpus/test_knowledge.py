@@ -103,35 +103,6 @@ def test_a_document_is_about_the_entity_of_most_of_its_facts(world):
         assert entity == (URIS.index(heads.most_common(1)[0][0]) if heads else -1)
 
 
-def test_types_are_numbered_as_they_come():
-    known = known_of([], {}, ['["a", "b"]', "[]", '["b", "b", "c"]'])
-    assert known.types.toarray().tolist() == [
-        [True, True, False],
-        [False, False, False],
-        [False, True, True],
-        [False, False, False],
-    ]
-
-
-def test_an_empty_world():
-    known = known_of([], {})
-    assert known.triples.shape == (0, 3)
-    assert known.stated.shape == (0, 0)
-    assert known.types.shape == (4, 0)
-    assert known.number(np.array([0]), np.array([0]), np.array([0])).tolist() == [-1]
-    assert known.entailing(np.empty((0, 2), np.int32)).shape == (0, 0)
-
-
-def test_facts_of_documents_that_are_gone_are_passed_over():
-    entities = pd.DataFrame({"uri": ["u:0"], "label": ["A"], "types": ["[]"]})
-    facts = pd.DataFrame(
-        [("gone", "u:0", "r", "1"), ("here", "u:0", "r", "2")], columns=["document_id", "head", "relation", "tail"]
-    )
-    known = KnowledgeGraph.from_tables(entities, facts.iloc[:0], facts, ["here"])
-    assert len(known.triples) == 1
-    assert known.about.tolist() == [0]
-
-
 def test_more_documents_than_fit_into_one_block():
     stated = {f"d{i}": [(URIS[i % 4], "r", str(i // 8))] for i in range(5000)}
     found = known_of([], stated).entailing(np.arange(5000, dtype=np.int32)[:, None]).tocoo()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -65,17 +64,6 @@ def test_labels_are_what_was_said_last_and_those_of_test_stay(log: list[Mark]) -
     assert pairs(found.equivalents) == pairs(before.equivalents) - pairs(counted)
 
 
-def test_what_has_no_effect_is_told() -> None:
-    log = [Mark("t", "d1", 1), Mark("x", "d1", 0), Mark("a", "d3", 1), Mark("a", "d2", 0)]
-    note = with_marks(collection(), standing(mark.now() for mark in log))[0].notes["marks"]
-    assert note == (
-        "1 pairs marked as relevant, 1 as not relevant; without effect: 1 of documents or queries that are not there, "
-        "or of questions without a relevant document, 1 of test queries"
-    )
-    # What the collection judges is nobody's mark.
-    assert "marks" not in with_marks(collection(), standing(log))[0].notes
-
-
 def ask(text: str, document: str, relevance: int | None = 1, split: str = "train") -> Mark:
     return Mark(question_of(text)[0], document, relevance, "me", question=question_of(text)[1], split=split).now()
 
@@ -135,13 +123,6 @@ def test_none_is_lost_where_several_mark_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: add(path, Mark(f"q{number}", "d", 1)), range(40)))
     assert len(read_log(path)) == 40
-
-
-def test_a_line_without_an_end_is_not_joined_with_the_next(tmp_path: Path) -> None:
-    path = tmp_path / "marks.jsonl"
-    path.write_text(json.dumps({"query_id": "q", "document_id": "d", "relevance": 1}), encoding="utf-8")
-    add(path, Mark("q", "e", 0))
-    assert [mark.document_id for mark in read_log(path)] == ["d", "e"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from anmi.corpus.related import copies, find_related, first_passages, parents_of
 from anmi.corpus.sentences import count_words
 from anmi.corpus.sources import load_collection
 from anmi.corpus.types import Collection
-from anmi.errors import AnmiError
 
 PIECES = st.sampled_from(
     ["oak ", "It is old. ", "\n\n", "\n", "# A\n\n", "## B\n\n", "東京は雨です。", "ไทย" * 9, "- one\n", "¶" * 50]
@@ -46,12 +45,6 @@ def test_headings_begin_passages_and_are_carried_along() -> None:
     assert [one.headings for one in cut_text(text, TARGET, "en")] == [
         (), ("Where",), ("Where", "North"), ("Where", "North"), ("Where", "North"), ("When",)
     ]  # fmt: skip
-
-
-def test_a_page_without_blanks_is_cut_all_the_same() -> None:
-    found = cut_text("ไทย" * 2000, TARGET, "th")
-    assert len(found) > 5
-    assert sum(one.end - one.start for one in found) == 6000
 
 
 @pytest.fixture
@@ -125,19 +118,3 @@ def test_no_passage_holds_the_headings_of_the_whole_file(tmp_path: Path) -> None
     corpus = cut_collection(found, "auto", parents_of(found.corpus)).corpus
     assert corpus.title[2] == "Trees › Part 1"
     assert set(corpus.metadata) == {'{"path":"long.html"}'}
-
-
-def test_none_cuts_nothing_and_a_number_is_a_limit(long: Path) -> None:
-    assert len(cut(long, "none").corpus) == 4
-    found = cut(long, 100).corpus
-    assert found.text.map(count_words).max() <= 140
-    assert len(found) > len(cut(long).corpus)
-
-
-def test_an_id_that_is_taken_is_named(long: Path) -> None:
-    (long / "corpus.jsonl").write_text((long / "corpus.jsonl").read_text().replace('"other"', '"tree#1"'))
-    (long / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ttree#1\t1\n")
-    with pytest.raises(
-        AnmiError, match=r'the document "tree#1" has the id of a passage; .* ingestion.passages to none'
-    ):
-        cut(long)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.plain_text import KINDS, UnreadableError, of_html, of_markdown, of_pdf
-from anmi.errors import AnmiError
 
 MARKDOWN = """
 Trees
@@ -155,16 +152,3 @@ def test_pdf() -> None:
     found = of_pdf(pdf("The red fox lives in the north."))
     assert (found.title, found.text) == ("On foxes", "The red fox lives in the north.")
     assert of_pdf(pdf("")).text == ""
-
-
-@pytest.mark.parametrize("data", [b"", b"%PDF-1.7", b"words", pdf("a fox")[:200]])
-def test_what_is_no_pdf(data: bytes) -> None:
-    pytest.importorskip("pypdf")
-    with pytest.raises(UnreadableError, match="no PDF file that can be read"):
-        of_pdf(data)
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(AnmiError, match=r"anmi\[pdf\]"):
-        of_pdf(pdf("a fox"))

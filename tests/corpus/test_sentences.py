@@ -59,26 +59,10 @@ def test_sentences_by_hand(language: str, text: str, expected: list[str]) -> Non
     assert [text[start:end] for start, end in sentences(text, language)] == expected
 
 
-@pytest.mark.parametrize(("language", "sentence"), [("en", "It rained, e.g. in Rome. "), ("ja", "雨が降る。")])
-def test_a_long_text_has_the_sentences_of_its_parts(language: str, sentence: str) -> None:
-    found, size = sentences(sentence * 4_000, language), len(sentence)
-    assert found == [(place * size, place * size + len(sentence.strip())) for place in range(4_000)]
-
-
 def test_blanks_end_thai_clauses_that_are_long_enough() -> None:
     text = "วันนี้ฝนตกหนักมากในกรุงเทพมหานคร พรุ่งนี้อากาศจะแจ่มใสตลอดทั้งวัน ดี"
     found = [text[start:end] for start, end in sentences(text, "th")]
     assert len(found) == 2 and found[1].endswith(" ดี")
-
-
-@given(words=st.lists(st.sampled_from(["a", "rain", "día", "비가"]), max_size=9))
-def test_words_are_counted_by_blanks_where_a_script_has_them(words: list[str]) -> None:
-    assert count_words("  ".join(words)) == len(words)
-
-
-@given(st.text(), st.text())
-def test_a_longer_text_has_no_fewer_words(one: str, other: str) -> None:
-    assert count_words(f"{one} {other}") >= max(count_words(one), count_words(other))
 
 
 def words_of(texts: list[str]) -> list[list[str]]:
@@ -106,16 +90,6 @@ def words_of(texts: list[str]) -> list[list[str]]:
 )
 def test_words(text: str, words: list[str]) -> None:
     assert words_of([text]) == [words]
-
-
-def test_a_word_ends_where_its_text_ends() -> None:
-    assert words_of(["ab", "cd", "", "e'", "'f"]) == [["ab"], ["cd"], [], ["e"], ["f"]]
-
-
-def test_words_know_their_script_and_numbers_have_none() -> None:
-    characters = read_characters(["12 Привет 9am 中 カナ ＡＢ"])
-    script = [characters.scripts[s] if s >= 0 else "" for s in split_words(characters).script]
-    assert script == ["", "CYRILLIC", "LATIN", "CJK", "CJK", "LATIN"]
 
 
 @given(st.lists(st.text(max_size=12), max_size=6))

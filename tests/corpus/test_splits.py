@@ -12,17 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.checks import same_text, superset_of_triples
-from anmi.corpus.splits import choose, cut, new_documents, position
+from anmi.corpus.checks import superset_of_triples
+from anmi.corpus.splits import choose, cut, new_documents
 
 NAMES = [f"q{i}" for i in range(4000)]
-
-
-def test_positions_are_uniform():
-    place = position(1, "split", NAMES)
-    assert 0 <= place.min() < 0.01
-    assert 0.99 < place.max() < 1
-    assert abs(np.mean(place) - 0.5) < 0.02
 
 
 def test_shares_are_met():
@@ -83,17 +76,6 @@ def test_supersets_of_triples(documents, labels):
     found = superset_of_triples(corpus, qrels)
     assert set(map(tuple, found.values.tolist())) == expected
     assert not found.duplicated().any()
-
-
-def test_no_triples_no_equivalents():
-    corpus = pd.DataFrame({"document_id": ["d"], "metadata": ["{}"]})
-    assert superset_of_triples(corpus, pd.DataFrame({"query_id": ["q"], "document_id": ["d"]})).empty
-
-
-def test_same_text():
-    queries = pd.DataFrame({"query_id": ["a", "b", "c"], "normalised": ["x", "x", "y"]})
-    qrels = pd.DataFrame({"query_id": ["a", "b", "c"], "document_id": ["1", "2", "3"]})
-    assert same_text(queries, qrels).values.tolist() == [["a", "2"], ["b", "1"]]
 
 
 COUNT = 400
@@ -175,11 +157,3 @@ def test_documents_are_counted_and_not_their_passages(files: int, new: int) -> N
         # Half of all the text is never held out.
         found = new_documents(CORPUS.assign(parent=long), queries, qrels, NOTHING, wanted=100, seed=seed)
         assert "d0" not in set(found.document_id)
-
-
-def test_labels_for_documents_that_are_absent_and_of_no_relevance_choose_nothing() -> None:
-    queries, qrels = asked(train=[[1]], test=[[2], [3]], dev=[[4]] * 20)
-    qrels = pd.concat([qrels, pd.DataFrame({"query_id": ["test0"], "document_id": ["absent"], "relevance": [1]})])
-    qrels = pd.concat([qrels, pd.DataFrame({"query_id": ["train0"], "document_id": ["d3"], "relevance": [0]})])
-    found = new_documents(CORPUS, queries, qrels, NOTHING, wanted=100, seed=1)
-    assert np.isin(found.document_id, ["d2", "d4"]).all()

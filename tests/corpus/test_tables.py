@@ -201,22 +201,6 @@ def test_labels_negatives_and_titles_of_pairs(tmp_path: Path) -> None:
     assert found.corpus.title[0] == "t 0" and json.loads(found.corpus.metadata[0]) == {"year": 1999}
 
 
-def test_columns_can_be_named(tmp_path: Path) -> None:
-    rows = [{"frage": f"q {i}", "text": "x", "antwort": f"a {i}", "score": 0.3} for i in range(30)]
-    path = write(tmp_path / "a.csv", rows)
-    found = load_collection(
-        f"pairs:{path}", language="en", columns={"query": "frage", "positive": "antwort", "score": ""}
-    )
-    assert len(found.qrels) == 30 and found.corpus.text[0] == "a 0"
-    for columns, words in (
-        ({}, r'a.csv line 2 has no column "query" or "question".*columns are "frage", "text".*ingestion.columns.query'),
-        ({"query": "frag"}, 'no column "frag"'),
-        ({"query": "frage"}, '"score" 0.3; a label is a whole number.*ingestion.columns.score'),
-    ):
-        with pytest.raises(AnmiError, match=words):
-            load_collection(f"pairs:{path}", columns=columns)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

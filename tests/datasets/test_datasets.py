@@ -29,7 +29,6 @@ from anmi.datasets import (
     FolderDataset,
     JsonDataset,
     NumpyDataset,
-    StoreDataset,
     TableDataset,
     TextDataset,
 )
@@ -166,18 +165,6 @@ def test_what_is_in_a_record_of_a_run_is_read_or_it_is_refused(tmp_path: Path) -
             record_of(str(tmp_path), ONE)
 
 
-@pytest.mark.parametrize(("kind", "data", "options"), CASES)
-def test_equal_data_gives_equal_bytes(tmp_path: Path, kind: type, data: Any, options: dict[str, Any]) -> None:
-    for version in (ONE, TWO):
-        kind(filepath=f"{tmp_path}/x", version=Version(None, version), **options).save(data)
-    one, two = (
-        {p.relative_to(tmp_path / "x" / v): p.read_bytes() for p in (tmp_path / "x" / v).rglob("*") if p.is_file()}
-        for v in (ONE, TWO)
-    )
-    assert one
-    assert one == two
-
-
 def test_the_newest_version_is_loaded_and_an_older_one_on_demand(tmp_path: Path) -> None:
     entry = {"x": {"type": "anmi.datasets.JsonDataset", "filepath": f"{tmp_path}/x.json", "versioned": True}}
     for version in (ONE, TWO):
@@ -186,14 +173,6 @@ def test_the_newest_version_is_loaded_and_an_older_one_on_demand(tmp_path: Path)
     assert DataCatalog.from_config(entry, load_versions={"x": ONE}).load("x") == ONE
     with pytest.raises(DatasetError, match="must not exist"):
         DataCatalog.from_config(entry, save_version=ONE).save("x", "again")
-
-
-def test_without_versions_the_new_replaces_the_old(tmp_path: Path) -> None:
-    shards = CandidateShardsDataset(filepath=f"{tmp_path}/c")
-    shards.save(CandidateShards.of([block(0), block(10)]))
-    shards.save(CandidateShards.of([block(20)]))
-    assert len(list(shards.load())) == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
 def failing() -> Iterator[Candidates]:
@@ -234,32 +213,6 @@ CandidateShardsDataset(filepath={f"{tmp_path}/c"!r}, version=version).save(Candi
     assert not dataset.exists()
     with pytest.raises(DatasetError, match="Did not find any versions" if versioned else "does not exist"):
         dataset.load()
-
-
-def test_shards_are_made_one_at_a_time(tmp_path: Path) -> None:
-    seen: list[int] = []
-
-    def blocks() -> Iterator[Candidates]:
-        for number in range(4):
-            seen.append(len(list(tmp_path.rglob("part-*.parquet"))))
-            yield block(number)
-
-    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(CandidateShards(blocks))
-    assert seen == [0, 1, 2, 3]
-
-
-def test_candidates_only(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="expected candidates for c, got list"):
-        CandidateShardsDataset(filepath=f"{tmp_path}/c").save([1])
-
-
-def test_a_memory_mapped_array_is_read_only(tmp_path: Path) -> None:
-    dataset = NumpyDataset(filepath=f"{tmp_path}/a.npy", memory_mapped=True)
-    dataset.save(np.zeros(3))
-    loaded = dataset.load()
-    assert isinstance(loaded, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        loaded[0] = 1
 
 
 def test_no_pickle_in_or_out(tmp_path: Path) -> None:
@@ -319,23 +272,6 @@ def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
         FolderDataset(filepath=f"{tmp_path}/other").save(3)
 
 
-def test_a_folder_in_the_temporary_folder_is_moved_another_is_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("temporary/model", "kept/model"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "w").write_text(name)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    for number, name in enumerate(("temporary/model", "kept/model")):
-        dataset = FolderDataset(filepath=f"{tmp_path}/out{number}", version=Version(None, ONE))
-        dataset.save(tmp_path / name)
-        assert (dataset.load() / "w").read_text() == name
-    assert not (tmp_path / "temporary/model").exists()
-    assert (tmp_path / "kept/model").exists()
-    with pytest.raises(DatasetError, match="is not a folder"):
-        FolderDataset(filepath=f"{tmp_path}/out3").save(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize(
     "name",
     ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store.cache._private", "anmi.nothing.here", "anmi"],
@@ -343,23 +279,6 @@ def test_a_folder_in_the_temporary_folder_is_moved_another_is_copied(
 def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
     with pytest.raises(DatasetError, match=re.escape(repr(name))):
         resolve_loader(name)
-
-
-def test_a_loader_is_given_the_path(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/index", loader="anmi.hooks.record.git_state")
-    dataset.save(Index("abc"))
-    assert dataset.load() == {}
-
-
-def test_the_store_is_opened_once_and_closed_on_release(tmp_path: Path) -> None:
-    dataset = StoreDataset(filepath=f"{tmp_path}/store")
-    store = dataset.load()
-    assert dataset.load() is store
-    dataset.release()
-    assert dataset.load() is not store
-    dataset.release()
-    with pytest.raises(DatasetError, match="cannot be the output"):
-        dataset.save(store)
 
 
 def judged(block: Candidates) -> Candidates:

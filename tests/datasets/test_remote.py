@@ -188,21 +188,6 @@ FolderDataset(filepath={place + "/c"!r}, version=Version(None, {TWO!r})).save(Da
     assert content(dataset.load()).keys() == {"inner folder/ä+b%20.bin", "empty"}
 
 
-def test_a_folder_that_is_replaced_or_removed_counts_as_absent_first(place: str, monkeypatch: Any) -> None:
-    dataset = FolderDataset(filepath=f"{place}/c")
-    dataset.save(Index())
-
-    def failing(*_: Any, **__: Any) -> None:
-        raise PermissionError("Forbidden")
-
-    monkeypatch.setattr(dataset._fs, "rm", failing)
-    for change in (dataset.discard, lambda: dataset.save(Index())):
-        with pytest.raises((AnmiError, DatasetError), match="may not be used"):
-            change()
-        assert not dataset.exists()
-    assert keys(place)
-
-
 def test_a_file_in_parts_is_seen_when_all_its_parts_are_there(place: str, monkeypatch: Any) -> None:
     from s3fs import S3FileSystem
 
@@ -242,25 +227,6 @@ def test_nothing_is_downloaded_twice(place: str, downloads: list[str]) -> None:
     assert not copy.exists()
     assert (reader.load() / "empty").exists()
     assert len(downloads) == 4
-
-
-def test_a_download_that_breaks_off_is_not_taken_for_the_artifact(place: str, monkeypatch: Any) -> None:
-    from s3fs import S3FileSystem
-
-    FolderDataset(filepath=f"{place}/c", version=Version(None, ONE)).save(Index())
-    reader = FolderDataset(filepath=f"{place}/c", version=NEWEST)
-    original = S3FileSystem._get_file
-
-    async def breaking(self: Any, source: str, *arguments: Any, **options: Any) -> Any:
-        if source.endswith("empty"):
-            raise TimeoutError("the line broke")
-        return await original(self, source, *arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(S3FileSystem, "_get_file", breaking)
-        with pytest.raises(DatasetError, match="cannot be reached"):
-            reader.load()
-    assert len(content(reader.load())) == 2
 
 
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:

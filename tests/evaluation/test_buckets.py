@@ -49,10 +49,6 @@ def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> Non
     assert trained_positives(unused, qrels, ["train"], rows) == set()
 
 
-def test_without_new_documents_no_query_is_about_one() -> None:
-    assert buckets(["x", "y"], labels({"x": {"a"}, "y": {"b"}}), {"b"}).to_dict() == {"x": UNLABELLED, "y": LABELLED}
-
-
 def results(ranks: list[int]) -> pd.DataFrame:
     """Query i has its only relevant document at the given rank of ten; 0 for not found."""
     qrels = pd.DataFrame({"query_id": [f"q{i}" for i in range(len(ranks))], "document_id": "d", "relevance": 1})
@@ -82,18 +78,6 @@ def test_each_bucket_is_summarised_as_if_it_were_all_there_is() -> None:
     assert table.loc["hard", "rank_not_found"] == 1
 
 
-def test_a_bucket_without_queries_has_no_row() -> None:
-    assert by_bucket(results([1, 2]), rated(0.4, 0.5)).index.tolist() == ["medium", "all"]
-
-
-def test_hardness_is_looked_up_by_query_and_not_by_place() -> None:
-    per_query = results([1, 5])
-    shuffled = pd.Series({"other": 0.5, "q1": 0.9, "q0": 0.1})
-    table = by_bucket(per_query, shuffled)
-    assert table.loc["easy", "rank_mean"] == 1
-    assert table.loc["hard", "rank_mean"] == 5
-
-
 def test_a_profile_falls_where_hard_queries_fail() -> None:
     draw = np.random.default_rng(0)
     hardness = draw.uniform(0, 1, 200)
@@ -104,12 +88,6 @@ def test_a_profile_falls_where_hard_queries_fail() -> None:
     assert table.value.iloc[0] > table.value.iloc[-1] + 0.3
     assert ((table.low <= table.value) & (table.value <= table.high)).all()
     assert (table.value * table.queries).sum() / 200 == pytest.approx(per_query["mrr@10"].mean())
-
-
-def test_few_or_equal_queries_make_one_group() -> None:
-    assert len(profile(results([1, 2, 3]), rated(0.1, 0.2, 0.9), "mrr@10")) == 1
-    assert len(profile(results([1] * 30), rated(*[0.4] * 30), "mrr@10")) == 1
-    assert np.isnan(profile(results([1]), rated(0.4), "mrr@10").low.item())
 
 
 def test_what_is_missing_is_named() -> None:

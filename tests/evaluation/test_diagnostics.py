@@ -104,11 +104,6 @@ def test_sources_by_hand(block):
     assert by_source([block(queries=3)], rows, {}, "all")[0]["passed"] == 3, "without the filter nothing fails"
 
 
-def test_no_shards():
-    assert funnel([])[0] == {"step": "candidates", "kind": "total", "candidates": 0, "queries": 0}
-    assert gap([]) == {}
-
-
 def test_leak_by_hand():
     rows = pd.DataFrame({"query_id": ["q1", "q2", "q2", "q3"], "negative_ids": [["a", "b"], ["a", "c"], ["d"], []]})
     equivalents = pd.DataFrame({"query_id": ["q1", "q2", "q9"], "document_id": ["b", "d", "a"]})
@@ -135,12 +130,6 @@ def test_the_interval_of_the_leak_is_over_queries():
     assert (twice["count"], twice["high"]) == (140, pytest.approx(found["high"], abs=1e-9))
 
 
-def test_leak_without_negatives():
-    nothing = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
-    found = false_negatives(pd.DataFrame({"query_id": ["q"], "negative_ids": [[]]}), nothing, nothing)
-    assert (found["count"], found["total"], found["low"], found["high"]) == (0, 0, 0.0, 1.0)
-
-
 def test_gap_is_positive_minus_negative(block):
     blocks = [block(1), block(2)]
     found = gap(CandidateShards.of(blocks), "elo")
@@ -150,22 +139,6 @@ def test_gap_is_positive_minus_negative(block):
     assert found["mean"] == pytest.approx(expected.mean(), rel=1e-6)
     assert sum(found["counts"]) == found["count"] == len(expected)
     assert gap(CandidateShards.of(blocks), "cross") == {}
-
-
-def test_all_is_found_in_one_pass_as_one_by_one(block):
-    blocks = [block(1), block(2, queries=3, width=5)]
-    rows = pd.DataFrame({"query_id": ["q1_0"], "negative_ids": [["d"]]})
-    passes = []
-
-    def shards():
-        passes.append(1)
-        yield from blocks
-
-    seen = diagnose(CandidateShards(shards), Funnel(3), Origins(), BySource(rows, {}, "mine"), Gap("dense"), Gap("elo"))
-    assert passes == [1]
-    gaps = [gap(blocks, column) for column in ("dense", "elo")]
-    assert seen == [funnel(blocks, 3), origins(blocks), by_source(blocks, rows, {}, "mine"), *gaps]
-    assert all(seen)
 
 
 def test_the_expected_share_is_the_mean_over_what_was_judged_however_it_is_sharded():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,20 +54,6 @@ def test_the_first_entity_decides_and_documents_about_none_are_passed_over() -> 
     }
 
 
-def test_of_several_right_entities_the_first_found_counts() -> None:
-    run = run_of(a=["rome1", "paris1"])
-    qrels = pd.DataFrame({"query_id": ["a", "a"], "document_id": ["paris1", "rome1"]})
-    assert linking(run, qrels, about()).loc["a"].tolist() == [1, 1]
-
-
-def test_beyond_the_tenth_entity_nothing_counts() -> None:
-    names = [f"d{i}" for i in range(12)]
-    entity = {name: i for i, name in enumerate(names)}
-    qrels = qrels_of(a="d9", b="d10")
-    found = linking(run_of(a=names, b=names), qrels, entity)
-    assert found.mrr_10.tolist() == [pytest.approx(0.1), 0]
-
-
 @given(st.data())
 def test_the_ranking_of_entities_is_that_of_a_loop(data: st.DataObject) -> None:
     entity = {f"d{i}": data.draw(st.integers(-1, 3)) for i in range(8)}
@@ -81,16 +66,6 @@ def test_the_ranking_of_entities_is_that_of_a_loop(data: st.DataObject) -> None:
         mine = found[found.query_id == query]
         assert mine.entity.tolist() == expected
         assert mine["rank"].tolist() == list(range(1, len(expected) + 1))
-
-
-@given(st.lists(st.sampled_from(IDS), unique=True, max_size=5), st.sampled_from(IDS[:4]), st.integers(0, 5))
-def test_more_documents_of_an_entity_already_named_change_nothing(ranking: list[str], own: str, at: int) -> None:
-    entity = about()
-    repeated = [name for d in ranking for name in (d, f"{d} again")]
-    entity |= {f"{name} again": number for name, number in entity.items()}
-    first = linking(run_of(q=ranking), qrels_of(q=own), entity)
-    second = linking(run_of(q=repeated), qrels_of(q=own), entity)
-    pd.testing.assert_frame_equal(first, second)
 
 
 def test_neighbours_are_told_by_label_facts_and_entity() -> None:
@@ -108,12 +83,3 @@ def test_neighbours_are_told_by_label_facts_and_entity() -> None:
         ["paris1", -1, 0, False, False, False],
         ["weather", -1, -1, True, False, False],
     ]
-
-
-def test_several_own_documents_all_count() -> None:
-    qrels = pd.DataFrame({"query_id": ["a", "a"], "document_id": ["paris1", "rome1"]})
-    near = neighbours(run_of(a=IDS), qrels, graph(), IDS)
-    assert near.right.tolist() == [True, False, True, False, False]
-    assert near.entails.tolist() == [True, False, True, True, False]
-    assert near.same_uri.tolist() == [True, True, True, True, False]
-    assert set(near.own) == {0}, "the first one's"

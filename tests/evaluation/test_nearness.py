@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,64 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.candidates import NEGATIVE, Candidates
 from anmi.evaluation.diagnostics import SCORE_COLUMNS, Distributions, RelevanceByNearness, diagnose, fate_of, ranges
 
 
 def distributions(shards, columns=SCORE_COLUMNS):
     return diagnose(shards, Distributions(ranges(shards, columns)))[0]
-
-
-def stored(folder: Path, *blocks) -> CandidateShards:
-    for number, each in enumerate(blocks):
-        (folder / f"part-{number}.parquet").write_bytes(each.to_bytes())
-    return CandidateShards.read(sorted(folder.iterdir()))
-
-
-def test_distributions_count_every_candidate_once(block):
-    blocks = [block(1), block(2)]
-    found = distributions(CandidateShards.of(blocks), columns=("dense", "elo", "cross"))
-    assert set(found) == {"dense", "elo"}
-    dense = found["dense"]
-    filled = sum(int(b.filled.sum()) for b in blocks)
-    assert sum(dense["kept"]) + sum(sum(counts) for counts in dense["rejected"].values()) == filled
-    assert sum(dense["positives"]) == 12
-    assert set(dense["rejected"]) == {"denoise", "consistency", "max_ratio"}
-    lowest = dense["edges"][np.nonzero(dense["rejected"]["denoise"])[0][0] + 1]
-    assert lowest >= 0.8
-    assert json.loads(json.dumps(found)) == found
-
-
-def test_nothing_has_no_distribution() -> None:
-    assert distributions([]) == {}
-
-
-def test_stored_shards_have_the_same_distributions_as_those_in_memory(block, tmp_path: Path) -> None:
-    blocks = [block(1), block(2, width=5)]
-    blocks[0].columns["dense"][1, 2] = np.nan
-    columns = ("dense", "elo", "cross")
-    found = stored(tmp_path, *blocks)
-    assert ranges(found, columns) == ranges(blocks, columns)
-    assert distributions(found, columns) == distributions(blocks, columns)
-
-
-def test_an_infinity_in_a_file_is_no_end_of_a_range(block, tmp_path: Path) -> None:
-    blocks = [block(1), block(2)]
-    blocks[1].columns["dense"][0, 0] = -np.inf
-    found = stored(tmp_path, *blocks)
-    assert ranges(found, ("dense", "elo")) == ranges(blocks, ("dense", "elo"))
-    assert ranges(found, ("dense",))["dense"][0] >= 0
-
-
-def test_a_measurement_of_one_value_has_a_range_and_one_of_none_has_not(block, tmp_path: Path) -> None:
-    one = block(1)
-    one.columns["dense"][:] = 0.0
-    one.positive_columns["dense"][:] = 0.0
-    one.columns["elo"][:] = np.nan
-    one.positive_columns["elo"][:] = np.nan
-    found = ranges(stored(tmp_path, one), ("dense", "elo"))
-    assert found == {"dense": (0.0, 1.0)}
-    assert json.dumps(found["dense"][0]) == "0.0"
 
 
 def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
@@ -165,20 +111,3 @@ def test_no_shards_and_no_order_change_a_bit(block: Callable[..., Candidates], c
         diagnose(each, RelevanceByNearness(equivalents, IDS)) for each in ([whole], parts[:: -1 if turned else 1])
     )
     assert one == other
-
-
-def test_nothing_is_told_where_nothing_is_compared(block: Callable[..., Candidates]) -> None:
-    none = pd.DataFrame({"query_id": [], "document_id": []})
-    assert diagnose([block(1)], RelevanceByNearness(none, IDS)) == [None], "nothing was judged, and nothing is known"
-    assert diagnose([judged(block(1)).only(("p_relevant",))], RelevanceByNearness(none, IDS)) == [None]
-    assert diagnose([], RelevanceByNearness(none, IDS)) == [None]
-
-
-def test_what_lies_beyond_the_outermost_bins_is_in_them(block: Callable[..., Candidates]) -> None:
-    """An encoder that does not give unit vectors has similarities of any size."""
-    wide = judged(block(1))
-    wide = wide.with_columns({"dense": np.where(wide.columns["dense"] > 0.5, 90, -90).astype(np.float32)})
-    none = pd.DataFrame({"query_id": [], "document_id": []})
-    (found,) = diagnose([wide], RelevanceByNearness(none, IDS))
-    for name in ("chosen", "rejected"):
-        assert sum(found[name]["candidates"][1:-1]) == 0

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from scipy import stats
 
 from anmi.errors import AnmiError
@@ -34,11 +33,6 @@ def test_without_a_champion_only_the_leak_decides(old: pd.Series) -> None:
     found = decide(old, None, FalseNegativeRate(0.2, 0.15, 0.25, 20, 100), RULE, seed=1)
     assert found.decision == "kept"
     assert any("20.00%" in reason and "exceeds" in reason for reason in found.reasons)
-
-
-def test_the_same_model_is_not_inferior_to_itself(old: pd.Series) -> None:
-    found = decide(old, old, CLEAN, PromotionRule(margin=0), seed=1)
-    assert (found.decision, found.figures["difference"], found.figures["bound"]) == ("promoted", 0, 0)
 
 
 def test_the_bound_is_that_of_a_one_sided_t_test(old: pd.Series) -> None:
@@ -74,22 +68,6 @@ def test_a_better_challenger_is_never_worse_off(pairs: list[tuple[float, float]]
     assert (before.decision, after.decision) != ("promoted", "kept")
 
 
-def test_queries_are_paired_by_their_ids(old: pd.Series) -> None:
-    shuffled = old.sample(frac=1, random_state=1)
-    assert decide(shuffled, old, CLEAN, RULE, seed=1).figures["bound"] == 0
-
-
-def test_a_clear_loss_keeps_the_champion_and_says_by_how_much(old: pd.Series) -> None:
-    found = decide(old - 0.1, old, CLEAN, RULE, seed=1)
-    assert found.decision == "kept"
-    assert "-0.1000" in found.reasons[0]
-    assert "400 queries" in found.reasons[0]
-
-
-def test_a_gain_does_not_excuse_a_leak(old: pd.Series) -> None:
-    assert decide(old + 0.1, old, FalseNegativeRate(0.06, 0.055, 0.065, 60, 1000), RULE, seed=1).decision == "kept"
-
-
 def test_an_estimate_below_the_bound_is_not_enough(old: pd.Series) -> None:
     found = decide(old, old, FalseNegativeRate(0.02, 0.0, 0.09, 1, 50), RULE, seed=1)
     assert found.decision == "kept"
@@ -116,22 +94,11 @@ def test_few_queries_are_not_compared() -> None:
     assert decide(scores([1.0] * 20), None, CLEAN, RULE, seed=1).decision == "promoted"
 
 
-def test_an_empty_test_set_is_refused() -> None:
-    with pytest.raises(AnmiError, match="test set is empty"):
-        decide(scores([]), scores([]), CLEAN, RULE, seed=1)
-
-
 def test_other_queries_are_refused(old: pd.Series) -> None:
     with pytest.raises(AnmiError, match="different queries"):
         decide(old, old.iloc[1:], CLEAN, RULE, seed=1)
     with pytest.raises(AnmiError, match="different queries"):
         decide(old, old.rename({"q0": "q1"}), CLEAN, RULE, seed=1)
-
-
-@pytest.mark.parametrize("wrong", [{"margin": -0.1}, {"confidence": 0.4}, {"min_queries": 1}, {"max_leek": 0.1}])
-def test_wrong_rules_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValidationError):
-        PromotionRule.model_validate(wrong)
 
 
 def test_a_loss_on_unlabelled_documents_keeps_the_champion(old: pd.Series) -> None:
@@ -154,13 +121,3 @@ def test_what_the_seed_alone_makes_may_be_lost_and_is_said() -> None:
     assert lost.figures["margin"] == pytest.approx(stats.norm.ppf(0.95) * np.sqrt(2) * 0.01)
     quiet = decide(base - 0.02, base, CLEAN, PromotionRule(training_noise=0.005), seed=1)
     assert quiet.decision == "kept" and not any("may be luck" in reason for reason in quiet.reasons)
-
-
-def test_few_unlabelled_queries_do_not_decide(old: pd.Series) -> None:
-    new = old + 0.05
-    new[old.index[:30]] -= 0.5
-    found = decide(new + 0.1, old, CLEAN, RULE, seed=1, unlabelled=old.index[:30].tolist())
-    assert (found.decision, found.figures["unlabelled_queries"]) == ("promoted", 30)
-    assert "unlabelled_difference" not in found.figures
-    strict = PromotionRule(min_unlabelled=30)
-    assert decide(new + 0.1, old, CLEAN, strict, seed=1, unlabelled=old.index[:30].tolist()).decision == "kept"

@@ -34,19 +34,6 @@ def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
     assert found["rank"].agg(list).tolist() == [list(range(1, 11))] * 4
 
 
-def test_where_no_query_is_a_document_the_search_is_as_deep_as_asked_for() -> None:
-    assert (
-        Ranking.of(queries(q="", d1="d2"), labels(("q", "d1")), pd.DataFrame({"document_id": IDS}), depth=10).searched
-        == 10
-    )
-    assert (
-        Ranking.of(
-            queries(q="").drop(columns="same_as"), labels(("q", "d1")), pd.DataFrame({"document_id": IDS}), depth=10
-        ).searched
-        == 10
-    )
-
-
 @pytest.mark.parametrize(("same_as", "rank"), [("x", 10), ("", 11)], ids=["the query itself", "an id that coincides"])
 def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(
     word_encoder: Any, same_as: str, rank: int

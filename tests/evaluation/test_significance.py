@@ -1,5 +1,3 @@
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,18 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anmi.errors import AnmiError
-from anmi.evaluation.significance import Comparison, compare, compare_all, holm, interval, intervals
+from anmi.evaluation.significance import compare, compare_all, holm, interval, intervals
 from anmi.seeds import stream
-
-
-def test_permutation_is_exact_on_few_queries():
-    a = np.array([0.9, 0.4, 0.7, 0.55, 1.0, 0.2, 0.31, 0.8])
-    b = np.array([0.5, 0.45, 0.1, 0.5, 0.0, 0.25, 0.11, 0.3])
-    difference = a - b
-    flips = np.array(list(itertools.product((1, -1), repeat=len(difference))))
-    means = (flips * difference).mean(axis=1)
-    expected = (np.abs(means) >= abs(difference.mean()) - 1e-12).mean()
-    assert compare(a, b, seed=1).p_value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("queries", [9, 300])
@@ -67,26 +55,6 @@ def test_queries_that_one_document_asks_count_as_one():
     assert found.high - found.low > 2 * (alone.high - alone.low) and found.p_value > 2 * alone.p_value
 
 
-def test_the_numbers_depend_on_seed_and_data_only():
-    rng = np.random.default_rng(0)
-    a, b = rng.random(200), rng.random(200)
-    first = compare(a, b, seed=1)
-    assert compare(a, b, seed=1) == first
-    assert compare(a, b, seed=2) != first
-    assert compare(b, a, seed=1).difference == -first.difference
-
-
-def test_no_difference():
-    a = np.array([0.1, 0.7, 0.3])
-    assert compare(a, a, seed=1) == Comparison(0.0, 0.0, 0.0, 1.0)
-
-
-def test_the_same_difference_everywhere():
-    result = compare(np.full(20, 0.6), np.full(20, 0.5), seed=1)
-    assert result.low == result.high == pytest.approx(0.1)
-    assert result.p_value < 0.001
-
-
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
@@ -118,8 +86,3 @@ def test_holm_is_the_step_down_rule(p_values):
     for rank, i in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
         assert found[i] == pytest.approx(largest)
-
-
-def test_holm_refuses_what_is_no_probability():
-    with pytest.raises(AnmiError, match=r"\[0, 1\]"):
-        holm([0.1, float("nan")])

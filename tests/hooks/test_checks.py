@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.errors import AnmiError
 from anmi.hooks.checks import CheckHooks, check_collection, check_encoder, check_model, check_packages, check_recipes
-from anmi.pipelines.params import BM25Params, IngestionParams
+from anmi.pipelines.params import BM25Params
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
 
@@ -45,26 +45,6 @@ def test_a_wrong_parameter_is_named(value: dict[str, Any], message: str) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_language_is_refused_with_the_nearest() -> None:
-    with pytest.raises(AnmiError) as caught:
-        check_model("ingestion", {"ingestion": {"language": "hindi"}}, IngestionParams)
-    assert 'parameter "ingestion.language": there is no language "hindi"; did you mean "hi" (Hindi)?' in str(
-        caught.value
-    )
-    assert "\n" not in str(caught.value)
-
-
-def test_right_parameters_and_untyped_ones_pass() -> None:
-    check_model("stage", {"stage": {"rows": 4, "shape": {"width": 9}}}, Outer)
-    check_model("stage.shape", {"stage": {"shape": {}}}, Inner)
-    check_model("anything", {}, str)
-
-
-def test_a_missing_branch_is_named() -> None:
-    with pytest.raises(AnmiError, match=r'lacks the parameter "stage\.shape"'):
-        check_model("stage.shape", {"stage": {}}, Inner)
-
-
 def test_what_any_recipe_says_of_mining_is_checked() -> None:
     def stated(**settings: Any) -> dict[str, Any]:
         return {"mine": {"description": "x", "steps": {"random": {}}, "mining": {"bm25": settings}}}
@@ -91,14 +71,6 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
     check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
 
 
-@pytest.mark.parametrize("name", ["minilm", "static", "sentence-transformers/all-mpnet-base-v2", "models/own", "own"])
-def test_encoders_that_can_be(tmp_path: Path, name: str) -> None:
-    (tmp_path / "models" / "own").mkdir(parents=True)
-    (tmp_path / "own").mkdir()
-    check_encoder(name, tmp_path)
-    check_encoder(str(tmp_path / "own"), tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("minlm", 'did you mean "minilm"'), ("./nowhere", "is not a folder here"), ("/a/b/c", "is not a folder here")],
@@ -114,11 +86,6 @@ def test_a_sparse_retriever_is_no_encoder_to_mine_with(tmp_path: Path) -> None:
         check_encoder(str(tmp_path), tmp_path)
     with pytest.raises(AnmiError, match="is a sparse retriever"):
         check_encoder(tmp_path.name, tmp_path.parent)
-
-
-@pytest.mark.parametrize("name", ["api_docs", "beir:x", "pairs:a_*.jsonl;b.jsonl", "ir_datasets:beir/scifact/train"])
-def test_collections_that_can_be(name: str) -> None:
-    check_collection(name)
 
 
 def test_a_folder_without_its_kind_is_told_how_to_write_it(tmp_path: Path) -> None:

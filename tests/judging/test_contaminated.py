@@ -97,15 +97,6 @@ def test_positives_of_one_query_count_as_one() -> None:
     assert one[1:] == pytest.approx(other[1:], rel=5e-3)
 
 
-def test_each_query_weighs_the_same_on_both_sides() -> None:
-    block, values, _ = made(40, 0.01)
-    fewer = np.concatenate([np.array([0]), np.arange(4, len(block))])
-    seen = examples(block.take(fewer), values[fewer], np.zeros(len(fewer), np.int64))
-    for kind in (True, False):
-        mass = np.bincount(seen.query[seen.labelled == kind], weights=seen.weights[seen.labelled == kind])
-        np.testing.assert_allclose(mass, 1)
-
-
 def test_examples_of_several_blocks_keep_their_queries_apart() -> None:
     block, values, _ = made(5, 0.01)
     fold = np.arange(len(block)) % 3
@@ -116,13 +107,6 @@ def test_examples_of_several_blocks_keep_their_queries_apart() -> None:
     for name in ("values", "labelled", "weights", "fold", "query"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name), err_msg=name)
     assert joined([]) is None
-
-
-def test_where_nothing_tells_the_share_is_the_expected_one() -> None:
-    draw = np.random.default_rng(0)
-    values, labelled = draw.normal(size=(4000, 1)), np.arange(4000) < 1000
-    found = fit_contaminated(values, labelled, np.ones(4000), np.zeros(1), 1.0, 0.03, 50)
-    assert found.share == pytest.approx(0.03, rel=0.3)
 
 
 def test_the_gradient_is_that_of_the_likelihood() -> None:

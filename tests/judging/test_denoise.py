@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
@@ -154,24 +153,6 @@ def test_examples_do_not_depend_on_how_queries_are_cut_into_shards(
     assert pairs(shards()) == pairs([Candidates.concatenate(shards())])
 
 
-def test_a_judge_must_be_fitted_first(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
-    with pytest.raises(AnmiError, match="not fitted"):
-        judge(tmp_path, store, texts)(shards()[0])
-
-
-def test_a_cross_encoder_that_is_not_there_is_named(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
-    with pytest.raises(AnmiError, match=r'cross-encoder ".*nowhere" could not be loaded'):
-        judge(tmp_path, store, texts, base=str(tmp_path / "nowhere")).fit(CandidateShards.of(shards()))
-
-
-def test_more_folds_than_queries_is_an_error(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
-    few = CandidateShards.of([shards()[0].take(slice(0, 3))])
-    with pytest.raises(AnmiError, match="over 4 folds and there are 2 queries of different text, too few"):
-        judge(tmp_path, store, texts, folds=4).fit(few)
-    with pytest.raises(AnmiError, match="over 2 folds and there are 1 queries of different text, too few"):
-        judge(tmp_path, store, texts).fit(CandidateShards.of([shards()[0].take(slice(0, 2))]))
-
-
 def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
     block = shards()[0]
     evidence = np.random.default_rng(2).uniform(0, 0.1, block.documents.shape).astype(np.float32)
@@ -246,12 +227,6 @@ def test_a_training_that_fails_leaves_nothing_behind(
     with pytest.raises(error):
         TrainedCrossEncoder(OPTIONS, tmp_path / "models", contrary(4), seed=0).score([join("a", "b")], store)
     assert list((tmp_path / "models").iterdir()) == []
-
-
-def test_only_one_kind_of_pair_is_an_error(tmp_path: Path, store: Store) -> None:
-    pairs = Pairs(["a", "b"], ["c", "d"], np.ones(2, np.float32))
-    with pytest.raises(AnmiError, match="only one kind of training pair"):
-        TrainedCrossEncoder(OPTIONS, tmp_path / "models", pairs, seed=0).score([join("a", "b")], store)
 
 
 def test_a_ready_made_judge_is_calibrated_cross_fitted(
@@ -338,17 +313,3 @@ def test_a_cascade_asks_the_second_judge_about_few(
         order = np.argsort(first.columns["cross"][fold == number][sure])
         steps = np.diff(together.columns["cross"][fold == number][sure][order])
         assert (steps >= 0).all() or (steps <= 0).all(), "the rest keeps the first judge's order"
-
-
-def test_a_soft_label_is_a_softmax_over_what_was_judged(
-    tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
-) -> None:
-    maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")))
-    maker.fit(CandidateShards.of(shards()))
-    block = maker(shards()[0])
-    mass = np.nansum(block.columns["soft_label"], axis=1) + block.positive_columns["soft_label"][:, 0]
-    np.testing.assert_allclose(mass, 1, atol=1e-5)
-    p = np.concatenate([block.positive_columns["p_cross"][:, :1], block.columns["p_cross"][:, :DEPTH]], axis=1)[1]
-    np.testing.assert_allclose(block.columns["soft_label"][1, :DEPTH], softmax(p / 0.1)[1:], atol=1e-5)
-    assert (np.isnan(block.columns["soft_label"]) == np.isnan(block.columns["cross"])).all()
-    assert np.isnan(block.positive_columns["soft_label"][:, 1]).all()

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from kedro.io import DataCatalog, MemoryDataset
 from kedro.runner import SequentialRunner
-from pydantic import ValidationError
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.texts import document_texts
@@ -106,15 +105,3 @@ def test_a_pairwise_judge_reads_the_texts_and_its_answers_move_the_ratings(
         total = np.bincount(a, wins, len(documents)) + np.bincount(b, 1 - wins, len(documents))
         assert np.corrcoef(total, [own, *elo])[0, 1] > 0.99
     assert np.isfinite(rated.columns["gap_se"]).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pairwise_judges": {"reader": 1.0}}, 'weighs "reader", which pairwise does not describe'),
-        ({"pairwise": {"reader": {"local": {"base": "x"}}}}, 'describes "reader", which has no weight'),
-    ],
-)
-def test_a_judge_is_described_and_weighed_or_neither(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        EloParams.model_validate(options)

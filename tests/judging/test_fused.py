@@ -78,18 +78,6 @@ def test_a_candidate_as_good_as_the_positive_has_no_gap() -> None:
     assert of(made, "coverage_reached") == pytest.approx([reached, -math.log(0.25)], rel=1e-5)
 
 
-def test_inputs_are_relative_to_the_mean_of_known_positives() -> None:
-    made = features(block_of({"dense": [0.5]}, {"dense": [0.8, np.nan, 0.6]}))
-    assert of(made, "dense_gap") == pytest.approx([-0.2])
-
-
-def test_what_is_unknown_of_the_positive_gives_no_relative_input() -> None:
-    made = features(block_of({"dense": [0.5]}, {"dense": [np.nan]}))
-    relative = ("dense_gap", "match_ratio", "match_reached", "coverage_reached")
-    assert all(np.isnan(of(made, name)).all() for name in relative)
-    assert np.isfinite(of(made, "dense")).all()
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(EVIDENCE), st.floats(0, 1, width=32), st.floats(0, 1, width=32), st.floats(0, 1, width=32))
 def test_more_evidence_never_lowers_an_input(kind: str, one: float, other: float, own: float) -> None:
@@ -97,13 +85,6 @@ def test_more_evidence_never_lowers_an_input(kind: str, one: float, other: float
     made = features(block_of({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]}))
     assert np.isfinite(made).all()
     assert (made[0, 1] >= made[0, 0] - 1e-6).all()
-
-
-def test_evidence_that_was_not_gathered_is_named() -> None:
-    block = block_of({"dense": [0.5]}, {"dense": [0.5]})
-    del block.columns["containment"]
-    with pytest.raises(AnmiError, match='the evidence "containment" has not been gathered'):
-        features(block)
 
 
 def test_unknown_inputs_count_as_average_and_none_at_all_as_no_judgment() -> None:
@@ -129,14 +110,6 @@ def test_contributions_and_intercept_make_up_the_log_odds() -> None:
     np.testing.assert_allclose(logit(model(alone[1])) - model.intercept, parts["match"][1], rtol=1e-5, atol=1e-6)
 
 
-def test_a_planted_model_is_recovered(truth: NDArray[np.float64]) -> None:
-    values, labels = planted(truth, 40_000)
-    model = fit_model(values, labels, np.zeros(len(labels)), ridge=0.0)
-    slopes = np.array(model.coefficients) / np.array(model.scale)
-    np.testing.assert_allclose(slopes, truth, atol=0.12)
-    assert model.intercept - np.array(model.mean) @ slopes == pytest.approx(-2.0, abs=0.1)
-
-
 def test_without_a_ridge_it_is_scikit_learns_regression(truth: NDArray[np.float64]) -> None:
     """Both classes of each collection weigh the same, as ``sample_weight`` says; the scale is then calibrated."""
     (first, of_first), (second, of_second) = planted(truth, 3000, 1), planted(truth, 800, 2, intercept=-1.0)
@@ -152,31 +125,6 @@ def test_without_a_ridge_it_is_scikit_learns_regression(truth: NDArray[np.float6
     np.testing.assert_allclose(direction(model), expected, atol=2e-3)
 
 
-def test_evidence_that_seems_to_speak_against_relevance_is_given_no_say(truth: NDArray[np.float64]) -> None:
-    misleading = truth * np.where(np.arange(K) % 2, 1, -1)
-    values, labels = planted(misleading, 3000)
-    found = np.array(fit_model(values, labels, np.zeros(len(labels)), ridge=0.0).coefficients)
-    assert (found >= 0).all()
-    assert (found[::2] == 0).all()
-    assert (found[1::2] > 0.1).all()
-
-
-def test_a_strong_ridge_makes_all_coefficients_the_same(truth: NDArray[np.float64]) -> None:
-    values, labels = planted(truth, 2000)
-    free, model = (fit_model(values, labels, np.zeros(len(labels)), ridge) for ridge in (0.0, 1e4))
-    np.testing.assert_allclose(direction(model), np.full(K, K**-0.5), atol=1e-3)
-    assert np.abs(direction(free) - K**-0.5).max() > 0.1
-
-
-def test_collections_weigh_the_same_whatever_their_size(truth: NDArray[np.float64]) -> None:
-    (values, labels), (other, of_other) = planted(truth, 600, 1), planted(truth[::-1].copy(), 600, 2)
-    once = fit_model(np.concatenate([values, other]), np.append(labels, of_other), np.repeat([0, 1], 600), 0.01)
-    repeated, of_repeated = np.concatenate([values, *[other] * 5]), np.concatenate([labels, *[of_other] * 5])
-    more = fit_model(repeated, of_repeated, np.repeat([0, 1], [600, 3000]), 0.01)
-    np.testing.assert_allclose(more.coefficients, once.coefficients, rtol=2e-3, atol=1e-4)
-    assert more.intercept == pytest.approx(once.intercept, rel=2e-3)
-
-
 def test_probabilities_are_calibrated_at_the_rate_at_which_relevant_documents_occur(truth: NDArray[np.float64]) -> None:
     values, labels = planted(truth, 6000, intercept=-5.0)
     model = fit_model(values, labels, np.zeros(len(labels)), ridge=0.01)
@@ -185,40 +133,6 @@ def test_probabilities_are_calibrated_at_the_rate_at_which_relevant_documents_oc
     assert probability.mean() == pytest.approx(labels.mean(), rel=0.01), "though both classes weigh the same in the fit"
     sure = probability > 0.5
     assert probability[sure].mean() == pytest.approx(labels[sure].mean(), abs=0.05)
-
-
-def test_inputs_can_be_left_out(truth: NDArray[np.float64]) -> None:
-    values, labels = planted(truth, 1500)
-    model = fit_model(values, labels, np.zeros(len(labels)), 0.01, without=VECTOR_FEATURES)
-    for name, coefficient in zip(NAMES, model.coefficients, strict=True):
-        assert (coefficient == 0) == (name in VECTOR_FEATURES), name
-
-
-def test_further_examples_teach_without_changing_the_base_rate(truth: NDArray[np.float64]) -> None:
-    coefficients = truth.copy()
-    coefficients[-1] = 0
-    values, labels = planted(coefficients, 3000)
-    extra = np.zeros((50, K), np.float32)
-    extra[:, -1] = 2.0
-    plain = fit_model(values, labels, np.zeros(len(labels)), 0.01)
-    taught = fit_model(values, labels, np.zeros(len(labels)), 0.01, extra=extra, extra_weight=0.5)
-    assert direction(taught)[-1] > direction(plain)[-1] + 0.1
-    assert taught(values).mean() == pytest.approx(labels.mean(), rel=0.01)
-
-
-def test_inputs_unknown_in_a_collection_are_standardised_by_the_others(truth: NDArray[np.float64]) -> None:
-    values, labels = planted(truth, 1000)
-    values[:500, 0] = np.nan
-    model = fit_model(values, labels, np.repeat([0, 1], 500), 0.01)
-    assert model.mean[0] == pytest.approx(float(values[500:, 0].mean()), abs=1e-6)
-    assert model.scale[0] == pytest.approx(float(values[500:, 0].std()), rel=1e-4)
-    assert np.isfinite(model(values)).all()
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_alone_teaches_nothing(label: int) -> None:
-    with pytest.raises(AnmiError, match="needs both relevant and other documents"):
-        fit_model(np.zeros((10, K), np.float32), np.full(10, label), np.zeros(10), 0.01)
 
 
 def test_a_model_survives_json() -> None:
@@ -276,8 +190,3 @@ def test_a_second_judge_adds_to_the_log_odds(first: float, second: float, weight
     assert found[0] == pytest.approx(expit(logit(first) + weight * (logit(second) - logit(prior))), rel=1e-4)
     assert found[1:] == pytest.approx([first] * 2, rel=1e-5)
     assert np.isnan(combined(np.array([np.nan]), np.array([second]), weight, prior)).all()
-
-
-def test_a_doubt_of_the_second_judge_reaches_a_first_one_that_is_certain() -> None:
-    found = combined(np.array([1.0], np.float32), np.array([1e-9], np.float32), 1.0, 0.5)
-    assert found == pytest.approx([0.5], abs=0.01)

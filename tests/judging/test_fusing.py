@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.errors import AnmiError
+from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
-from anmi.judging.prior import fit_contaminated
 from anmi.report.sentences import judged_by
 from anmi.retrieval.exact import similarities
 
@@ -133,29 +131,6 @@ def test_the_share_of_relevant_documents_is_the_collections_own(
     assert chances(all_of_it, collection, block).mean() == pytest.approx(known, rel=1e-4)
 
 
-def test_probabilities_are_raised_and_never_lowered(collection: Collection) -> None:
-    """Here the judge alone finds more relevant documents than there are elsewhere; that is what it goes by."""
-    block = collection.block(known=1)
-    plain, own = fitted(collection, block, prior="shipped"), fitted(collection, block, overshoot=1e9)
-    mean = float(chances(plain, collection, block).mean())
-    assert own.summary["estimated_prior"] == pytest.approx(max(mean, base_rate("minilm")), rel=1e-4)
-    assert own.models[0].intercept >= plain.models[0].intercept
-
-
-def test_transfer_can_be_asked_for(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    judge = fitted(collection, collection.block(known=2), mode="transfer", least_queries=1)
-    assert judge.summary["mode"] == "transfer"
-    assert "since mode is transfer" in caplog.text
-
-
-def test_the_truth_of_a_collection_can_be_left_out_of_the_coefficients(collection: Collection) -> None:
-    judge = fitted(collection, collection.block(known=1), without="api_docs", prior="shipped")
-    assert judge.models == [transferred("minilm", "api_docs")] != [transferred("minilm")]
-    assert judge.summary["without"] == "api_docs"
-    assert "api_docs" not in judge.summary["fitted_on"]
-
-
 def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(collection: Collection) -> None:
     """Its truth had a part in the coefficients, so a figure measured on it by those of all would be in-sample."""
     block = collection.block(known=1)
@@ -179,16 +154,6 @@ def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(collection
     assert judged_by(provenance({"mode": "none"})) == ""
 
 
-@pytest.mark.parametrize(("encoder", "known"), [("corpus", True), ("../models/mine", False)])
-def test_an_encoder_nobody_fitted_is_said_to_be_judged_without_vectors(
-    collection: Collection, encoder: str, known: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    judge = fitted(collection, collection.block(known=1), encoder=encoder, prior="shipped")
-    assert judge.models == [transferred(encoder if known else "other")]
-    assert (f"without vectors (encoder {encoder} was not among those fitted)" in caplog.text) is not known
-
-
 def test_fifty_queries_with_several_positives_refine_the_coefficients(collection: Collection) -> None:
     block = collection.block(known=2)
     judge = fitted(collection, block)
@@ -201,35 +166,6 @@ def test_fifty_queries_with_several_positives_refine_the_coefficients(collection
     shared = transferred("minilm")
     assert all(model.coefficients != shared.coefficients and model.mean == shared.mean for model in judge.models)
     assert judge.summary["judges"]["fused"]["reliability"]["expected_calibration_error"] < 0.2
-
-
-def test_what_is_learned_from_few_queries_starts_from_no_less_than_the_share_of_other_collections(
-    collection: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On SciFact the shipped coefficients find a sixth of what is relevant."""
-    asked: list[float] = []
-    monkeypatch.setattr(
-        "anmi.judging.fusing.fit_contaminated",
-        lambda *given: asked.append(given[5]) or fit_contaminated(*given),  # type: ignore[func-returns-value]
-    )
-    blind = replace(transferred("minilm"), intercept=-30.0)
-    monkeypatch.setattr("anmi.judging.fusing.transferred", lambda *given: blind)
-    fitted(collection, collection.block(known=2))
-    assert asked == [base_rate("minilm")] * 3
-
-
-def test_hidden_needs_a_query_for_each_fold(collection: Collection) -> None:
-    block = collection.block(known=2)
-    positives = block.positives.copy()
-    positives[2:, 1] = PADDING
-    with pytest.raises(AnmiError, match="only 2 queries have several positives, fewer than the 3 folds"):
-        fitted(collection, replace(block, positives=positives), mode="hidden")
-
-
-def test_an_unfitted_judge_says_so(collection: Collection) -> None:
-    judge = FusedJudge(FusedOptions(), collection.material, "minilm", SEED)
-    with pytest.raises(AnmiError, match="was not fitted"):
-        judge(collection.block(known=1))
 
 
 def test_no_query_is_judged_by_coefficients_fitted_on_it(collection: Collection) -> None:
@@ -255,14 +191,6 @@ def test_no_query_is_judged_by_coefficients_fitted_on_it(collection: Collection)
         np.testing.assert_allclose(seen[own], expected, rtol=1e-5)
 
 
-def test_queries_of_one_text_share_a_fold(collection: Collection) -> None:
-    twins = replace(collection.material, query_texts={f"q{topic}": f"text {topic % 7}" for topic in range(TOPICS)})
-    judge = FusedJudge(FusedOptions(), twins, "minilm", SEED)
-    fold = judge.fold(collection.block(known=1))
-    assert len(set(fold.tolist())) > 1
-    assert (fold[7:14] == fold[:7]).all()
-
-
 def test_a_positive_is_judged_as_if_nobody_had_labelled_it(collection: Collection) -> None:
     """``p_heldout`` is what the same document gets as a candidate beside the other positive alone."""
     labelled = collection.block(known=2)
@@ -279,17 +207,6 @@ def test_a_positive_is_judged_as_if_nobody_had_labelled_it(collection: Collectio
         assert np.isnan(judged.positive_columns["p_heldout"]).all()
 
 
-def test_labels_of_further_positives_change_a_held_out_value_by_their_evidence_only(collection: Collection) -> None:
-    labelled = collection.block(known=3)
-    judge = fitted(collection, labelled, least_queries=10)
-    held = judge(labelled).positive_columns["p_heldout"]
-    assert held.shape == (TOPICS, 3)
-    documents = labelled.positives[:, [2]]
-    alone = Candidates(labelled.query_ids, labelled.positives[:, :2], documents, np.zeros(documents.shape, np.uint8))
-    expected = judge(collection.measured(alone)).columns["p_evidence"][:, 0]
-    np.testing.assert_allclose(held[:, 2], expected, rtol=1e-4)
-
-
 def test_results_do_not_depend_on_the_size_of_shards(collection: Collection) -> None:
     block = collection.block(known=2)
     judge = fitted(collection, block, least_queries=10)
@@ -300,15 +217,6 @@ def test_results_do_not_depend_on_the_size_of_shards(collection: Collection) -> 
     parts = Candidates.concatenate([judge(block.take(slice(start, start + 7))) for start in range(0, TOPICS, 7)])
     np.testing.assert_array_equal(parts.columns["p_evidence"], whole.columns["p_evidence"])
     np.testing.assert_array_equal(parts.positive_columns["p_heldout"], whole.positive_columns["p_heldout"])
-
-
-def test_fitting_again_starts_afresh(collection: Collection) -> None:
-    block = collection.block(known=2)
-    judge = fitted(collection, block, least_queries=10)
-    first = list(judge.models)
-    judge.fit(CandidateShards.of([block]))
-    assert judge.models == first
-    assert judge.queries == TOPICS
 
 
 def test_contributions_explain_what_was_judged(collection: Collection) -> None:
@@ -323,12 +231,3 @@ def test_contributions_explain_what_was_judged(collection: Collection) -> None:
         model = judge.models[number]
         raw = 1 / (1 + np.exp(-(sum(found.values()) + model.intercept)))
         np.testing.assert_allclose(raw, part.columns["p_evidence"], rtol=1e-4)
-
-
-def test_columns_of_padding_stay_empty(collection: Collection) -> None:
-    block = collection.block(known=2)
-    documents = block.documents.copy()
-    documents[::2, -3:] = PADDING
-    judged = fitted(collection, block, least_queries=10)(collection.measured(replace(block, documents=documents)))
-    assert np.isnan(judged.columns["p_evidence"][::2, -3:]).all()
-    assert np.isfinite(judged.columns["p_evidence"][1::2]).all()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, Terms
-from anmi.judging.hidden import hidden_evidence, hide, reached, shown
+from anmi.judging.hidden import hidden_evidence, hide, reached
 
 
 def value_of(row: int, document: int) -> float:
@@ -80,15 +80,6 @@ def test_a_few_of_many_are_drawn_by_the_query_alone(block: Candidates, most: int
         assert alone.tolist() == place[row == at].tolist()
 
 
-@settings(max_examples=60, deadline=None)
-@given(blocks())
-def test_every_positive_is_shown_beside_the_nearest_candidates(block: Candidates) -> None:
-    found = shown(block, 2)
-    known = block.positives != PADDING
-    assert found.documents[:, 0].tolist() == block.positives[known].tolist()
-    assert found.positives.shape == (known.sum(), 0), "and compared with none"
-
-
 def test_what_is_less_similar_than_every_candidate_would_never_have_been_one() -> None:
     similarity = np.array([[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]], np.float32)
     assert reached(similarity).tolist() == [True, False, True, False]
@@ -119,9 +110,3 @@ def test_evidence_is_gathered_against_the_positives_that_stay_known() -> None:
     assert found[0, 1] == 0, "nor a candidate with the hidden one"
     assert found[1, 1] == found[2, 1] > 0
     assert found[0, 2] >= found[1, 2] > 0, "but with the nearest of all others"
-
-
-def test_one_positive_everywhere_leaves_nothing_to_hide() -> None:
-    material = Material(Terms.build(["a", "b", "c", "d", "e"], split), {"q": "a"})
-    hidden, row, place = hidden_evidence(block_of([0]), material, 2)
-    assert (len(hidden), row.size, place.size) == (0, 0, 0)

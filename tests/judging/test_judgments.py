@@ -74,9 +74,6 @@ def test_a_query_that_nobody_judged_is_named(raw: RawScores) -> None:
         Judgments(raw, {})(block(["q1", "q2"], width=2, positives=1))
 
 
-VARIANTS: tuple[Literal["paraphrase", "zelo"], ...] = ("paraphrase", "zelo")
-
-
 def soft(queries: int = 20, size: int = 15, degree: int = 4) -> tuple[np.ndarray, ...]:
     """Preferences without noise, and the strengths they come from."""
     truth = np.random.default_rng(0).normal(0, 0.6, (queries, size))
@@ -117,44 +114,3 @@ def test_from_preferences_without_noise_strengths_are_found_in_the_variants_own_
         e = (fitted.elo - 1000) / 200
         stated = 0.5 * (1 + erf(e[row, first] - e[row, second]))
         np.testing.assert_allclose(stated[np.isfinite(share)], share[np.isfinite(share)], atol=0.03)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_there_are_no_errors_to_report(variant: Literal["paraphrase", "zelo"]) -> None:
-    first, second, share, _ = soft()
-    fitted = elo.ascend(first, second, share, np.full(20, 15), variant)
-    assert np.isnan(fitted.se).all() and np.isnan(fitted.gap_se).all()
-    np.testing.assert_allclose(fitted.elo.mean(axis=1), 1000)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_where_judges_are_unanimous_the_result_is_how_long_one_cared_to_wait(
-    variant: Literal["paraphrase", "zelo"],
-) -> None:
-    first, second, valid = comparisons(["a", "b"], np.full(2, 15), 4, 0)
-    share = np.where(valid, (first < second).astype(float), np.nan)
-    spread = [
-        float(np.ptp(elo.ascend(first, second, share, np.full(2, 15), variant, steps).elo, axis=1).mean())
-        for steps in (50, 200, 800)
-    ]
-    assert spread[1] > spread[0] + 100 and spread[2] > spread[1] + 100
-    # The fit proper ends at a maximum: asking for ten times the accuracy moves nothing.
-    rough, fine = (elo.fit(first, second, share, np.full(2, 15), tolerance=t).elo for t in (1e-6, 1e-7))
-    np.testing.assert_allclose(rough, fine, atol=0.1)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_query_does_not_depend_on_the_others(variant: Literal["paraphrase", "zelo"]) -> None:
-    first, second, share, _ = soft(queries=3)
-    share[1] = np.where(np.isnan(share[1]), np.nan, share[1].round())
-    whole = elo.ascend(first, second, share, np.full(3, 15), variant)
-    for q in range(3):
-        alone = elo.ascend(first[[q]], second[[q]], share[[q]], np.array([15]), variant)
-        np.testing.assert_allclose(alone.elo[0], whole.elo[q], atol=1e-6)
-
-
-def test_comparisons_that_fall_apart_are_refused_here_too() -> None:
-    with pytest.raises(AnmiError, match='query "q" fall into 2 groups'):
-        elo.ascend(
-            np.array([[0, 2]]), np.array([[1, 3]]), np.array([[0.5, 0.5]]), np.array([4]), "zelo", query_ids=["q"]
-        )

@@ -94,23 +94,6 @@ def test_a_bi_encoder_gives_the_cosine_and_shares_the_embeddings_of_mining(
     np.testing.assert_allclose(prompted.score(PAIRS, store), expected, atol=1e-4)
 
 
-def test_a_bi_encoder_judges_with_the_prompts_of_its_folder_where_none_are_set(
-    store: Store, tmp_path: Path, word_encoder: Make
-) -> None:
-    words = sorted({word for pair in PAIRS for side in split(pair) for word in side.split()})
-    prompts = {"query": "query: ", "document": "passage: "}
-    model = word_encoder(["query", "passage", ":", *words], prompts=prompts)
-    model.save(str(tmp_path / "mine"), create_model_card=False)
-    queries, documents = (list(side) for side in zip(*map(split, PAIRS), strict=True))
-    for given, texts in (({}, prompts), ({"prompt_query": ""}, prompts | {"query": ""})):
-        judge = BiEncoderJudge(ready(tmp_path / "mine", kind="bi_encoder", **given), tmp_path)
-        # The store keeps vectors as float16.
-        asked = model.encode_query(queries, prompt=texts["query"], normalize_embeddings=True).astype(np.float16)
-        found = model.encode_document(documents, prompt=texts["document"], normalize_embeddings=True).astype(np.float16)
-        expected = (asked.astype(np.float32) * found).sum(axis=1)
-        np.testing.assert_allclose(judge.score(PAIRS, store), expected, atol=1e-5)
-
-
 def test_what_cannot_judge_is_refused(tmp_path: Path, text_pair_classifier: Make) -> None:
     with pytest.raises(AnmiError, match="could not be loaded"):
         load_pointwise(ready(tmp_path / "nowhere"), tmp_path)

@@ -42,14 +42,6 @@ def test_all_odds_are_raised_by_one_factor_until_the_mean_is_the_share(
     assert found.intercept - model.intercept == pytest.approx(expected, abs=1e-6)
 
 
-def test_documents_of_which_nothing_is_known_do_not_count() -> None:
-    values = np.random.default_rng(1).normal(size=(50, WIDTH)).astype(np.float32)
-    unknown = np.full((400, WIDTH), np.nan, np.float32)
-    both, alone = (raised(model_of(-6.0), each, 0.1) for each in (np.concatenate([values, unknown]), values))
-    assert both == alone
-    assert raised(model_of(-6.0), unknown, 0.1) == (model_of(-6.0), 0.1), "and of nothing there is no mean to raise"
-
-
 def collection(queries: int, width: int = 12) -> tuple[Candidates, Material]:
     draw = np.random.default_rng(5)
     words = [f"w{number}" for number in range(50)]

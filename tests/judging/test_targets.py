@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from anmi.errors import AnmiError
 from anmi.judging.calibration import threshold_for
 
 # Few distinct values, so that there are ties.
@@ -51,22 +49,3 @@ def test_the_interval_holds_the_true_rate_as_often_as_it_says(positives: int, ta
         inside += found.low <= found.threshold <= found.high
     # Below what 1,500 runs of the nominal coverage would show once in a thousand times.
     assert binomtest(inside, runs, 0.95, alternative="less").pvalue > 1e-3
-
-
-def test_probabilities_that_are_missing_are_left_out() -> None:
-    rng = np.random.default_rng(0)
-    probability, label = rng.random(80), rng.random(80) < 0.5
-    holes = np.concatenate([probability, [np.nan, np.nan]])
-    assert threshold_for(holes, np.concatenate([label, [True, False]]), 0.1) == threshold_for(probability, label, 0.1)
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_labels_of_one_class_give_no_threshold(label: int) -> None:
-    with pytest.raises(AnmiError, match="only one kind"):
-        threshold_for(np.linspace(0, 1, 300), np.full(300, label), 0.1)
-
-
-@pytest.mark.parametrize("target", [1.0, -0.1, math.nan])
-def test_targets_out_of_range_are_refused(target: float) -> None:
-    with pytest.raises(AnmiError, match="out of range"):
-        threshold_for(np.array([0.1, 0.9]), np.array([0, 1]), target)

@@ -12,15 +12,13 @@ from kedro.framework.project import pipelines
 from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
-from pydantic import ValidationError
 from tests.e2e.conftest import write_beir
 
 from anmi.errors import AnmiError
 from anmi.judging.evidence import facts_of
 from anmi.pipeline_registry import STAGES
-from anmi.pipelines.audit.nodes import gate, ingest_all, plant_truth
+from anmi.pipelines.audit.nodes import gate, ingest_all
 from anmi.pipelines.params import AuditParams, IngestionParams
-from anmi.selection.recipe import RecipeBook, recipe_book
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")
@@ -118,22 +116,6 @@ def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline
     assert tracked == {"audit_summary"}
 
 
-def test_every_recipe_of_the_book_is_judged_for(configuration: Any) -> None:
-    name, book = configuration["parameters"]["audit_judges_for"], recipe_book(configuration["parameters"]["recipes"])
-    assert name == RecipeBook.every
-    union = set().union(*(book.get(recipe).requires for recipe in book.names()))
-    assert book.get(name).requires == union > {"dense", "p_relevant", "elo"}
-    assert name not in book.names()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"max_false_negative_rate": 1.5}, {"queries": -1}, {"kinds": "all"}, {"max_leek": 0.1}]
-)
-def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        AuditParams.model_validate(wrong)
-
-
 def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: Path) -> None:
     """Entailing documents are planted; the triples that say so are gone from the corpus."""
     facts = {"a": ["x"], "b": ["x", "y"], "c": ["z"]}
@@ -150,22 +132,6 @@ def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: P
     assert not made["corpus"].metadata.str.contains("triples").any()
     assert [json.loads(text)["size"] for text in made["corpus"].metadata] == [1, 1, 1]
     assert facts_of(made["corpus"], made["knowledge"].graph) is None
-
-
-def test_planting_is_keyed_by_the_seed_and_capped() -> None:
-    queries = pd.DataFrame({"query_id": [f"q{i}" for i in range(20)], "text": "", "split": "train"})
-    rows = [(f"q{i}", f"d{j}", 1) for i in range(20) for j in (i, i + 1)]
-    qrels = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"])
-    none = pd.DataFrame({"query_id": [], "document_id": [], "other_id": [], "kind": []})
-    first, second = (
-        plant_truth(
-            queries=queries, qrels=qrels, equivalents=none, related_documents=none, params=AuditParams(queries=9),
-            seed=seed,
-        )
-        for seed in (1, 2)
-    )  # fmt: skip
-    assert len(first[0]) == len(first[1]) == len(first[2]) == 9
-    assert not first[2].equals(second[2])
 
 
 def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:

@@ -146,12 +146,6 @@ def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(m
     assert np.nanmedian(held) > 10 * np.nanmedian(probability(block)), "a positive is known again when hidden"
 
 
-def test_a_recipe_that_reads_no_judgment_passes_candidates_on(mined: Mined) -> None:
-    shards, fused, teacher = mined.judged("blind")
-    assert shards is mined.candidates
-    assert (fused, teacher) == ({"mode": "none"}, {"judged_pairs": 0})
-
-
 def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}

@@ -13,12 +13,9 @@ import torch
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.types import empty
-from anmi.errors import AnmiError
 from anmi.pipelines.evaluation.nodes import measure_knowledge
 from anmi.pipelines.params import DenseParams, EvaluationParams, SelectionParams
 from anmi.pipelines.selection.nodes import make_variants
-from anmi.pipelines.training.params import TrainingParams
-from anmi.retrieval.variants.build import VARIANT_COLUMNS
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
@@ -115,13 +112,6 @@ def test_neighbours_are_those_of_the_trained_system(models: tuple[str, str], tmp
     assert near["shares"] == {"right": 0.5, "entails": 0.5, "same_uri": 0.5}
 
 
-def test_without_variants_only_entities_are_linked(models: tuple[str, str], tmp_path: Path) -> None:
-    metrics, near = measured(("no such encoder", "nor this"), tmp_path, variants=empty("document_id", "kind", "text"))
-    assert not [name for name in metrics["mine"] if "factuality" in name]
-    assert metrics["mine"]["linking_accuracy"] == 1.0
-    assert near["queries"] == 3
-
-
 @pytest.mark.parametrize("missing", ["entities", "facts"])
 def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
     nothing: Any = None
@@ -160,16 +150,6 @@ def variants(recipe: str, selection: SelectionParams | None = None, **training: 
     )  # fmt: skip
 
 
-def test_a_recipe_of_mined_negatives_costs_nothing() -> None:
-    nothing: Any = None
-    found = make_variants(
-        corpus=nothing, queries=nothing, qrels=nothing, knowledge=nothing, recipe="mined", recipes=BOOK,
-        selection=SelectionParams(), seed=1,
-    )  # fmt: skip
-    assert found.columns.tolist() == list(VARIANT_COLUMNS)
-    assert variants("mined").empty
-
-
 def test_positives_of_all_splits_have_variants_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         found = variants("mixed")
@@ -177,22 +157,3 @@ def test_positives_of_all_splits_have_variants_and_nobody_else(caplog: pytest.Lo
     assert set(found.kind) == {"swap", "counterpart"}
     assert "Ben is red" in set(found.text)
     assert "4 variants (swap) of 2 of 2 documents" in caplog.text
-
-
-def test_what_a_run_overrides_counts() -> None:
-    assert not variants("mined", training=TrainingParams(options={"sources": "mixed"})).empty
-    assert variants("mixed", training=TrainingParams(options={"sources": "mined"})).empty
-
-
-def test_the_parameters_say_how_many() -> None:
-    few = SelectionParams(variants={"swaps": 1, "counterparts": 0})
-    assert variants("mixed", few).kind.tolist() == ["swap", "swap"]
-
-
-def test_a_generator_without_its_key_is_said_only_where_it_is_needed() -> None:
-    options = {"base_url": "http://127.0.0.1:9", "model": "writer", "key_variable": "ANMI_NO_SUCH_KEY"}
-    selection = SelectionParams(generator=options)
-    assert selection.generator is not None and selection.generator.max_tokens == 2048
-    assert variants("mined", selection).empty
-    with pytest.raises(AnmiError, match="ANMI_NO_SUCH_KEY"):
-        variants("mixed", selection)

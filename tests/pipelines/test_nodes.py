@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 from rich.console import Console
 from tests.selection.conftest import with_lists
 
@@ -18,17 +16,13 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.files import plain
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
-from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
-from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, describe_hardness, score_runs
 from anmi.pipelines.evaluation.search import run_systems
-from anmi.pipelines.params import ConsistencyParams, DenoisingParams, EloParams, EvaluationParams
-from anmi.pipelines.retrain.nodes import _SYSTEM as SYSTEM_OF_THE_CHAMPION
+from anmi.pipelines.params import ConsistencyParams, EvaluationParams
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.report.console import results_table
-from anmi.report.inputs import BM25, HYBRID, ZERO_SHOT
 from anmi.selection.recipe import Recipe, RecipeBook, recipe_book
 
 NONE_RELATED = empty("document_id", "other_id", "kind")
@@ -119,30 +113,6 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.Da
     assert summary["median_positive_rank_of_failed"] == 6
 
 
-def test_without_bm25_nothing_is_said_of_consistency(queries: pd.DataFrame) -> None:
-    found = check_consistency(SHARDS, "nearest", BOOK, ConsistencyParams())
-    assert not found
-    assert summarise_consistency(SHARDS, found) == {}
-
-
-def test_a_recipe_that_reads_no_judgment_costs_none(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
-    nothing: Any = None
-    shared: dict[str, Any] = {
-        "candidates": SHARDS, "corpus": corpus, "queries": queries, "recipe": "nearest",
-        "recipes": BOOK, "seed": 1,
-    }  # fmt: skip
-    evidence, fused_judge = judge_by_evidence(
-        **shared, terms=nothing, document_embeddings=nothing, encoder_info=nothing, knowledge=nothing,
-        params=DenoisingParams(),
-    )  # fmt: skip
-    assert not evidence and fused_judge == {"mode": "none"}
-    judgments, summary = judge_candidates(**shared, evidence=evidence, params=DenoisingParams(), store=nothing)
-    assert not judgments and summary == {"judged_pairs": 0}
-    judged: dict[str, Any] = {"evidence": evidence, "judgments": judgments, "store": nothing}
-    ratings, told = rate_candidates(**shared, **judged, params=EloParams())
-    assert not ratings and told == {"temperatures": {}}
-
-
 def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
     chosen = selected("nearest")
     rows = rows_of(chosen, corpus, queries, "nearest")
@@ -195,38 +165,11 @@ def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.D
     assert len(check_splits(rows.iloc[:1], queries)) == 1
 
 
-def test_what_is_asked_for_wins_over_the_recipe() -> None:
-    recipe = Recipe(description="A recipe.", negatives=3, training={"loss": "debiased", "epochs": 2})
-    options = merged_options(recipe, TrainingParams(options={"epochs": 9}))
-    assert (options.loss.kind, options.epochs, options.negatives) == ("debiased", 9, 3)
-    assert merged_options(recipe, TrainingParams(options={"negatives": 1})).negatives == 1
-
-
-def test_an_option_that_does_not_exist_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ValidationError, match='did you mean "epochs"'):
-        TrainingParams(options={"epoch": 3})
-    with pytest.raises(AnmiError, match='did you mean "temperature"'):
-        merged_options(Recipe(description="A recipe.", training={"temperatur": 1}), TrainingParams())
-
-
 def test_a_curriculum_without_a_pool_is_refused_before_anything_is_mined():
     recipe = {"description": "A recipe.", "training": {"curriculum": "bandit"}}
     with pytest.raises(AnmiError, match=r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'):
         merged_options(Recipe(**recipe), TrainingParams())
     assert merged_options(Recipe(**recipe, pool=8), TrainingParams()).negatives == 7
-
-
-def test_where_no_candidate_was_found_no_step_is_to_be_loosened(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
-    none = replace(
-        block(),
-        documents=np.full((3, 3), -1, np.int32),
-        source=np.zeros((3, 3), np.uint8),
-        columns={"dense": np.full((3, 3), np.nan, np.float32)},
-    )
-    chosen = selected("nothing", CandidateShards.of([none]))
-    with pytest.raises(AnmiError, match=r"no document besides the positives.*more documents") as caught:
-        rows_of(chosen, corpus, queries, "nothing")
-    assert "loosen" not in str(caught.value)
 
 
 def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
@@ -256,10 +199,6 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     shown = Console(width=120, record=True, file=io.StringIO())
     shown.print(results_table(*read))
     assert "0.631" in shown.export_text()
-
-
-def test_every_other_system_of_the_results_is_no_name_for_a_recipe() -> None:
-    assert {BM25, ZERO_SHOT, HYBRID, SYSTEM_OF_THE_CHAMPION} == set(RecipeBook.reserved)
 
 
 def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:

@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from anmi.evaluation.metrics import evaluate
 from anmi.pipelines.dense.nodes import encode_collection
 from anmi.pipelines.evaluation.search import build_search, run_systems
 from anmi.pipelines.params import DenseParams, EvaluationParams
@@ -203,21 +202,3 @@ def test_whoever_loads_the_trained_folder_gets_the_run_that_was_measured(way: Wa
     assert_equal(run, by_hand(plain(way.trained["trained_model"]), "test"))
     model = SentenceTransformer(str(way.trained["trained_model"]), device="cpu")
     assert {role: model.prompts[role] for role in FOLDER} == way.expected == way.trained["training_summary"]["prompts"]
-
-
-def test_epochs_are_chosen_by_what_the_trained_folder_gives_on_dev(way: Way) -> None:
-    run = by_hand(plain(way.trained["trained_model"]), "dev")
-    expected = evaluate(qrels()[qrels().split == "dev"], run, (10,))["ndcg@10"].mean()
-    assert way.trained["training_log"]["dev_ndcg@10"].max() == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("way", WAYS[:3], indirect=True, ids=": ".join)
-def test_training_moved_the_words_of_the_prompts_and_of_no_others(way: Way) -> None:
-    """Each word of a table has a vector of its own, which only a text that a step read moves."""
-    before, after = (
-        SentenceTransformer(str(folder), device="cpu")[0].embedding.weight
-        for folder in (way.base, way.trained["trained_model"])
-    )
-    moved = (after != before).any(dim=1).tolist()[1:]
-    used = {word for prompt in way.expected.values() for word in prompt.replace(":", " :").split()}
-    assert {word for word, is_moved in zip(WORDS[:4], moved, strict=False) if is_moved} == used

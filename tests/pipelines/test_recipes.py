@@ -16,7 +16,7 @@ from kedro.pipeline import Pipeline
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
 
-from anmi.candidates import SOURCES, Candidates
+from anmi.candidates import SOURCES
 from anmi.corpus.knowledge import Knowledge
 from anmi.datasets import CandidateShardsDataset, ColumnsDataset, TrainingRowsDataset
 from anmi.engine import IN_PROCESS
@@ -200,14 +200,3 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     assert all(table.row_count for table in shown[:2]) and source_lines(summary["by_source"])
     assert dropped_table(summary["funnel"]) is None or recipe.startswith("bm25_random")
     assert (expected_sentence(summary["expected"]) != "") == (chosen.judged and bool(negatives))
-
-
-def test_what_stages_save_does_not_hold_the_block_again(nights: Callable[[], Nights]) -> None:
-    catalog = nights().mine("anmi_2_1")
-    names = {name: set().union(*(part.columns for part in catalog.load(name))) for name in COLUMNS}
-    stored = set(catalog.load("candidates").whole().columns)
-    assert stored == {"bm25", "bm25_rank", "dense", "dense_rank", "fused", "related"}
-    for one in COLUMNS:
-        assert not names[one] & stored
-        assert not any(names[one] & names[other] for other in COLUMNS if other != one), names
-    assert isinstance(catalog.load("candidates").whole(), Candidates)

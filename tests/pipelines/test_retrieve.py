@@ -109,36 +109,6 @@ def test_a_query_with_many_positives_costs_what_one_with_eight_does(merge: Merge
     assert set(rows.positive_ids[0]) == set(many), "none of which is ever a negative"
 
 
-def test_random_documents_come_last_and_leave_the_retrieved_as_they_are(merge: Merge) -> None:
-    without, block = merge(0), merge(20)
-    drawn, retrieved = SOURCES["random"], SOURCES["bm25"] | SOURCES["dense"]
-    assert (((block.source & drawn) > 0).sum(axis=1) == 20).all()
-    only = block.source == drawn
-    assert (np.diff(only.astype(int), axis=1)[block.filled[:, 1:]] >= 0).all(), "none before a retrieved one"
-    for row in range(QUERIES):
-        first = block.filled[row] & ~only[row]
-        assert block.documents[row, first].tolist() == without.documents[row, without.filled[row]].tolist()
-        assert (block.source[row, first] & retrieved).tolist() == without.source[row, without.filled[row]].tolist()
-        assert (np.diff(block.columns["fused"][row, first]) <= 0).all()
-    both = (block.source > drawn)[block.filled]
-    assert both.any(), "no document was found by a ranking and by chance"
-    for name in ("bm25", "dense"):
-        assert np.isfinite(block.columns[name][block.filled]).all(), name
-        found, ranks = (block.source & SOURCES[name]) > 0, block.columns[f"{name}_rank"]
-        assert np.isfinite(ranks[found]).all(), "what a source found has a rank by it"
-        # Beyond the last document that was found, nobody counts.
-        last = np.where(found, ranks, 0).max(axis=1, keepdims=True)
-        assert (np.isnan(ranks) | (ranks <= last))[block.filled].all(), name
-
-
-def test_a_positive_and_its_duplicate_are_never_drawn(merge: Merge) -> None:
-    block = merge(DOCUMENTS)
-    barred = np.array([1, 0, 2, 1, *[0] * (QUERIES - 4)])
-    assert (block.filled.sum(axis=1) == DOCUMENTS - 1 - barred).all()
-    assert 110 not in block.documents[0] and 110 in block.documents[1]
-    assert not (block.documents == block.positives[:, :1]).any()
-
-
 def test_a_query_that_is_a_document_never_meets_itself(merge: Merge) -> None:
     # The whole corpus is retrieved and drawn.
     block = merge(DOCUMENTS)
@@ -151,11 +121,6 @@ def test_the_block_does_not_depend_on_the_shards(merge: Merge) -> None:
     one, many = merge(20, shard=1), merge(20, shard=100)
     np.testing.assert_array_equal(one.documents, many.documents)
     np.testing.assert_array_equal(one.source, many.source)
-
-
-def test_a_corpus_smaller_than_the_draw_is_drawn_whole(merge: Merge) -> None:
-    block = merge(32, documents=15)
-    assert (block.filled.sum(axis=1) == 14).all()
 
 
 def test_near_duplicates_and_siblings_of_a_positive_are_marked(merge: Merge) -> None:
@@ -194,11 +159,3 @@ def test_a_source_that_no_step_reads_is_not_asked(merge: Merge, recipe: str, col
             held = alone.filled[row]
             expected = [value[document] for document in alone.documents[row, held]]
             np.testing.assert_array_equal(alone.columns[name][row, held], expected, err_msg=name)
-
-
-def test_only_training_queries_are_searched(merge: Merge) -> None:
-    splits = ["train"] * (QUERIES - 1) + ["test"]
-    everything = merge(5, splits=splits)
-    assert everything.query_ids.tolist() == [f"q{i}" for i in range(QUERIES - 1)]
-    with_dev = merge(5, splits=["dev", *splits[1:]])
-    assert with_dev.query_ids.tolist() == [f"q{i}" for i in range(1, QUERIES - 1)]

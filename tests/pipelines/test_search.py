@@ -181,15 +181,3 @@ def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
         scores = documents @ model.encode_query([texts[query]], normalize_embeddings=True)[0]
         own = scores[corpus.document_id.tolist().index(relevant[query])]
         assert (scores > own + 1e-5).sum() < ranks[query] <= (scores >= own - 1e-5).sum()
-
-
-def test_without_a_dev_run_both_parts_count_the_same(models: tuple[str, Path], tmp_path: Path) -> None:
-    given = tables()
-    terms = Terms.cut(document_texts(given["corpus"]), "en", "whitespace")
-    with Store(tmp_path) as store:
-        search = build_search(
-            trained_model=models[1], bm25_index=BM25Index.of_terms(terms), terms=terms,
-            dev_run=pd.DataFrame(columns=["query_id", "document_id", "score", "rank"]), info=INFO, seed=1, **given,
-            training_summary={}, recipe="mine", params=EvaluationParams(), dense=DENSE, store=store,
-        )  # fmt: skip
-    assert search.settings["weights"] == {"bm25": 0.5, "dense": 0.5} and search.settings["fit"]["kind"] == "none"

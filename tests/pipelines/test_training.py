@@ -96,12 +96,6 @@ def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named_if_it_was_
     assert "no pseudo-query of the kind cloze" in caplog.text
 
 
-def test_dev_is_ranked_by_the_trained_model(train: Any) -> None:
-    ranked = train()["dev_run"]
-    assert set(ranked.query_id) == set(QUERIES.query_id[12:32])
-    assert ranked.groupby("query_id").size().tolist() == [COUNT] * 20
-
-
 def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_no_epoch(train: Any) -> None:
     tests = QUERIES[QUERIES.split == "test"]
     made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
@@ -117,13 +111,6 @@ def test_pseudo_queries_join_fewer_than_twenty_dev_queries(train: Any) -> None:
     assert made["training_summary"]["best_epoch"] is not None
 
 
-def test_no_labels_asked_for_is_like_no_labels_there(train: Any) -> None:
-    asked = train(options={"labels": 0})["training_log"]
-    tests = QUERIES[QUERIES.split == "test"]
-    there = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])["training_log"]
-    np.testing.assert_array_equal(asked.loss, there.loss)
-
-
 def test_a_recipe_of_labels_alone_needs_some(train: Any) -> None:
     with pytest.raises(AnmiError, match="nothing to train on: no training query has a label"):
         train(recipe="alone", rows=rows()[:0])
@@ -137,12 +124,6 @@ def test_what_is_too_little_to_learn_from_leaves_the_encoder_as_it_was(
     before, after = (folder / "model.safetensors" for folder in (tmp_path / "base", made["trained_model"]))
     assert before.read_bytes() == after.read_bytes() and said in caplog.text
     assert made["training_summary"]["adapted"] == (count > 0)
-
-
-def test_labels_alone_are_trained_on_as_before(train: Any) -> None:
-    made = train(recipe="alone")
-    assert (made["training_summary"]["adapted"], made["training_summary"]["pseudo_queries"]) == (False, 0)
-    assert made["training_summary"]["mined_negatives"] == 24
 
 
 def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
@@ -174,13 +155,6 @@ def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: b
     start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(old))
     before = query_weights(start).numpy()
     assert np.array_equal(table.weights, before) is not learned
-
-
-def test_a_companion_may_not_be_called_as_the_recipe(train: Any) -> None:
-    steps = {"top": {"by": "dense"}}
-    book = recipe_book({"sparse": {"description": "Dense, in spite of its name.", "negatives": 2, "steps": steps}})
-    with pytest.raises(AnmiError, match='reported as "sparse"'):
-        train(recipe="sparse", recipes=book, options={"companion": {"retriever": "sparse"}})
 
 
 def test_a_larger_share_of_the_labels_holds_every_smaller_one_and_test_queries_stay() -> None:

@@ -69,11 +69,6 @@ def test_what_a_companion_reads_has_to_be_mined_as_well() -> None:
     assert merged({}).reads == set()
 
 
-def test_an_override_may_give_a_sparse_recipe_a_dense_companion() -> None:
-    found = merged({"retriever": "sparse"}, companion={"retriever": "dense"})
-    assert (found.retriever, found.of_companion.retriever) == ("sparse", "dense")
-
-
 def test_a_companion_has_the_options_of_the_first_but_for_its_own_and_its_temperature() -> None:
     options = {
         "epochs": 3, "temperature": {"fixed": {"value": 0.05}}, "pseudo_queries": {"kinds": ["cloze"]},
@@ -84,12 +79,6 @@ def test_a_companion_has_the_options_of_the_first_but_for_its_own_and_its_temper
         epochs=3, pseudo_queries={"kinds": ["cloze"]}, retriever="sparse", batch_size=8
     )
     assert found.alone == TrainingOptions(**{k: v for k, v in options.items() if k != "companion"})  # type: ignore[arg-type]
-
-
-def test_without_labels_and_pseudo_queries_nothing_is_left() -> None:
-    with pytest.raises(AnmiError, match="labels 0 leaves nothing to train on"):
-        merged({}, labels=0)
-    assert merged({"pseudo_queries": {"kinds": ["cloze"]}}, labels=0).labels == 0
 
 
 def test_a_masked_language_model_goes_with_a_recipe_that_trains_a_sparse_retriever() -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from anmi.judging.calibration import cross_fitted, reliability
 from anmi.report.console import rejections_table, results_table
-from anmi.report.inputs import judge_entries, signed
+from anmi.report.inputs import judge_entries
 from anmi.report.sentences import false_negatives_sentence
 
 
@@ -29,13 +29,6 @@ def test_results_fit_a_terminal_and_say_the_difference(make):
     assert "[95 % interval]" in printed(results_table(inputs.results, inputs.comparisons))
 
 
-def test_results_without_comparisons_or_with_a_missing_metric(make):
-    results = make().results
-    shown = printed(results_table(results[results["metric"] != "mrr@10"], pd.DataFrame()))
-    assert "0.664" in shown
-    assert "–" in shown
-
-
 def test_rejections_name_each_step(make):
     shown = printed(rejections_table(make().funnel))
     assert "rejected: max_ratio" in shown
@@ -47,11 +40,6 @@ def test_rejections_name_each_step(make):
     assert rule in printed(rejections_table(make().funnel), 120)
     plain = [{name: value for name, value in row.items() if name != "rule"} for row in make().funnel]
     assert "rule" not in printed(rejections_table(plain))
-
-
-def test_markup_in_a_name_is_printed_as_it_is(make):
-    funnel = [{"step": "[red]x[/red]", "kind": "rejected", "candidates": 1, "queries": 0}]
-    assert "[red]x[/red]" in printed(rejections_table(funnel))
 
 
 def test_the_leak_is_not_played_down_when_no_truth_is_known():
@@ -67,10 +55,6 @@ def test_the_leak_is_not_played_down_when_no_truth_is_known():
     }
     assert "more may be hidden" in false_negatives_sentence(leak)
     assert false_negatives_sentence({}) == ""
-
-
-def test_differences_carry_their_sign():
-    assert [signed(v) for v in (0.02, -0.02, 0.0, -0.0004)] == ["+0.020", "−0.020", "0.000", "0.000"]
 
 
 def test_judges_are_read_from_what_the_stages_write():
@@ -91,9 +75,3 @@ def test_judges_are_read_from_what_the_stages_write():
         fused = {"auc": 0.9, "reliability": curve, "method": "platt"}
         found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})
         assert found == {"cross_encoder": expected, "fused": fused}
-
-
-def test_a_run_that_judged_nothing_has_no_judges():
-    assert judge_entries({"judged_pairs": 0}) == {}
-    assert judge_entries({}, {"judges": {}}) == {}
-    assert judge_entries({}, {"judges": None}) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from anmi.candidates import Candidates
 from anmi.judging.fused import EVIDENCE, FusedModel, shipped
 from anmi.report.explanation import explain, in_numbers, not_a_candidate
 from anmi.selection.recipe import Recipe, Runner
-from anmi.selection.steps.samplers import TIERS
 
 DENSE = np.array([[0.8, 0.77, 0.7, 0.6, 0.5, 0.4]], np.float32)
 CORPUS = pd.DataFrame({"document_id": [f"d{i}" for i in range(9)], "title": "", "text": "some words"})
@@ -73,20 +71,6 @@ def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() 
     assert explain(row(), CORPUS, wanted=0)["candidates"][0]["why"] == "the recipe draws none"
 
 
-def test_a_negative_names_the_tier_it_came_from() -> None:
-    tiers = row().with_columns({"tier": np.array([[0, 0, 1, 1, 2, 99]])})
-    found = explain(selected([{"top": {"by": "dense"}}], 6, tiers), CORPUS)
-    assert [candidate["tier"] for candidate in found["candidates"]] == [*np.repeat(TIERS[:2], 2), TIERS[2], "tier 99"]
-    assert found["candidates"][2]["why"] == "choice 3 of 6, deeper"
-
-
-def test_kinds_are_the_verdicts_of_routed_candidates() -> None:
-    block = row().rejected("promote", DENSE > 0.78, "p_relevant ≥ 0.68", "promoted")
-    block = block.rejected("uncertain", DENSE > 0.65, "p_relevant 0.5…0.68", "uncertain")
-    found = verdicts(explain(block, CORPUS))
-    assert found[:2] == [("promoted", "promote: p_relevant ≥ 0.68"), ("uncertain", "p_relevant 0.5…0.68")]
-
-
 def test_a_dropped_query_tells_step_rule_and_figures() -> None:
     found = explain(selected([{"denoise": {"threshold": 0.6}}, "consistency", {"top": {"by": "dense"}}]), CORPUS)
     assert found["dropped"] == {"step": "consistency", "rule": "BM25 does not find a positive near the top"}
@@ -94,11 +78,6 @@ def test_a_dropped_query_tells_step_rule_and_figures() -> None:
     # What an earlier step rejected keeps that step's name.
     assert found["candidates"][0]["step"] == "denoise"
     assert verdicts(found)[-1] == ("query dropped", "consistency: BM25 does not find a positive near the top")
-
-
-def test_artifacts_from_before_there_were_rules_still_tell_the_step() -> None:
-    block = replace(row().rejected("max_ratio", DENSE > 0.65), rules={})
-    assert verdicts(explain(block, CORPUS))[0] == ("rejected", "max_ratio")
 
 
 @pytest.mark.parametrize(
@@ -122,11 +101,6 @@ def test_the_limit_shown_is_the_one_that_was_applied(step: Any, column: str, sig
     assert 0 < rejected.sum() < len(rejected)
     limit = float(next(candidate["here"] for candidate in candidates if candidate["here"]).split()[-1])
     assert (rejected == (block.columns[column][0] >= limit)).all()
-
-
-def test_a_limit_without_the_positives_score_is_not_shown() -> None:
-    assert in_numbers("gap not in 100…300 Elo", row()) == "elo not in 500…700"
-    assert in_numbers("cross ≥ 0.9 of the positive's", row()) == ""
 
 
 def test_the_chance_that_an_interval_rule_went_by_is_shown() -> None:

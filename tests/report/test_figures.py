@@ -33,12 +33,6 @@ def test_each_group_of_scores_adds_up_to_all_of_it(make):
             assert len(trace["y"]) == len(trace["x"])
 
 
-def test_no_step_rejected_anything(make):
-    entry = make().distributions["dense"] | {"rejected": {}}
-    (figure,) = figures.distributions({"dense": entry})
-    assert [trace["name"].split()[0] for trace in figure.spec["data"]] == ["positives", "kept"]
-
-
 def test_error_bars_span_the_interval(make):
     spec = figures.metrics(make().results).spec
     trained = spec["data"][-1]
@@ -56,13 +50,6 @@ def test_the_borders_of_the_elo_zones_are_drawn(make):
         "medium",
         "easy",
     ]
-
-
-def test_a_log_without_dev_metric_has_two_panels(make):
-    log = make().training_log.assign(**{"dev_ndcg@10": np.nan})
-    layout = figures.training(log).spec["layout"]
-    assert "yaxis2" in layout
-    assert "yaxis3" not in layout
 
 
 def curriculum_log(log, **columns):
@@ -83,18 +70,6 @@ def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric(make):
     assert "gaps to the positive" in figure.note
     axes = {trace["yaxis"] for trace in figure.spec["data"]}
     assert axes == {"y", "y2", "y3", "y4"}
-
-
-def test_a_window_without_an_upper_end_has_one_line_and_ranks_are_named(make):
-    log = make().training_log
-    tiers = figures.curriculum(curriculum_log(log, low=600.0, high=np.inf))
-    assert "window, to" not in {trace["name"] for trace in tiers.spec["data"]}
-    ranks = figures.curriculum(curriculum_log(log, low=0.5, high=1.0))
-    assert "places in a row's pool" in ranks.note
-
-
-def test_a_training_without_a_curriculum_shows_none(make):
-    assert figures.curriculum(make().training_log) is None
 
 
 def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up(make):
@@ -134,26 +109,6 @@ def test_shares_are_drawn_at_the_middles_of_bins_with_enough_in_them():
     assert "Open marks" in figure.note
     # Of the bins from 0 on: (30 × 2 + 5 × 90) / 35 and (30 × 20 + 5 × 30) / 35.
     assert "by the judge 14.6 % of the chosen ones and 21.4 % of the rejected ones are relevant" in figure.note
-
-
-def test_marks_are_left_out_where_no_truth_is_known():
-    nothing = {"known": [0, 0, 0], "relevant": [0, 0, 0]}
-    figure = figures.relevance_by_nearness(
-        found(chosen=found()["chosen"] | nothing, rejected=found()["rejected"] | nothing)
-    )
-    assert figure is not None
-    assert [trace["name"] for trace in figure.spec["data"]] == [
-        "rejected, as the judge expects", "chosen, as the judge expects",
-    ]  # fmt: skip
-    assert "Open marks" not in figure.note
-
-
-def test_nothing_is_drawn_of_too_little():
-    few = {"judged": [3, 3, 3], "known": [1, 1, 1]}
-    assert (
-        figures.relevance_by_nearness(found(chosen=found()["chosen"] | few, rejected=found()["rejected"] | few)) is None
-    )
-    assert figures.relevance_by_nearness(None) is None
 
 
 def test_the_sources_of_drawn_negatives_are_stacked_up_to_all_of_them(make):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from anmi.retrieval.encoders import Encoding
 from anmi.retrieval.prompts import OWN
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.token_table import TokenTable
-from anmi.retrieval.tokenize import tokenizer
 
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["threads", "processes"])
@@ -61,16 +59,6 @@ def test_terms_come_back_from_their_folder_as_they_were_cut(
     np.testing.assert_array_equal(again.queries(asked).toarray(), terms.queries(asked).toarray())
 
 
-@given(TEXTS)
-@settings(max_examples=40)
-def test_rows_are_the_terms_of_each_document_with_only_their_order_lost(texts: list[str]) -> None:
-    terms = Terms.cut(texts, "en", "whitespace")
-    names = list(terms.vocabulary)
-    cut = tokenizer("whitespace", "en")(texts)
-    assert [sorted(names[term] for term in row) for row in terms.rows()] == [sorted(row) for row in cut]
-    assert terms.lengths.tolist() == [len(row) for row in cut]
-
-
 @given(TEXTS, st.dictionaries(st.integers(0, 7), st.text(st.sampled_from("abf"), max_size=5)))
 @settings(max_examples=40)
 def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict[int, str]) -> None:
@@ -82,24 +70,9 @@ def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict
     np.testing.assert_array_equal(one, same)
 
 
-def test_an_index_says_of_which_terms_it_is() -> None:
-    terms = Terms.cut(["red fox", "blue whale"], "de", "whitespace")
-    index = BM25Index.of_terms(terms)
-    assert index.settings.items() >= {"language": "de", "tokenizer": "whitespace", "documents": 2}.items()
-    assert index.tokenize(["a b"]) == terms.tokenize(["a b"])
-
-
 def test_documents_without_any_term_are_an_error() -> None:
     with pytest.raises(AnmiError, match="no token in 2 documents"):
         Terms.cut(["", " "], "en", "whitespace")
-
-
-def test_what_is_saved_is_free_of_pickle(tmp_path: Path) -> None:
-    Terms.cut(["red fox", "fox"], "en", "whitespace").save(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"counts.npz", "vocabulary.parquet", "settings.json"}
-    with np.load(tmp_path / "counts.npz", allow_pickle=False) as arrays:
-        assert {name: arrays[name].dtype.hasobject for name in arrays} == dict.fromkeys(arrays, False)
-    assert json.loads((tmp_path / "settings.json").read_text()) == {"language": "en", "tokenizer": "whitespace"}
 
 
 ENGLISH = [f"the {colour} {animal} sleeps near the river" for colour in ("red", "grey", "white") for animal in
@@ -137,13 +110,6 @@ def test_what_minilm_says_weighs_half_where_it_spells_letters(texts: list[str], 
     tokenizer = minilm.tokenizer.backend_tokenizer
     tokenizer.enable_padding(length=128)
     assert _weight(names.tolist(), counts, tokenizer) == weight, "padding is no piece"
-
-
-def test_forms_of_a_word_are_alike_and_what_nobody_knows_has_no_direction(minilm: Any, tmp_path: Path) -> None:
-    table, _ = made(ENGLISH, minilm, tmp_path / "model")
-    foxes, fox, owl, rocket, thai = table.encode(["foxes", "fox", "owl", "🚀", "ไทย"])
-    assert foxes @ fox > foxes @ owl
-    assert not rocket.any() and not thai.any()
 
 
 def test_one_half_is_the_decomposition_of_the_corpus(minilm: Any) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from anmi.engine import EngineParams, map_shards
-from anmi.errors import AnmiError
 from anmi.retrieval.dense import KINDS, DenseIndex
 
 COUNT, WIDTH = 1500, 32
@@ -102,32 +99,3 @@ def test_an_exact_index_that_faiss_wrote_is_read(documents: np.ndarray, queries:
     faiss.write_index(engine, str(tmp_path / "index.faiss"))
     for before, after in zip(index.search(queries, 10), DenseIndex.load(tmp_path).search(queries, 10), strict=True):
         assert (before == after).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_index_is_sent_to_another_process(
-    indexes: dict[str, DenseIndex], queries: np.ndarray, kind: str, tmp_path: Path
-) -> None:
-    indexes[kind].save(tmp_path)
-    (found,) = map_shards(EngineParams(workers=2), partial(DenseIndex.load(tmp_path).search, k=10), [queries])
-    for before, after in zip(indexes[kind].search(queries, 10), found, strict=True):
-        assert (before == after).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [2, 5, 80])
-def test_small_corpora_can_be_indexed(documents: np.ndarray, kind: str, count: int) -> None:
-    index = DenseIndex.build(documents[:count], [str(i) for i in range(count)], kind)
-    found, _ = index.search(documents[:1], 10)
-    assert found.shape == (1, min(10, count))
-    assert 0 in found[0].tolist()
-
-
-def test_a_wrong_number_of_ids_is_refused(documents: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="1500 vectors but 1 document ids"):
-        DenseIndex.build(documents, ["a"])
-
-
-def test_an_unknown_kind_names_the_nearest(documents: np.ndarray) -> None:
-    with pytest.raises(AnmiError, match='did you mean "hnsw"'):
-        DenseIndex.build(documents[:3], ["a", "b", "c"], "hsnw")

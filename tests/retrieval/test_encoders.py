@@ -18,7 +18,6 @@ import pytest
 from anmi.engine.threads import for_threads, in_threads
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
-from anmi.retrieval.prompts import Prompts, settle_prompts
 from anmi.store import Store
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
@@ -50,24 +49,10 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
         encoders.verify(damaged, encoders.MINILM_SHA256)
 
 
-@pytest.mark.parametrize("name", ["minilm", "static", "organisation/model"])
-def test_known_names_pass(name: str) -> None:
-    encoders.check_name(name)
-
-
-def test_an_existing_folder_passes(tmp_path: Path) -> None:
-    encoders.check_name(str(tmp_path))
-
-
 @pytest.mark.parametrize("name", ["minlm", "./minilm", "/nowhere/minilm", "a/b/c"])
 def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(AnmiError, match="unknown encoder"):
         encoders.check_name(name)
-
-
-def test_a_misspelt_name_gets_the_nearest() -> None:
-    with pytest.raises(AnmiError, match='did you mean "minilm"'):
-        encoders.check_name("minlm")
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
@@ -82,23 +67,6 @@ def test_a_folder_is_loaded_and_its_vectors_have_length_one(saved: Path, tmp_pat
     table = model[0].embedding.weight.detach().numpy()
     mean = (table[WORDS.index("red")] + table[WORDS.index("fox")]) / 2
     np.testing.assert_allclose(vectors[0], mean / np.linalg.norm(mean), atol=1e-5)
-
-
-def test_the_fingerprint_does_not_depend_on_the_folder(saved: Path, tmp_path: Path) -> None:
-    renamed = tmp_path / "another name"
-    shutil.copytree(saved, renamed)
-    first, second = (encoders.load_encoder(str(folder), tmp_path) for folder in (saved, renamed))
-    assert encoders.fingerprint(first) == encoders.fingerprint(second)
-
-
-def test_one_weight_changes_the_fingerprint(static_model: Any) -> None:
-    import torch
-
-    model = static_model()
-    before = encoders.fingerprint(model)
-    with torch.no_grad():
-        model[0].embedding.weight[3, 2] += 1e-6
-    assert encoders.fingerprint(model) != before
 
 
 def test_words_settings_and_prompts_change_the_fingerprint(static_model: Any) -> None:
@@ -118,26 +86,6 @@ def test_words_settings_and_prompts_change_the_fingerprint(static_model: Any) ->
 @pytest.fixture(scope="module")
 def minilm(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return encoders.load_encoder("minilm", tmp_path_factory.mktemp("none"), max_length=32)
-
-
-def test_using_a_transformer_does_not_change_its_fingerprint(minilm: Any) -> None:
-    before = encoders.fingerprint(minilm)
-    encoders.encode(minilm, ["a red fox", "a text " * 100])
-    assert encoders.fingerprint(minilm) == before
-
-
-def test_length_and_pooling_of_a_transformer_are_part_of_its_fingerprint(minilm: Any) -> None:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-
-    prints = {encoders.fingerprint(minilm)}
-    for mode in ("mean", "cls"):
-        other = SentenceTransformer(modules=[minilm[0], Pooling(384, mode), Normalize()], device="cpu")
-        prints.add(encoders.fingerprint(other))
-    minilm.max_seq_length = 31
-    prints.add(encoders.fingerprint(minilm))
-    minilm.max_seq_length = 32
-    assert len(prints) == 3
 
 
 TOKENS = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", *WORDS[2:]]
@@ -239,25 +187,6 @@ def test_the_configuration_of_a_network_changes_the_fingerprint(
     assert encoders.fingerprint(before) != encoders.fingerprint(after)
 
 
-def test_the_side_of_padding_changes_the_fingerprint(network: Path) -> None:
-    """Positions count from the left in many networks, and the last token is at the end only where padding is not."""
-    model = loaded(network)
-    mark = encoders.fingerprint(model)
-    model.tokenizer.padding_side = "left"
-    assert encoders.fingerprint(model) != mark
-
-
-def test_the_type_of_the_weights_changes_the_fingerprint(network: Path) -> None:
-    import torch
-
-    half = loaded(network, model_kwargs={"dtype": torch.bfloat16})
-    coarse, mark = half.encode(LONG, convert_to_tensor=True).float(), encoders.fingerprint(half)
-    # The same values, of which each product is now exact.
-    full = half.float()
-    assert not np.allclose(full.encode(LONG), coarse.numpy(), atol=1e-4)
-    assert encoders.fingerprint(full) != mark
-
-
 @pytest.fixture(scope="module")
 def slow(network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network with a tokenizer that has no Rust backend."""
@@ -286,14 +215,6 @@ def test_a_tokenizer_without_a_rust_backend_is_known_by_its_words(slow: Path, tm
         other = loaded(folder)
         assert not np.allclose(other.encode([text]), model.encode([text]), atol=1e-3)
         assert encoders.fingerprint(other) != mark
-
-
-def test_truncation_that_a_bare_tokenizer_keeps_changes_the_fingerprint(static_model: Any) -> None:
-    model = static_model()
-    mark = encoders.fingerprint(model)
-    model.tokenizer.enable_truncation(2)
-    assert np.allclose(model.encode(LONG), static_model().encode(["red fox"]))
-    assert encoders.fingerprint(model) != mark
 
 
 def test_both_routes_of_a_model_are_part_of_its_fingerprint(static_model: Any) -> None:
@@ -360,21 +281,6 @@ def test_a_second_call_computes_nothing(static_model: Any, tmp_path: Path, monke
     assert (first[0] == first[2]).all()
 
 
-def test_a_prompt_is_put_before_every_text_and_kept_apart_in_the_store(static_model: Any, tmp_path: Path) -> None:
-    model = static_model()
-    with Store(tmp_path) as store:
-        plain = encoders.encode(model, ["fox"], store)
-        spelt_out = encoders.encode(model, ["red fox"])
-        settle_prompts(model, Prompts(query="red "))
-        prompted = encoders.encode(model, ["fox"], store, role="query")
-    np.testing.assert_array_equal(prompted, spelt_out.astype(np.float16), "the store rounds, and nothing else does")
-    assert not np.allclose(plain, prompted)
-
-
-def test_no_texts_give_no_rows_of_the_right_width(static_model: Any, tmp_path: Path) -> None:
-    assert encoders.encode(static_model(), []).shape == (0, 6)
-
-
 def test_the_order_of_texts_is_kept_whatever_their_length(minilm: Any, tmp_path: Path) -> None:
     texts = ["fox", "a much longer text about a red fox and its den in the woods", "blue whale"]
     with Store(tmp_path) as store:
@@ -383,11 +289,6 @@ def test_the_order_of_texts_is_kept_whatever_their_length(minilm: Any, tmp_path:
         alone = encoders.encode(minilm, [text], precision="float32")[0]
         # What is stored is rounded to 11 binary digits.
         np.testing.assert_allclose(alone, vector, rtol=2**-11, atol=1e-6)
-
-
-def test_a_longer_limit_than_the_models_own_is_not_taken() -> None:
-    model = encoders.load_encoder("minilm", Path("unused"), max_length=100_000)
-    assert model.max_seq_length <= 512
 
 
 def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:

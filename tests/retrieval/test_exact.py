@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from anmi.candidates import PADDING
 from anmi.retrieval import exact
 from anmi.retrieval import kinds as module
-from anmi.retrieval.exact import best, kth_at_least, nearest, of_keys, similarities
+from anmi.retrieval.exact import best, nearest, of_keys, similarities
 from anmi.retrieval.kinds import passes
 from anmi.retrieval.pool import draw
 from anmi.retrieval.sums import _RANGE, _compiled, add_postings, best_by_postings, row_products
@@ -34,19 +34,6 @@ def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
         tokens = min(len(texts[group[0]].encode()) // 3 + 2, longest or 10**9)
         assert 1 <= len(group) <= most
         assert len(group) == 1 or len(group) * tokens <= module.TOKENS
-
-
-@given(TEXTS, st.integers(1, 8), st.integers(1, 4))
-def test_a_part_that_workers_are_sent_has_the_passes_of_the_whole(texts: list[str], most: int, batches: int) -> None:
-    ordered = sorted(texts, key=len, reverse=True)
-    whole = [group.tolist() for group in passes(ordered, most, 256)]
-    size = most * batches
-    parts = [
-        [place + start for place in group]
-        for start in range(0, len(ordered), size)
-        for group in passes(ordered[start : start + size], most, 256)
-    ]
-    assert parts == whole
 
 
 def test_a_gpu_takes_as_many_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +111,6 @@ def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: i
     assert not table.any()
 
 
-def test_postings_are_added_as_often_as_a_term_is_asked_for() -> None:
-    postings = sparse.csr_matrix(np.array([[0, 1, 2], [4, 0, 0]], np.float32))
-    scores = np.zeros((2, 3), np.float32)
-    rows, terms = np.array([0, 0, 1]), np.array([0, 0, 1])
-    add_postings(rows, terms, unsigned(postings.indptr), unsigned(postings.indices), postings.data, scores)
-    assert scores.tolist() == [[0, 2, 4], [4, 0, 0]]
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1), count=st.sampled_from([1, 70, _RANGE - 1, _RANGE + 1, 3 * _RANGE]),
@@ -196,32 +175,6 @@ def test_the_nearest_are_those_of_a_full_sort(
     assert (scores == np.take_along_axis(full, order, axis=1)).all()
 
 
-@pytest.mark.parametrize("falling", [True, False])
-def test_documents_that_get_ever_nearer_are_all_looked_at(falling: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block holds more above the threshold than there is room for."""
-    monkeypatch.setattr(exact, "_BLOCK", 50)
-    angle = np.linspace(0.1, 1.4, 1000)[:: 1 if falling else -1]
-    documents = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
-    found, _ = nearest(np.array([[1, 0]], np.float32), documents, 3)
-    assert found.tolist() == [[0, 1, 2] if falling else [999, 998, 997]]
-
-
-def test_a_query_is_answered_the_same_alone_and_among_others() -> None:
-    documents, queries = vectors(1, 2000, 64, 300), vectors(2, 40, 64)
-    found, scores = nearest(queries, documents, 30)
-    for row in (0, 7, 39):
-        alone, values = nearest(queries[row : row + 1], documents, 30)
-        assert (alone[0] == found[row]).all() and (values[0] == scores[row]).all()
-
-
-def test_given_documents_are_scored_as_by_hand() -> None:
-    documents, queries = vectors(3, 500, 32), vectors(4, 40, 32)
-    given_ones = np.random.default_rng(3).integers(-1, 500, size=(40, 15)).astype(np.int32)
-    expected = np.where(given_ones < 0, np.nan, np.take_along_axis(queries @ documents.T, given_ones, axis=1))
-    np.testing.assert_allclose(similarities(queries, documents, given_ones), expected, atol=1e-6)
-    assert similarities(queries, documents, given_ones[:, :0]).shape == (40, 0)
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 400), levels=st.integers(1, 50), data=st.data())
 def test_the_best_are_those_of_a_full_sort(seed: int, count: int, levels: int, data: st.DataObject) -> None:
@@ -232,14 +185,6 @@ def test_the_best_are_those_of_a_full_sort(seed: int, count: int, levels: int, d
     documents, scores = best(full, k)
     assert (scores == expected).all()
     assert documents.tolist() == np.where(expected > 0, order, -1).tolist()
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 3000), k=st.integers(1, 40))
-def test_a_first_threshold_is_never_above_the_kth_best(seed: int, count: int, k: int) -> None:
-    full = np.random.default_rng(seed).normal(size=(3, count)).astype(np.float32)
-    least = kth_at_least(full, k)
-    assert ((full >= least[:, None]).sum(axis=1) >= min(k, count)).all()
 
 
 def test_nothing_is_near_a_vector_that_is_no_number() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import Method, Ranked, aligned, fuse
+from anmi.retrieval.fusion import Method, Ranked, fuse
 
 PADDING = -1
 # Distinct, or the order would be that of ties; whole, so that sums are exact.
@@ -84,47 +83,6 @@ def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, given_weight
                     assert (ranks[i, place], said[i, place]) == (rank + 1, values[rank])
                 else:
                     assert np.isnan(ranks[i, place]) and np.isnan(said[i, place])
-
-
-@given(st.lists(st.tuples(lists(), lists()), min_size=1, max_size=4))
-def test_one_query_does_not_depend_on_the_others(rows: Any) -> None:
-    both = {"bm25": padded([row[0] for row in rows]), "dense": padded([row[1] for row in rows])}
-    whole = fuse(both, 12)
-    for i in range(len(rows)):
-        part = slice(i, i + 1)
-        alone = fuse({name: listed.of(part) for name, listed in both.items()}, 12)
-        kept = alone.documents.shape[1]
-        assert whole.documents[i, :kept].tolist() == alone.documents[0].tolist()
-        assert (whole.documents[i, kept:] == PADDING).all()
-
-
-@pytest.mark.parametrize(("weight", "first"), [(0.0, [3, 1]), (1.0, [1, 5])])
-def test_all_weight_on_one_part_leaves_its_order(weight: float, first: list[int]) -> None:
-    bm25 = Ranked(np.array([[3, 1, 7]], np.int32), np.array([[9, 4, 2]], np.float32))
-    dense = Ranked(np.array([[1, 5, 3]], np.int32), np.array([[0.9, 0.5, 0.4]], np.float32))
-    # Only with the last that it lists are those level that it does not.
-    weights = {"bm25": 1 - weight, "dense": weight}
-    found = fuse({"bm25": bm25, "dense": dense}, 2, {"bm25": np.array([2.0]), "dense": 0.1}, weights=weights)
-    assert found.documents[0].tolist() == first
-
-
-@given(st.lists(st.tuples(lists(), lists(), lists()), min_size=1, max_size=4))
-def test_a_part_without_weight_changes_no_score(rows: Any) -> None:
-    listed = {name: padded([row[place] for row in rows]) for place, name in enumerate(PARTS)}
-    two = fuse({name: listed[name] for name in PARTS[:2]}, 18)
-    three = fuse(listed, 18, weights={"bm25": 0.5, "dense": 0.5, "sparse": 0.0})
-    for i in range(len(rows)):
-        known = dict(zip(two.documents[i].tolist(), two.scores[i].tolist(), strict=True))
-        for document, score in zip(three.documents[i].tolist(), three.scores[i].tolist(), strict=True):
-            assert score == pytest.approx(known.get(document, score))
-
-
-def test_nothing_is_found_where_neither_part_finds_anything() -> None:
-    nothing = Ranked(np.full((2, 3), PADDING, np.int32), np.zeros((2, 3), np.float32))
-    for method in get_args(Method):
-        found = fuse(dict.fromkeys(PARTS, nothing), 5, {"bm25": np.zeros(2)}, method)  # type: ignore[arg-type]
-        assert found.documents.shape == (2, 0)
-    assert aligned({"bm25": nothing}).documents.shape == (2, 0)
 
 
 def test_bm25_tells_how_far_its_scores_spread() -> None:

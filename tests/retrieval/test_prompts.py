@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
-from anmi.pipelines.params import DenseParams
 from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, fingerprint, load_encoder
 from anmi.retrieval.kinds import two_encoders
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of
@@ -137,25 +135,8 @@ def test_texts_of_unknown_role_are_refused_where_there_are_prompts(folder: Path,
         encode(load_encoder(str(folder), tmp_path), TEXTS)
 
 
-def test_of_the_prompts_only_the_one_of_the_role_changes_the_key_of_an_embedding(folder: Path, tmp_path: Path) -> None:
-    def keys(prompts: Prompts) -> list[str]:
-        model = load_encoder(str(folder), tmp_path, prompts=prompts)
-        return [fingerprint(model), *(embedding_fingerprint(model, "float32", role) for role in ROLES)]
-
-    own, same, other, none = map(keys, (OWN, Prompts(**BOTH), Prompts(query="find: "), Prompts("", "")))
-    assert own == same
-    assert own[2] == other[2] and own[0] != other[0] and own[1] != other[1]
-    assert not set(own) & set(none)
-
-
 def test_keys_without_prompts_are_those_of_stores_that_exist(word_encoder: Any) -> None:
     plain, named = word_encoder(WORDS), word_encoder(WORDS, prompts={"sts": "find: "})
     assert fingerprint(plain) == fingerprint(named)
     # Embeddings were kept under model, precision and an empty prompt.
     assert {embedding_fingerprint(named, "auto", role) for role in ROLES} == {fingerprint(plain, "float32", "")}
-
-
-def test_a_text_that_is_none_is_refused_with_how_to_write_it() -> None:
-    # What Kedro makes of `--params "dense.prompt_query=query: "`.
-    with pytest.raises(ValidationError, match=r"put it in quotes, as in dense.prompt_query='query: '"):
-        DenseParams(prompt_query={"query": None})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -171,35 +169,6 @@ def test_one_pass_is_what_sets_and_full_scores_say(
 def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: dict[str, int]) -> None:
     retrieve, queries = replace(made[0], **options), made[1]
     check(retrieve(queries), slow(retrieve, queries), BM25_COLUMNS | DENSE_COLUMNS)
-
-
-def test_only_positives_below_the_end_of_a_list_are_counted_over_all_documents(
-    made: tuple[Retrieve, Queries], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    scored = BM25Index.scored
-
-    def noted(self: BM25Index, texts: list[str], depth: int) -> Iterator[Any]:
-        asked.extend(texts)
-        yield from scored(self, texts, depth)
-
-    monkeypatch.setattr(BM25Index, "scored", noted)
-
-    def texts(depth: int) -> int:
-        asked.clear()
-        replace(asking(made[0], "bm25"), bm25_depth=depth)(made[1])
-        return len(asked)
-
-    assert texts(DOCUMENTS) == 0
-    assert 0 < texts(1) < QUERIES
-
-
-def test_a_shard_of_one_query_without_any_hit_is_a_row_without_candidates(made: tuple[Retrieve, Queries]) -> None:
-    retrieve, queries = replace(asking(made[0], "bm25"), random=0), made[1]
-    last = Queries(*(part[-1:] for part in queries))
-    block = retrieve(last)
-    assert (len(block), block.documents.shape[1]) == (1, 0)
-    assert np.isfinite(block.positive_columns["bm25_rank"][0, 0])
 
 
 def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Retrieve, Queries]) -> None:

@@ -15,8 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.retrieval import encoders
-from anmi.retrieval.encoders import opened
-from anmi.retrieval.prompts import OWN, Prompts
 from anmi.retrieval.token_table import TokenTable, _Words, table_of, token_table
 
 AWKWARD = [
@@ -70,30 +68,6 @@ def test_words_cut_once_have_the_tokens_of_whole_texts(folder: Path, texts: list
     assert [part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1])] == expected
 
 
-def test_words_that_were_forgotten_are_cut_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anmi.retrieval.token_table._MOST_WORDS", 1)
-    table = read(folder)
-    first = table.encode(["a red fox", "a whale"])
-    assert np.array_equal(table.encode(["a whale", "a red fox"])[::-1], first)
-
-
-def test_another_tokenizer_cuts_whole_texts(word_encoder: Any, tmp_path: Path) -> None:
-    model = word_encoder(["red", "fox", "den"], dimension=6, seed=0, normalise=False)
-    model.save(str(tmp_path / "words"), create_model_card=False)
-    table = read(tmp_path / "words")
-    assert table._words is None
-    expected = encoders.encode(encoders.load_encoder(str(tmp_path / "words"), tmp_path), ["red fox", "den?"])
-    assert table.encode(["red fox", "den?"]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_prompt_is_put_before_each_text(folder: Path) -> None:
-    table = opened(str(folder), folder.parent, None, Prompts(query="ask: "))
-    assert isinstance(table, TokenTable)
-    asked = encoders.encode(table, ["a fox"], role="query")
-    assert np.array_equal(asked, table.encode(["ask: a fox"]))
-    assert not np.array_equal(asked, encoders.encode(table, ["a fox"], role="document"))
-
-
 @pytest.mark.parametrize(("file", "change"), [
     ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
     ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
@@ -107,10 +81,6 @@ def test_what_is_more_than_a_table_is_none(folder: Path, tmp_path: Path, file: s
     assert token_table(folder) is not None
 
 
-def test_minilm_is_no_table(tmp_path: Path) -> None:
-    assert encoders.load_table("minilm", tmp_path) is None
-
-
 def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from anmi.retrieval.encoders import encode, fingerprint; "
@@ -120,10 +90,6 @@ def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-
-
-def test_an_encoder_that_is_no_table_is_opened_in_torch(tmp_path: Path) -> None:
-    assert not isinstance(opened("minilm", tmp_path, None, OWN), TokenTable)
 
 
 def test_an_open_model_is_read_as_it_is_now_and_its_words_are_cut_once(

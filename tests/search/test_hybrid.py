@@ -19,10 +19,9 @@ from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.retrieval.token_table import token_table
 from anmi.search import HybridSearch
 from anmi.search.hybrid import COLUMNS, Documents, write
-from anmi.search.retriever import Encoded, open_encoder
+from anmi.search.retriever import Encoded
 
 COUNT = 1203
 WORDS = [f"word{i}" for i in range(60)]
@@ -96,13 +95,6 @@ def test_the_dense_part_is_what_sentence_transformers_find(model: Path, folder: 
         np.testing.assert_allclose([hit.score for hit in hits], -np.sort(-row)[:5], atol=1e-6)
 
 
-def test_a_question_without_a_known_term_is_answered_by_the_encoder_alone(folder: Path) -> None:
-    search = HybridSearch.load(folder)
-    assert search.search("nothing known", 5, "bm25") == [[]]
-    (hits,) = search.search("nothing known", 5)
-    assert len(hits) == 5 and {hit.bm25_rank for hit in hits} == {None}
-
-
 def test_reciprocal_ranks_are_a_way_as_well(model: Path) -> None:
     search = built(model, method="rrf")
     lists = {part: search.ranked(QUESTIONS, 50, part) for part in ("bm25", "dense")}  # type: ignore[arg-type]
@@ -124,10 +116,6 @@ def test_reciprocal_ranks_are_a_way_as_well(model: Path) -> None:
 def test_what_cannot_be_searched_is_said(folder: Path, arguments: Any, said: str) -> None:
     with pytest.raises(AnmiError, match=said):
         HybridSearch.load(folder).search(*arguments)
-
-
-def test_no_question_has_no_answer(folder: Path) -> None:
-    assert HybridSearch.load(folder).search([]) == []
 
 
 def damage(path: Path) -> None:
@@ -167,26 +155,6 @@ def test_a_damaged_folder_is_refused_with_the_file(folder: Path, tmp_path: Path,
         HybridSearch.load(copy)
 
 
-def test_a_folder_of_a_later_release_is_refused(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "copy")
-    file = tmp_path / "copy" / "hybrid.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 4}))
-    with pytest.raises(AnmiError, match="has the format 4, and this release of anmi reads 3"):
-        HybridSearch.load(tmp_path / "copy")
-
-
-def test_parts_that_do_not_belong_together_are_refused(model: Path) -> None:
-    search = built(model)
-    with pytest.raises(AnmiError, match="do not belong together: BM25 knows 2 documents, the dense index 1203"):
-        HybridSearch(BM25Index.build(["red fox", "blue whale"], "en"), [search.main], corpus(), search.settings)
-
-
-def test_two_retrievers_of_one_kind_are_refused(model: Path) -> None:
-    search = built(model)
-    with pytest.raises(AnmiError, match="two dense retrievers were given"):
-        HybridSearch(search.bm25, [search.main, search.main], corpus(), search.settings)
-
-
 def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "model"
     shutil.copytree(model, other)
@@ -218,27 +186,6 @@ def test_only_groups_of_documents_that_were_found_are_read(tmp_path: Path) -> No
     assert [found[rows][row] for row in rows] == expected
 
 
-def test_a_table_of_token_vectors_gives_what_sentence_transformers_give(model: Path, static_models: Path) -> None:
-    texts = ["", "  ", "word1", "a sentence, with ünïcode!", "word1 " * 900, *QUESTIONS]
-    for folder in (model, next(static_models.glob("static-*"))):
-        ours = open_encoder(folder, 256, "auto")
-        expected = SentenceTransformer(str(folder), device="cpu").encode_query(texts, normalize_embeddings=True)
-        np.testing.assert_allclose(ours(texts), expected, atol=1e-6)
-
-
-def test_any_other_model_is_run_by_sentence_transformers(
-    network_encoder: Any, word_encoder: Any, tmp_path: Path
-) -> None:
-    network_encoder(WORDS, prompts={"query": "word5 ", "document": ""}).save(str(tmp_path / "network"))
-    word_encoder(WORDS, truncate_dim=4).save(str(tmp_path / "cut"))
-    for name in ("network", "cut"):
-        assert token_table(tmp_path / name) is None
-        expected = SentenceTransformer(str(tmp_path / name), device="cpu").encode_query(
-            QUESTIONS, normalize_embeddings=True
-        )
-        np.testing.assert_allclose(open_encoder(tmp_path / name, 256, "float32")(QUESTIONS), expected, atol=1e-5)
-
-
 def test_what_the_readme_says_runs(folder: Path) -> None:
     text = (folder / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -253,13 +200,3 @@ def test_what_the_readme_says_runs(folder: Path) -> None:
     assert [line.split()[1] for line in printed[0].splitlines()] == [hit.document_id for hit in hits]
     best = HybridSearch.load(folder).search("word1 word2", 1, "dense")[0][0]
     assert printed[1].splitlines()[1].split()[1] == best.document_id
-
-
-def test_opening_a_static_search_imports_neither_torch_nor_sentence_transformers(folder: Path) -> None:
-    code = (
-        "import sys; from anmi.search import HybridSearch\n"
-        f"print(len(HybridSearch.load({str(folder)!r}).search('word1', 3)[0]))\n"
-        "print([name for name in ('torch', 'sentence_transformers', 'transformers', 'kedro') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["3", "[]"]

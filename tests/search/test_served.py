@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from anmi.datasets.model_registry import model_folder
-from anmi.errors import AnmiError
 from anmi.retrieval.sparse.model import inference_free
 
 TEXTS = ["mean of an array", "nan of an array", "sort"]
@@ -47,15 +45,3 @@ def test_the_heaviest_term_stands_first_and_texts_are_documents_by_default(loade
         assert row["weights"] == sorted(row["weights"], reverse=True)
         assert min(row["weights"], default=1.0) > 0
     assert found == loaded.predict(pd.DataFrame({"text": TEXTS})), "a table of one column, too"
-
-
-def test_a_text_has_one_of_two_roles(loaded: Any) -> None:
-    with pytest.raises(AnmiError, match='the role of texts is "answer": give document or query'):
-        loaded.predict(TEXTS, params={"role": "answer"})
-
-
-def test_its_signature_tells_what_it_answers(loaded: Any) -> None:
-    told = loaded.metadata.signature
-    assert [column.name for column in told.outputs] == ["terms", "weights"]
-    assert [(param.name, param.default) for param in told.params] == [("role", "document")]
-    assert Path(loaded.metadata.saved_input_example_info["artifact_path"]).name == "input_example.json"

@@ -19,9 +19,7 @@ from anmi.cli.search import search as search_command
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import fingerprint, load_encoder
 from anmi.retrieval.index import SHARE, spread_of_scores
-from anmi.retrieval.kinds import is_sparse
 from anmi.retrieval.sparse.index import pruned
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
@@ -130,14 +128,6 @@ def test_it_finds_what_the_model_says(retriever: Any, folder: Path) -> None:
     assert len(search.search(QUESTIONS[0], 10)[0]) == 10
     with pytest.raises(AnmiError, match="sparse"):
         search.search(QUESTIONS, 10, "dense")
-
-
-def test_the_folder_of_the_model_is_known_as_sparse(retriever: Any, folder: Path, tmp_path: Path) -> None:
-    model = load_encoder(str(folder / "model"), tmp_path)
-    assert is_sparse(model)
-    assert fingerprint(model) == fingerprint(load_encoder(str(folder / "model"), tmp_path))
-    found, expected = (sparse_vectors(each, QUESTIONS, "document").toarray() for each in (model, retriever))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_searching_takes_no_pytorch(folder: Path) -> None:

@@ -74,14 +74,6 @@ def test_what_a_recipe_says_of_mining_stands_in_the_place_of_the_parameters() ->
     assert recipe_book(RECIPES).get("anmi").settings("bm25", unchanged) is unchanged
 
 
-def test_what_a_recipe_reads_is_known_before_it_runs() -> None:
-    book = recipe_book(RECIPES)
-    assert not book.get("in_batch").requires
-    assert {"elo", "gap_se"} <= book.get("anmi_2_0").requires
-    assert {"p_relevant", "elo", "dense"} <= book.get("anmi_2_1").requires
-    assert "hardness" not in book.get("anmi_2_1").requires
-
-
 @pytest.mark.parametrize(
     ("name", "step"),
     [("anmi", "route"), ("anmi_2_1", "denoise"), ("anmi_2_0", "elo_gap"), ("nv_retriever", "max_ratio")],
@@ -213,25 +205,10 @@ def test_every_published_recipe_selects_only_what_it_may(name: str) -> None:
     assert bool(after.negatives.any()) == bool(recipe.negatives)
 
 
-def test_another_seed_draws_others_and_the_same_seed_the_same() -> None:
-    recipe = recipe_book(recipe_of("random", negatives=3)).get("mine")
-    one, again, other = (rows_of(recipe, [make_block(0)], seed).negative_ids.tolist() for seed in (1, 1, 2))
-    assert one == again != other
-
-
 def test_a_column_that_no_stage_measured_is_named() -> None:
     recipe = recipe_book(recipe_of({"top": {"by": "cross"}})).get("mine")
     with pytest.raises(AnmiError, match="the recipe reads cross, which no stage has measured"):
         rows_of(recipe, [make_block(0)])
-
-
-@pytest.mark.parametrize(("step", "column"), [("max_ratio", "bm25_rank"), ("margin", "bm25_rank")])
-def test_a_column_that_the_positives_do_not_have_is_named_with_the_step(step: str, column: str) -> None:
-    recipe = recipe_book(recipe_of({step: {"column": column}}, "random")).get("mine")
-    block = make_block(0)
-    block = block.with_columns({column: block.columns["dense_rank"]})
-    with pytest.raises(AnmiError, match=f"step 1 of the recipe, .*{column}"):
-        rows_of(recipe, [block])
 
 
 def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> None:

@@ -67,17 +67,6 @@ def test_a_row_without_negatives_is_kept_empty_and_a_dropped_query_is_left_out()
         assert rows[column].tolist()[1] == []
 
 
-def test_only_scores_that_were_measured_have_columns() -> None:
-    columns = set(rows_of(selected()).columns)
-    assert {"negative_dense", "positive_dense", "negative_gap_se"} <= columns
-    assert not columns & {"negative_elo", "positive_elo", "positive_gap_se", "negative_choice"}
-
-
-def test_the_weight_of_a_query_is_taken_over() -> None:
-    block = selected().with_columns(query_columns={"weight": np.array([0.5, 1.0, 0.1])})
-    assert rows_of(block).query_weight.tolist() == [0.5, 1.0]
-
-
 def test_blocks_follow_each_other_and_an_empty_one_adds_nothing() -> None:
     block = selected()
     rows = rows_of(block.take(slice(0, 0)), block.take(slice(1, 2)), block.take(slice(0, 1)))
@@ -106,19 +95,6 @@ def test_pairs_carry_texts_types_source_and_language() -> None:
             "language": "ko",
         }
     ]
-
-
-def test_the_types_and_source_of_a_querys_metadata_are_used() -> None:
-    corpus, queries = tables()
-    queries.loc[0, "metadata"] = json.dumps({"query_type": "summary", "source": "numpy"})
-    (pair,) = pair_rows(rows_of(selected()), corpus, queries, "beir:x", "en").to_dict("records")
-    assert (pair["query_type"], pair["source"]) == ("summary", "numpy")
-
-
-def test_without_any_negative_there_are_no_pairs_but_all_their_columns() -> None:
-    corpus, queries = tables()
-    pairs = pair_rows(rows_of(selected().take(slice(1, 2))), corpus, queries, "c", "en")
-    assert len(pairs) == 0 and list(pairs.columns)[:3] == ["query", "positive_doc", "hard_negatives"]
 
 
 def routed() -> Candidates:
@@ -223,14 +199,3 @@ def test_rows_of_several_groups_are_read_as_they_were_written(tmp_path: Path, mo
     rows.save(tmp_path / "rows.parquet")
     assert pq.read_metadata(tmp_path / "rows.parquet").num_row_groups == len(rows) > 1
     assert load(tmp_path / "rows.parquet").map(str).equals(rows.to_pandas().map(str))
-
-
-def test_a_text_of_copies_is_written_once(tmp_path: Path) -> None:
-    texts = ["one " * 500, *["the same " * 500] * 9]
-    rows = training_rows(CandidateShards.of([selected()]), NAMES, texts, QUERIES)
-    rows.save(tmp_path / "rows.parquet")
-    group = pq.read_metadata(tmp_path / "rows.parquet").row_group(0)
-    parts = [group.column(place) for place in range(group.num_columns)]
-    (negatives,) = (part for part in parts if part.path_in_schema == "negatives.list.element")
-    assert "RLE_DICTIONARY" in negatives.encodings and negatives.total_uncompressed_size < 1.5 * len(texts[1])
-    assert load(tmp_path / "rows.parquet").negatives[0].tolist() == [texts[5], texts[4]]

@@ -275,26 +275,9 @@ def test_goldilocks_goes_first_and_then_the_gap_as_the_report_has_it(gaps: list[
     assert taken == sorted((g for g in found if g >= 100), key=lambda g: (not 200 <= g < 400, g))
 
 
-def test_weights_multiply() -> None:
-    after = apply(apply(elo_block([150.0], p_relevant=[0.2]), "zone_weight"), "confidence")
-    assert after.weight[0, 0] == pytest.approx(0.5 * 0.8)
-
-
 def test_confidence_is_one_minus_the_probability() -> None:
     after = apply(elo_block([1.0, 2.0], p_relevant=[0.0, 0.75]), "confidence", power=2)
     assert after.weight[0].tolist() == pytest.approx([1.0, 0.0625])
-
-
-def test_confidence_may_be_that_of_the_cross_encoder_alone() -> None:
-    block = elo_block([1.0, 2.0], p_relevant=[0.9, 0.9], p_cross=[0.25, 0.5])
-    np.testing.assert_allclose(apply(block, "confidence", column="p_cross").weight, [[0.75, 0.5]])
-
-
-def test_the_largest_weights_go_first() -> None:
-    block = elo_block([1.0, 2.0, 3.0], p_cross=[0.8, 0.1, 0.4], dense=[0.9, 0.1, 0.2])
-    taken = apply(apply(block, "confidence", column="p_cross"), "top", negatives=2, by="weight")
-    assert taken.negatives.tolist() == [[False, True, True]]
-    assert taken.columns["choice"][0, 1:].tolist() == [1, 2]
 
 
 def test_the_danger_zone_by_estimate_and_by_interval() -> None:
@@ -403,9 +386,3 @@ def test_the_shift_passes_over_candidates_whether_or_not_a_positive_stands_among
     after = apply(block, "shift", skip=3)
     assert after.undecided.tolist() == [[False, False, False, True, True, False, False]]
     assert apply(block, "shift", skip=0).undecided.tolist() == [[True, False, True, True, True, False, False]]
-
-
-def test_denoise_reads_the_column_it_is_told() -> None:
-    block = elo_block([1.0, 2.0], p_relevant=[0.9, 0.1], p_cross=[0.1, 0.9])
-    assert apply(block, "denoise").undecided.tolist() == [[False, True]]
-    assert apply(block, "denoise", column="p_cross").undecided.tolist() == [[True, False]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
@@ -20,37 +19,8 @@ from anmi.errors import AnmiError
 from anmi.store import Store, digest
 
 
-class Lengths:
-    """Computes (length, number of words) and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __call__(self, texts: list[str]) -> np.ndarray:
-        self.asked += texts
-        return np.array([[len(text), len(text.split())] for text in texts], np.float32)
-
-
 def expected(texts: Sequence[str]) -> list[list[float]]:
     return [[len(text), len(text.split())] for text in texts]
-
-
-def test_only_what_is_missing_is_computed_and_order_and_repeats_are_kept(tmp_path: Path) -> None:
-    compute, texts = Lengths(), ["bb", "a", "ccc d", "a"]
-    with Store(tmp_path) as store:
-        assert store.missing("v1", texts) == 3
-        assert store.vectors("v1", texts, compute).tolist() == expected(texts)
-        assert sorted(compute.asked) == ["a", "bb", "ccc d"]
-        assert store.vectors("v1", ["new", *texts], compute).tolist() == expected(["new", *texts])
-        assert compute.asked[3:] == ["new"]
-        assert store.missing("v1", texts) == 0
-
-
-def test_the_longest_texts_are_computed_first(tmp_path: Path) -> None:
-    compute = Lengths()
-    with Store(tmp_path) as store:
-        store.vectors("v1", ["a", "ccc", "bb"], compute)
-    assert compute.asked == ["ccc", "bb", "a"]
 
 
 @pytest.mark.parametrize(
@@ -81,43 +51,10 @@ def test_a_store_of_another_format_is_refused_with_its_path_and_left_alone(tmp_p
         assert str(tmp_path) in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
-    (tmp_path / "data.mdb").write_bytes(b"not a database" * 1000)
-    with pytest.raises(AnmiError, match="could not be opened"):
-        Store(tmp_path)
-
-
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    with lmdb.open(str(tmp_path)) as database, database.begin(write=True) as transaction:
-        transaction.put(b"theirs", b"1")
-    with pytest.raises(AnmiError, match="another program"):
-        Store(tmp_path)
-    with lmdb.open(str(tmp_path)) as database, database.begin() as transaction:
-        assert list(transaction.cursor()) == [(b"theirs", b"1")]
-
-
 def test_a_store_that_is_open_already_is_not_called_damaged(tmp_path: Path) -> None:
     with Store(tmp_path), pytest.raises(AnmiError, match=r"already open.*close it"):
         Store(tmp_path)
     Store(tmp_path).close()
-
-
-def test_a_store_that_nobody_has_any_more_does_not_count_as_open(tmp_path: Path) -> None:
-    holder: list[object] = [Store(tmp_path)]
-    # In a circle, as after an error: only a search for garbage finds it.
-    holder.append(holder)
-    gc.disable()
-    try:
-        del holder
-        Store(tmp_path).close()
-    finally:
-        gc.enable()
-
-
-def test_a_place_where_no_folder_can_be_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(AnmiError, match=r"file/store cannot be made.*ANMI_STORE"):
-        Store(tmp_path / "file" / "store")
 
 
 @settings(max_examples=50, deadline=None)
@@ -136,17 +73,6 @@ def test_every_text_gets_its_own_value_whatever_it_holds(rounds: list[list[str]]
             found = store.vectors("v1", texts, number, batch)
             assert [row[0] for row in found.tolist()] == [given_out[text] for text in texts]
         assert len(store) == len(given_out)
-
-
-def test_a_stored_value_stays_what_it_was(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        keys = store.keys("v1", ["a", "b"])
-        store.write(keys[:1], [np.float32(1).tobytes()])
-        store.write(keys, [np.float32(value).tobytes() for value in (2, 3)])
-        assert np.frombuffer(b"".join(store.read(keys)), np.float32).tolist() == [1, 3]  # type: ignore[arg-type]
-        assert store.read(store.keys("v1", ["c"])) == [None]
-        with pytest.raises(AnmiError, match=r"Store\.keys"):
-            store.write([b"x" * 24], [b"0000"])
 
 
 def test_values_of_another_length_are_refused(tmp_path: Path) -> None:
@@ -265,8 +191,3 @@ def test_a_flipped_bit_is_computed_again_with_a_word(tmp_path: Path, caplog: pyt
     with Store(tmp_path) as store:
         assert np.array_equal(store.vectors("v1", texts, noise), expected)
         assert store.missing("v1", texts) == 0
-
-
-def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
-    with Store(tmp_path) as store, pytest.raises(AnmiError, match="infinite"):
-        store.vectors("v1", ["a"], lambda texts: np.full((len(texts), 1), 1e6, np.float32), number="float16")

@@ -36,12 +36,6 @@ def test_in_batch_columns_by_mode():
     assert weights_of(rows, "all")[0] == [{"b": 1.0, "x": 0.5, "y": 1.0}, {"a": 1.0, "x": 1.0, "y": 1.0}]
 
 
-def test_rows_without_mined_negatives_use_the_batch_alone():
-    weights, assembly = weights_of([row("q1", "a"), row("q2", "b"), row("q3", "c")], "all")
-    assert weights == [{"b": 1, "c": 1}, {"a": 1, "c": 1}, {"a": 1, "b": 1}]
-    assert [assembly.texts[c] for c in assembly.positive] == ["a", "b", "c"]
-
-
 def test_every_document_has_the_id_that_it_came_with_first():
     copy = Row("q2", "q2", "COPY", "x", ("B2", "Y"), ("b", "y"), (1.0, 0.0), 1.0, frozenset({"COPY"}))
     assembly = assemble([row("q1", "a", ["x", "b"]), copy, row("q3", "c")], "all")
@@ -76,12 +70,6 @@ def test_a_copy_of_the_positive_under_another_id_is_not_a_negative():
     assert assembly.texts == ["a", "c"]
 
 
-def test_a_copy_of_a_listed_positive_is_masked_by_its_id():
-    # q1 lists COPY as relevant; in this batch its text "z" appears under that id and under Z.
-    rows = [row("q1", "a", also=["COPY"]), Row("q2", "q2", "COPY", "z", (), (), (), 1.0, frozenset({"COPY"}))]
-    assert weights_of(rows, "all")[0][0] == {}
-
-
 def test_a_rejected_negative_does_not_return_through_another_row():
     rows = [row("q1", "a", ["x"], [0.0]), row("q2", "b", ["x"])]
     weights, _ = weights_of(rows, "all")
@@ -105,13 +93,6 @@ def test_padding_is_not_even_encoded():
     weights, assembly = weights_of([padded, row("q2", "b")], "all")
     assert assembly.texts == ["a", "b", "x"]
     assert weights[0] == {"b": 1.0, "x": pytest.approx(0.7)}
-
-
-def test_order_of_negatives_does_not_matter():
-    one = weights_of([row("q1", "a", ["x", "y", "x"], [0.5, 1.0, 0.2]), row("q2", "b")], "positives")[0]
-    two = weights_of([row("q1", "a", ["x", "x", "y"], [0.2, 0.5, 1.0]), row("q2", "b")], "positives")[0]
-    assert one == two
-    assert one[0]["x"] == pytest.approx(0.2)
 
 
 def table(**changes) -> pd.DataFrame:

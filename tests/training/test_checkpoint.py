@@ -46,19 +46,6 @@ def assert_same(result, expected):
     assert len(expected.drawn)
 
 
-def test_killed_after_an_epoch(left, never_killed):
-    assert sorted(path.name for path in left.iterdir()) == ["checkpoint-11", "checkpoint-12"]
-    encoder, passes = resuming.static(), []
-    encoder[1].register_forward_hook(lambda *_: passes.append(1))
-    result = resuming.fit(encoder, CheckpointPlan(left.parent), **resuming.STATIC)
-    assert result.summary["resumed_from_step"] == 12
-    assert len(passes) == resuming.EPOCHS * resuming.STEPS_PER_EPOCH - 12, "no step is made again"
-    assert_same(result, never_killed)
-    assert len(set(result.log["difficulty"])) > 2, "the curriculum has to have something to remember"
-    assert len(set(result.log["temperature"])) > 2
-    assert not left.exists(), "a finished training removes its checkpoints"
-
-
 def test_killed_while_an_epoch_was_measured(killed, tmp_path):
     shutil.copytree(killed / "bert", tmp_path / "bert")
     training = next(path for path in (tmp_path / "bert").iterdir() if path.is_dir())

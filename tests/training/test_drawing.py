@@ -122,12 +122,6 @@ def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax(
         assert parameter.grad is not None and parameter.grad.item() == pytest.approx(expected, rel=0.02, abs=1e-3), name
 
 
-def test_without_a_drawn_row_it_is_the_loss_inside() -> None:
-    loss, _, _ = made()
-    block = torch.tensor([0.5]), torch.tensor([[0.2, 0.1]]), torch.zeros(1, 2)
-    torch.testing.assert_close(loss(*block), loss.loss(*block))
-
-
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -3,12 +3,10 @@
 import importlib.util
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from anmi.training.batch import Row
-from anmi.training.options import TrainingOptions
 from anmi.training.sampling import DrawnNegatives
 
 spec = importlib.util.spec_from_file_location("resuming", Path(__file__).with_name("resuming.py"))
@@ -28,12 +26,6 @@ def test_all_that_training_drew_is_counted(changes):
     assert set(zip(result.drawn.query_id, result.drawn.document_id, strict=True)) <= mined
 
 
-def test_where_nothing_is_drawn_nothing_is_counted():
-    result = resuming.fit(resuming.static(), None, **{**resuming.STATIC, "curriculum": "none", "epochs": 1})
-    assert result.drawn.empty
-    assert list(result.drawn) == ["query_id", "document_id", "count"]
-
-
 def test_of_many_queries_the_same_few_are_counted_whatever_the_order():
     def row(query):
         return Row(query, "?", "p", "yes", ("a", "b"), ("no", "not"), (1.0, 1.0), 1.0, frozenset("p"))
@@ -51,14 +43,3 @@ def test_of_many_queries_the_same_few_are_counted_whatever_the_order():
     again.add([row(name) for name in names])
     assert (again.table()["count"] == 2).all()
     assert len(again.table()) == 10
-
-
-def test_what_draws_is_known_from_the_options():
-    def draws(**options):
-        return TrainingOptions(**{"negatives": 2, **options}).draws
-
-    assert not draws()
-    assert draws(draw="simans")
-    assert draws(sources="mixed")
-    assert draws(hardness="hans", temperature="fixed")
-    assert np.all([draws(curriculum=kind) for kind in ("tiers", "bandit", "learning_progress")])

@@ -5,13 +5,10 @@ import resource
 from pathlib import Path
 
 import pytest
-import torch
 from torch import nn
 
-from anmi.errors import AnmiError
-from anmi.training.loop import CheckpointPlan, out_of_memory
+from anmi.training.loop import CheckpointPlan
 from anmi.training.objective import NotFiniteError
-from anmi.training.options import TrainingOptions
 
 SCRIPT = Path(__file__).with_name("resuming.py")
 spec = importlib.util.spec_from_file_location("resuming", SCRIPT)
@@ -51,18 +48,6 @@ def test_nan_gradient_is_named():
         resuming.fit(encoder, None, evaluate, **PLAIN)
 
 
-def test_nan_weights_are_named_by_the_loss_of_the_next_step():
-    encoder = resuming.static()
-
-    def evaluate(model):
-        with torch.no_grad():
-            model[0].embedding.weight[7] = float("nan")
-        return 0.5
-
-    with pytest.raises(NotFiniteError, match="training loss became nan in the batch with the queries"):
-        resuming.fit(encoder, None, evaluate, **PLAIN)
-
-
 def test_a_full_disk_does_not_end_a_training(tmp_path, caplog):
     # The limit on the size of files stands for the disk.
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -81,25 +66,3 @@ def test_out_of_memory_says_what_to_change(killed):
     assert "memory of the machine does not suffice for a batch of 600 queries and 22 documents: " in said
     assert "lower negatives (now 2), or lower batch_size (now 600)" in said
     assert "max_length" not in said, "a static encoder has none"
-
-
-@pytest.mark.parametrize("recompute", [True, False])
-def test_advice_on_memory_for_a_network(recompute):
-    options = TrainingOptions(batch_size=32, max_length=256, recompute=recompute)
-    said = str(
-        out_of_memory(
-            options, {"queries": {"place": range(32)}, "documents": {"place": range(200)}}, "GPU", static=False
-        )
-    )
-    assert ("recompute=true (cached gradients, now off)" in said) is not recompute
-    for text in ("texts_per_pass (now 64)", "max_length (now 256)", "negatives (now all mined)", "batch_size (now 32)"):
-        assert text in said
-
-
-def test_an_error_of_another_kind_is_not_taken_for_memory():
-    def evaluate(_):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    with pytest.raises(RuntimeError, match="shapes") as caught:
-        resuming.fit(resuming.static(), None, evaluate, **PLAIN)
-    assert not isinstance(caught.value, AnmiError)

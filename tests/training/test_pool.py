@@ -81,21 +81,6 @@ def test_the_draw_is_that_of_the_rules_one_by_one(pools, window, count, step):
     assert [list(one.negatives) for one in found] == [slow_draw(one, 1, step, *window, count) for one in rows]
 
 
-@given(pools=POOLS, window=WINDOWS, count=st.integers(1, 6), step=st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
-def test_what_is_drawn_is_of_the_pool_safe_and_different(pools, window, count, step):
-    rows = [row(number, gaps) for number, gaps in enumerate(pools)]
-    for one, picked in zip(rows, sampler(rows, count, Held(*window))(np.arange(len(rows)), step), strict=True):
-        gaps = np.array([ELO - rating for rating in one.judged["elo"][1]])
-        safe = ~(gaps < 100)
-        assert set(picked.negatives) <= set(one.negatives)
-        assert len(set(picked.negatives)) == len(picked.negatives) == min(count, safe.sum())
-        drawn = np.array(gaps_of(picked))
-        assert not (drawn < 100).any()
-        inside = int((safe & (gaps >= window[0]) & (gaps <= window[1])).sum())
-        assert ((drawn >= window[0]) & (drawn <= window[1])).sum() == min(count, inside)
-
-
 @given(order=st.permutations(range(6)), step=st.integers(0, 3))
 @settings(max_examples=20, deadline=None)
 def test_neither_the_order_of_a_batch_nor_what_else_is_in_it_matters(order, step):
@@ -106,24 +91,6 @@ def test_neither_the_order_of_a_batch_nor_what_else_is_in_it_matters(order, step
     # Nor does a longer row elsewhere, or the row's number in the table.
     others = [row(9, range(100, 2000, 50)), *rows[::-1]]
     assert sampler(others, 4, Held(200, 500))(np.array([6 - number for number in order]), step) == alone
-
-
-def test_the_first_of_a_draw_are_a_smaller_draw():
-    rows = [row(0, range(100, 900, 20))]
-    small, large = (sampler(rows, count, Held(200, 400))(np.array([0]), 7)[0].negatives for count in (3, 20))
-    assert large[:3] == small
-
-
-def test_all_inside_are_drawn_alike_and_anew_in_every_step():
-    rows = [row(0, range(100, 900, 50))]  # seven of them from 200 to 500
-    draw = sampler(rows, 2, Held(200, 500))
-    drawn = [gaps_of(draw(np.array([0]), step)[0]) for step in range(800)]
-    values, counts = np.unique(drawn, return_counts=True)
-    assert values.tolist() == list(range(200, 501, 50))
-    assert np.abs(counts / 800 - 2 / 7).max() < 0.06
-    assert len({tuple(sorted(pair)) for pair in drawn}) == 21
-    other = sampler(rows, 2, Held(200, 500), seed=2)
-    assert [gaps_of(other(np.array([0]), step)[0]) for step in range(20)] != drawn[:20]
 
 
 def test_weights_and_judgments_go_with_the_negatives_and_elo_stays_behind():
@@ -158,18 +125,6 @@ def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
 def test_the_state_says_how_many():
     rows = [row(0, range(100, 900, 50))]
     assert len(sampler(rows, 2, Held(200, 500, 5))(np.array([0]), 0)[0].negatives) == 5
-
-
-def test_the_log_says_how_many_were_inside():
-    rows = [row(0, [300.0, 320.0, 700.0]), row(1, [800.0])]
-    draw = sampler(rows, 3, Held(200, 500))
-    draw(np.array([0, 1]), 0)
-    assert draw.report() == {"negatives": 2.0, "inside": 0.5}
-
-
-def test_a_row_without_negatives_stays_as_it_is():
-    rows = [row(0, []), row(1, [])]
-    assert [one.negatives for one in sampler(rows, 3, Held(100, 400))(np.array([1, 0]), 0)] == [(), ()]
 
 
 @pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])

@@ -6,15 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anmi.retrieval.related import RelatedDocuments
-from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
-from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
+from anmi.training.pseudo import OneKindBatches, PseudoRows
 from anmi.training.trainer import train
 
 spec = importlib.util.spec_from_file_location("resuming", Path(__file__).with_name("resuming.py"))
@@ -83,14 +81,6 @@ def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, s
     assert made == list(OneKindBatches(groups, sizes, seed, lambda: epoch))
 
 
-def test_labelled_rows_are_drawn_as_they_were():
-    rows = WithPseudoQueries(lambda numbers, step: [f"row {n} of step {step}" for n in numbers], 5, pseudo(), 3)
-    assert rows(np.array([4, 1]), 7) == ["row 4 of step 7", "row 1 of step 7"]
-    assert rows.report() == {"pseudo_queries": 0.0}
-    assert [row.query_id for row in rows(np.array([5, 6]), 0)] == ["title:0:d0", "title:0:d1"]
-    assert rows.report() == {"pseudo_queries": 1.0}
-
-
 OPTIONS = {
     "epochs": 3, "batch_size": 4, "negatives": 2, "learning_rate": 0.05,
     "pseudo_queries": {"kinds": ["title", "cloze"], "batch_size": 5},
@@ -104,40 +94,11 @@ def fit(rows, evaluate_dev=None, plan=None, **changes):
     )  # fmt: skip
 
 
-@pytest.fixture
-def one_thread():
-    """Threads may change the last bits of a sum."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_it_learns_from_pseudo_queries_alone():
     log = fit(resuming.table()[:0]).log
     assert len(log) == 3 * 6
     assert (log.pseudo_queries == 1.0).all()
     assert log.loss.tail(6).mean() < log.loss.head(6).mean()
-
-
-def test_a_training_that_was_stopped_goes_on_with_the_same_batches(tmp_path, one_thread):
-    calls = []
-
-    def fails_in_the_second_epoch(_):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return 0.0
-
-    plan = CheckpointPlan(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        fit(resuming.table(), fails_in_the_second_epoch, plan, checkpoint_minutes=1e-9, keep_best=False)
-    done = fit(resuming.table(), lambda _: 0.0, plan, checkpoint_minutes=1e-9, keep_best=False)
-    whole = fit(resuming.table(), lambda _: 0.0, keep_best=False)
-    assert done.summary["resumed_from_step"] == 23
-    pd.testing.assert_frame_equal(done.log, whole.log, check_exact=True)
-    wanted = whole.model.state_dict()
-    assert all(torch.equal(value, wanted[name]) for name, value in done.model.state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -67,13 +67,6 @@ def test_a_curriculum_draws_from_its_window(kind, window):
     assert len(found) > 3
 
 
-def test_judgments_that_only_the_draw_reads_are_left_behind():
-    chosen = TrainingOptions(negatives=3, curriculum="tiers")
-    curriculum = build_curriculum(chosen.curriculum, 100, 1, 3)
-    (left,) = build_sampler(ROWS, chosen, curriculum, 1, keep=("cross",))(np.array([0]), 0)
-    assert set(left.judged) == {"cross"}
-
-
 def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
     known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
     rows = [replace(ROWS[0], query_id="q", positive_id=f"d{n}", judged={}) for n in (3, 7, 9)]
@@ -169,14 +162,6 @@ def test_at_a_low_temperature_it_is_the_exact_draw(count: int) -> None:
     np.testing.assert_allclose(drawn, exact, atol=1e-2)
 
 
-@pytest.mark.parametrize("temperature", [0.1, 1.0])
-def test_a_row_is_drawn_from_as_often_as_asked_or_as_it_has_candidates(temperature: float) -> None:
-    block = rows()
-    drawn = LearnableSimAns(A, B)(*tensors(block), 5, temperature=temperature).detach().numpy()
-    assert (drawn >= 0).all() and (drawn[~block.undecided] == 0).all()
-    np.testing.assert_allclose(drawn.sum(axis=1), np.minimum(block.undecided.sum(axis=1), 5), rtol=1e-6)
-
-
 def test_a_and_b_learn_where_the_useful_negatives_are() -> None:
     scores, positive, usable, uniform = tensors(rows(queries=200))
     sampler = LearnableSimAns(20.0, 0.0)
@@ -192,18 +177,3 @@ def test_a_and_b_learn_where_the_useful_negatives_are() -> None:
             assert sampler.free_a.grad.abs() > 0 and sampler.b.grad.abs() > 0
         optimizer.step()
     assert sampler.a.item() > 20.5 and sampler.b.item() == pytest.approx(-0.2, abs=0.1)
-
-
-def test_a_stays_above_zero_whatever_the_gradient() -> None:
-    sampler = LearnableSimAns(0.5)
-    optimizer = torch.optim.SGD(sampler.parameters(), lr=5.0)
-    for _ in range(5):
-        optimizer.zero_grad()
-        sampler.a.backward()
-        optimizer.step()
-    assert 0 < sampler.a.item() < 0.1
-
-
-@pytest.mark.parametrize("a", [1e-3, 0.5, 5000.0])
-def test_it_starts_where_it_is_told(a: float) -> None:
-    assert LearnableSimAns(a).a.item() == pytest.approx(a, rel=1e-3)

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer, PreTrainedM
 from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
-from anmi.retrieval.encoders import load_encoder, minilm_folder
+from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse import SparseIndex, term_table
 from anmi.retrieval.sparse.model import inference_free, of_masked_lm, sparse_vectors
 from anmi.training.objective import penalty
@@ -100,24 +100,6 @@ def test_places_and_idf_are_as_the_slow_reference(data):
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_common_terms_go_first_where_the_penalty_is_by_idf(word_encoder):
-    kept, texts = {}, [f"{text} w0" for text in DOCUMENTS]
-    table = rows().assign(positive=texts, negatives=[[texts[(i + 1) % 20]] for i in range(20)])
-    for by_idf in (False, True):
-        made = inference_free(word_encoder(WORDS), texts)
-        with torch.no_grad():
-            made[0].sub_modules["document"][0].threshold.fill_(-1)
-        options = TrainingOptions(
-            epochs=8, batch_size=10, learning_rate=0.05, retriever="sparse",
-            sparsity={"weight": 0.1, "steps": 1, "by_idf": by_idf, "each_place": True},
-        )  # fmt: skip
-        train(table, encoder=made, options=options, output=None, seed=1)
-        vectors = sparse_vectors(made, texts, "document").toarray()
-        common = made[0].sub_modules["document"][0].tokenizer.convert_tokens_to_ids("w0")
-        kept[by_idf] = vectors[:, common].mean() / vectors.mean()
-    assert kept[True] < kept[False] / 2
-
-
 def test_a_penalty_that_empties_all_documents_is_told(model):
     with torch.no_grad():
         module = model[0].sub_modules["document"][0]
@@ -195,28 +177,3 @@ def test_weights_of_another_tokenizer_are_refused(model, tmp_path):
     for opened in (lambda: load_encoder(str(tmp_path / "model"), tmp_path), lambda: term_table(tmp_path / "model")):
         with pytest.raises(AnmiError, match=r"the tokenizer has \d+ tokens and the table \d+ weights"):
             opened()
-
-
-def test_a_document_of_unknown_words_is_found_by_nothing(model):
-    documents = [*DOCUMENTS, "☃☃", ""]
-    vectors = sparse_vectors(model, documents, "document").toarray()
-    assert not vectors[-1].any()
-    found, _ = search(model, ["☃☃", "w1"], documents, 3)
-    assert (found[0] == -1).all() and 20 not in found[1] and 21 not in found[1]
-
-
-def test_a_base_without_a_head_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(AnmiError, match=r"no head that predicts masked tokens.*BertModel.*masked_lm"):
-        of_masked_lm(str(minilm_folder()), DOCUMENTS)
-    with pytest.raises(AnmiError, match="could not be loaded"):
-        of_masked_lm(str(tmp_path), DOCUMENTS)
-
-
-def test_without_a_temperature_and_never_with_mixed_sources():
-    assert TrainingOptions(retriever="sparse").temperature.value == 1
-    assert TrainingOptions(retriever="sparse", temperature={"fixed": {"value": 0.5}}).temperature.value == 0.5
-    assert TrainingOptions().temperature.kind == "learnable"
-    with pytest.raises(ValueError, match="interpolate directions"):
-        TrainingOptions(retriever="sparse", sources="mixed", negatives=3)
-    with pytest.raises(ValueError, match="leave out encoders"):
-        TrainingOptions(retriever="sparse", encoders="two")

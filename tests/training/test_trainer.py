@@ -1,7 +1,6 @@
 import json
 import os
 from copy import deepcopy
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -78,15 +77,6 @@ def test_training_learns_the_pairs(encoder, loss, negatives):
     assert result.summary["relative_weight_change"] > 0.01
 
 
-def test_the_log_says_how_long_it_still_takes(encoder, monkeypatch, caplog):
-    monkeypatch.setattr("anmi.training.recorder._TOLD_SECONDS", 0.0)
-    with caplog.at_level("INFO"):
-        steps = len(fit(encoder).log)
-    told = [record.getMessage() for record in caplog.records if "min left" in record.getMessage()]
-    assert told[0] == f"Training: step 1 of {steps}, about 1 min left"
-    assert len(told) == steps - 1
-
-
 def test_log_has_one_row_a_step(encoder):
     result = fit(encoder, evaluate_dev=accuracy, warmup=0.25)
     log = result.log
@@ -100,14 +90,6 @@ def test_log_has_one_row_a_step(encoder):
     assert log["learning_rate"].iloc[0] == 0.0
     assert log["loss"].iloc[-1] < log["loss"].iloc[0]
     json.dumps(result.summary, allow_nan=False)
-
-
-def test_learnable_temperature_moves_and_a_fixed_one_does_not(encoder):
-    learned = fit(encoder, temperature="learnable").log["temperature"]
-    assert learned.iloc[-1] != pytest.approx(0.07, rel=1e-3)
-    assert learned.between(0.01, 1.0).all()
-    fixed = fit(encoder, temperature="fixed").log["temperature"]
-    assert fixed.tolist() == pytest.approx([0.07] * len(fixed))
 
 
 def weights(model: SentenceTransformer) -> torch.Tensor:
@@ -153,31 +135,11 @@ def test_dev_chooses_the_epoch_that_is_kept_or_the_start(encoder, best):
     assert (result.summary["best_epoch"], result.summary["best_dev_ndcg@10"]) == (best, 0.9)
 
 
-def test_without_keep_best_the_last_epoch_stays(encoder):
-    seen = []
-
-    def evaluate(model: SentenceTransformer) -> float:
-        seen.append(weights(model))
-        return -float(len(seen))
-
-    assert torch.equal(weights(fit(encoder, evaluate_dev=evaluate, keep_best=False).model), seen[-1])
-
-
-def test_rows_of_weight_zero_teach_nothing(encoder):
-    with pytest.raises(AnmiError, match="changed no weight"):
-        fit(encoder, table(query_weight=0.0))
-
-
 def test_frozen_encoder_is_refused(encoder):
     for parameter in encoder.parameters():
         parameter.requires_grad_(False)
     with pytest.raises(AnmiError, match="no weight that may change"):
         fit(encoder)
-
-
-def test_nothing_to_learn_from_is_refused(encoder):
-    with pytest.raises(AnmiError, match="changed no weight"):
-        fit(encoder, table(negatives=0), in_batch="none")
 
 
 def test_nan_loss_names_the_queries(encoder):
@@ -211,9 +173,3 @@ def test_training_leaves_nothing_lying_about_and_is_silent(encoder, tmp_path, mo
 def test_static_encoder_stays_float32(encoder):
     assert choose_precision(TrainingOptions(), encoder) == torch.float32
     assert choose_precision(TrainingOptions(precision="bfloat16"), encoder) == torch.bfloat16
-
-
-def test_unknown_option_is_refused():
-    with pytest.raises(ValueError, match="extra"):
-        TrainingOptions(temprature=0.1)
-    assert not Path("tmp_trainer").exists()

@@ -23,7 +23,6 @@ from anmi.retrieval.bm25 import BM25Index
 VOCABULARY = ("red", "fox", "den", "sea", "whale")
 K1, B = 0.9, 0.4
 TEXTUAL = ("coverage", "match", "likeness", "likeness_terms", "containment", "contained")
-SHARES = tuple(kind for kind in TEXTUAL if kind != "likeness")
 Value = Callable[[int, int], float]
 
 
@@ -186,16 +185,6 @@ def test_each_kind_agrees_with_plain_loops_for_candidates_and_positives(case: Ca
             assert np.isnan(found[documents == PADDING]).all()
 
 
-@settings(max_examples=40, deadline=None)
-@given(cases())
-def test_shares_never_leave_their_range(case: Case) -> None:
-    gathered = gather(case.block, case.material())
-    for kind in SHARES:
-        for found in (gathered.columns[kind], gathered.positive_columns[kind]):
-            known = found[np.isfinite(found)]
-            assert ((known >= 0) & (known <= 1)).all(), kind
-
-
 def test_shares_agree_and_stay_in_range_on_a_larger_corpus() -> None:
     case = larger_case()
     gathered, reference = gather(case.block, case.material()), Reference(case)
@@ -217,38 +206,6 @@ def test_match_is_lucene_bm25_as_a_share_of_the_queries_idf() -> None:
     np.testing.assert_allclose(found, scores / whole, rtol=1e-5, atol=1e-6)
 
 
-def test_a_copy_and_a_superset_of_the_positive_hold_all_of_it() -> None:
-    texts = ["red fox den fox", "red fox den fox", "fox whale den sea red red", "sea whale"]
-    case = make_case(texts, ["fox den"], [[0]], [[1, 2, 3]])
-    found = gather(case.block, case.material()).columns
-    assert found["containment"].tolist() == [[1, 1, 0]]
-    assert found["contained"][0, 0] == 1
-    assert found["contained"][0, 1] < 1, "it says more than the positive"
-    assert found["likeness_terms"][0, 0] == pytest.approx(1, abs=1e-6)
-    assert found["coverage"].tolist() == [[1, 1, 0]]
-    assert found["likeness_terms"][0, 2] == found["match"][0, 2] == 0
-
-
-def test_a_query_without_a_known_term_says_nothing_of_its_terms() -> None:
-    case = make_case(["red fox", "sea", "den"], ["unknown words", ""], [[0], [0]], [[1, 2], [1, 2]])
-    found = gather(case.block, case.material()).columns
-    assert np.isnan(found["coverage"]).all()
-    assert np.isnan(found["match"]).all()
-    assert np.isfinite(found["containment"]).all(), "the positive still says something"
-
-
-def test_the_nearest_positive_counts_and_none_is_compared_with_itself() -> None:
-    texts = ["red fox", "sea whale", "sea whale den", "red"]
-    case = make_case(texts, ["fox", "fox"], [[0, 1], [0]], [[2, 3], [2, 3]])
-    found = gather(case.block, case.material())
-    assert found.columns["containment"][0, 0] == 1, "all of the second positive"
-    assert found.columns["containment"][1, 0] == 0, "nothing of the only positive"
-    assert found.positive_columns["containment"][0].tolist() == [0, 0], "each against the other one"
-    assert np.isnan(found.positive_columns["containment"][1]).all()
-    for kind in ("likeness", "likeness_terms", "contained"):
-        assert np.isnan(found.positive_columns[kind][1]).all(), kind
-
-
 def test_only_so_many_positives_are_compared_with() -> None:
     case = larger_case()
     found = gather(case.block, case.material(references=1))
@@ -257,28 +214,6 @@ def test_only_so_many_positives_are_compared_with() -> None:
         np.testing.assert_allclose(found.columns[kind], expected, rtol=1e-5, atol=1e-6)
     everything = gather(case.block, case.material()).columns["containment"]
     assert (everything > found.columns["containment"] + 1e-3).any()
-
-
-def test_values_follow_rows_and_candidates_wherever_they_stand() -> None:
-    case = larger_case()
-    rows, order = np.random.default_rng(1).permutation(13), np.random.default_rng(2).permutation(9)
-    plain, shuffled = gather(case.block, case.material()), case.block.take(rows)
-    moved = Candidates(shuffled.query_ids, shuffled.positives, shuffled.documents[:, order], shuffled.source)
-    found = gather(moved, case.material())
-    for kind in TEXTUAL:
-        np.testing.assert_array_equal(found.columns[kind], plain.columns[kind][rows][:, order], err_msg=kind)
-        np.testing.assert_array_equal(found.positive_columns[kind], plain.positive_columns[kind][rows], err_msg=kind)
-
-
-@pytest.mark.parametrize("size", [1, 5])
-def test_values_do_not_depend_on_the_size_of_shards(size: int) -> None:
-    case = larger_case()
-    plain = gather(case.block, case.material())
-    parts = [case.block.take(slice(start, start + size)) for start in range(0, 13, size)]
-    found = Candidates.concatenate([gather(part, case.material()) for part in parts])
-    for kind in TEXTUAL:
-        np.testing.assert_array_equal(found.columns[kind], plain.columns[kind], err_msg=kind)
-        np.testing.assert_array_equal(found.positive_columns[kind], plain.positive_columns[kind], err_msg=kind)
 
 
 def test_a_block_without_queries_or_positives_is_no_trouble() -> None:

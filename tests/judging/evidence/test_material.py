@@ -53,17 +53,3 @@ def test_added_texts_are_weighed_by_the_statistics_of_those_before() -> None:
     assert more.counts[4].toarray()[0, terms.vocabulary["fox"]] == 2
     assert more.lengths[4] == 2, "unknown terms are left out"
     assert terms.counts.shape == (4, 4), "the first is not changed"
-
-
-def test_padding_has_no_terms() -> None:
-    terms = Terms.build(TEXTS, split)
-    found = terms.weighted(np.array([0, -1], np.int32)).toarray()
-    assert found[0].sum() == pytest.approx(terms.mass[0])
-    assert not found[1].any()
-
-
-def test_documents_without_any_term_are_possible() -> None:
-    terms = Terms.build(["", ""], split)
-    assert terms.mass.tolist() == [0, 0]
-    asked = terms.queries(["a"])
-    assert not terms.products(np.array([[0, 1]], np.int32), asked, terms.unit, asked).any()

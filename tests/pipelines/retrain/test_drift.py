@@ -67,10 +67,3 @@ def test_a_profile_outlives_its_run_and_is_compared(tmp_path: Path, caplog: pyte
     assert "a &lt;b&gt; of reasons" in shown
     assert "differ strongly" in shown
     assert "<td>1.25%</td>" in shown
-
-
-@pytest.mark.parametrize("champion", [None, {}])
-def test_without_a_champion_there_is_no_drift(champion: dict[str, Any] | None) -> None:
-    now = profile_training_data(**given())
-    found = measure_drift(now, champion)
-    assert found == {"compared": False, "verdict": "none", "reason": "there is no champion to compare with"}

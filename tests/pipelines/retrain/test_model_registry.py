@@ -95,13 +95,6 @@ def test_other_weights_than_were_registered_are_not_loaded(
         registry.fetch(made, tmp_path / "once more")
 
 
-def test_a_version_without_a_digest_is_not_loaded(registry: ModelRegistry, name: str, tmp_path: Path) -> None:
-    registry.ensure(name)
-    registry.client.create_model_version(name, f"runs:/{registry.run}/model", registry.run)
-    with pytest.raises(AnmiError, match="no tag"):
-        registry.fetch(registry.entry(name, 1), tmp_path / "fetched")
-
-
 def test_going_back_goes_all_the_way_and_not_in_circles(
     registry: ModelRegistry, new_folder: Callable[..., Path], name: str, tmp_path: Path
 ) -> None:
@@ -118,24 +111,6 @@ def test_going_back_goes_all_the_way_and_not_in_circles(
         roll_back(registry, name, 1)
     with pytest.raises(AnmiError, match="no version 9"):
         roll_back(registry, name, 9)
-
-
-def test_going_back_passes_over_equal_weights(
-    registry: ModelRegistry, new_folder: Callable[..., Path], name: str, tmp_path: Path
-) -> None:
-    for entry in versions(registry, name, new_folder(tmp_path / "made"), "a", "b", "b", "b"):
-        registry.set_champion(entry, registry.at(name, CHAMPION))
-    assert roll_back(registry, name, None)[1].version == 1
-
-
-def test_a_reinstated_version_may_be_promoted_again(
-    registry: ModelRegistry, new_folder: Callable[..., Path], name: str, tmp_path: Path
-) -> None:
-    for entry in versions(registry, name, new_folder(tmp_path / "made"), "a", "b"):
-        registry.set_champion(entry, registry.at(name, CHAMPION))
-    roll_back(registry, name, None)
-    roll_back(registry, name, 2)
-    assert {entry.version for entry in registry.entries(name) if "rolled_back" in entry.tags} == {1}
 
 
 def test_a_server_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,10 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
-from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
 from anmi.evaluation.retrieval import vectors
-from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
+from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams
 from anmi.pipelines.retrain.nodes import (
     decide_promotion,
     evaluate_champion,
@@ -102,24 +101,6 @@ def test_the_champion_is_looked_at_before_anything_is_mined(retrain: Pipeline) -
 def test_the_audit_judges_for_the_recipe_alone(retrain: Pipeline) -> None:
     whole = {node.name for node in retrain.nodes if "params:audit_judges_for" in node.inputs}
     assert whole == {"audit.dense.encode_collection", "audit.dense.retrieve"}, "retrieved for all"
-
-
-@pytest.mark.parametrize(
-    ("collection", "expected"),
-    [
-        ("pairs:data/a b/*.jsonl;more", "anmi-pairs-jsonl-more"),
-        ("kg:/graphs/web nlg", "anmi-kg-web-nlg"),
-        ("ir_datasets:beir/scifact/train", "anmi-ir_datasets-beir-scifact-train"),
-        ("beir:x/" + "y" * 200, "anmi-beir-" + "y" * 90),
-    ],
-)
-def test_models_are_called_after_their_collection(collection: str, expected: str) -> None:
-    assert model_name(RetrainParams(), collection) == expected
-
-
-def test_the_leak_is_that_of_the_recipe_as_it_is() -> None:
-    assert (rate_of(AUDITED, "mine").value, rate_of(AUDITED, "mine").negatives) == (0.01, 1000)
-    assert "third" in rate_of(AUDITED, "third").failed
 
 
 @pytest.fixture
@@ -209,15 +190,6 @@ def test_what_was_rolled_back_is_not_promoted_again(nightly: Any, registry: Any)
     made, registered = nightly()
     assert (made["decision"], registered["champion"]) == ("kept", 1)
     assert "version 1, which was rolled back" in made["reasons"][-1]
-
-
-def test_a_champion_that_moved_meanwhile_stays(nightly: Any, registry: Any) -> None:
-    nightly()
-    nightly()
-    made, registered = nightly(lambda: registry.point(nightly.model, CHAMPION, 1))
-    assert made["decision"] == "promoted"
-    assert (registered["decision"], registered["champion"], registered["version"]) == ("kept", 1, 3)
-    assert "version 2 when it was compared and is version 1 now" in registered["reasons"][-1]
 
 
 def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with(
@@ -320,29 +292,6 @@ def test_a_champion_keeps_its_companion(
         found = score_champion(runs, known, params=RetrainParams(rule={"system": system}), **shared)
         place = [row.index(own) for own, row in enumerate(expected.documents.tolist())]
         assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
-
-
-def test_an_empty_test_set_is_refused(nightly: Any, registry: Any, tables: Any) -> None:
-    nightly()
-    corpus, queries, qrels = tables
-    with pytest.raises(AnmiError, match='no "test" queries'):
-        evaluate_champion(
-            corpus,
-            queries[queries.split == "train"],
-            qrels,
-            collection="api_docs",
-            params=RetrainParams(model=nightly.model),
-            evaluation=EVALUATION,
-            dense=DenseParams(),
-            registry=registry,
-        )
-
-
-def test_without_its_metric_nothing_is_decided(trained: Path) -> None:
-    scores = pd.DataFrame({"query_id": ["q0"], "ndcg@5": [1.0], "system": "hybrid"})
-    champion = {"version": None, "rolled_back": {}}
-    with pytest.raises(AnmiError, match=r"evaluation\.cutoffs"):
-        decided(champion, scores, scores, AUDITED, trained)
 
 
 FIRST = {"version": None, "rolled_back": {}}

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
-from anmi.corpus.types import empty
 from anmi.retrieval.variants.build import KINDS, VARIANT_COLUMNS, VariantParams, counts_of, make_variants
 
 
@@ -57,12 +55,6 @@ def test_a_made_text_that_is_a_documents_is_that_document(make_world: Any) -> No
     assert "A | r | 6" not in set(found.text), "that is true"
 
 
-def test_a_made_text_of_a_document_that_says_all_of_it_is_dropped(make_world: Any) -> None:
-    entities = {"a": ("A", ["t"]), "b": ("B", ["t"])}
-    world = make_world(entities, {"own": (None, [("a", "r", "x")]), "other": ("B | r | x", [("a", "r", "x")])})
-    assert made(world, [0]).empty
-
-
 def test_a_document_has_the_same_variants_whoever_else_is_asked_for(cities: Any) -> None:
     whole = made(cities)
     for place, name in enumerate(cities.ids):
@@ -70,21 +62,6 @@ def test_a_document_has_the_same_variants_whoever_else_is_asked_for(cities: Any)
         assert alone.to_dict("records") == whole[whole.document_id == name].to_dict("records")
     assert made(cities, [3, 1, 0, 1]).to_dict("records") == whole[whole.document_id != "d2"].to_dict("records")
     assert not made(cities, seed=2).text.equals(whole.text)
-
-
-def test_only_what_is_asked_for_is_made(cities: Any) -> None:
-    assert set(made(cities, swaps=0, counterparts=0).kind) == set()
-    assert set(made(cities, swaps=1, counterparts=0).kind) == {"swap"}
-    assert tuple(made(cities, []).columns) == VARIANT_COLUMNS
-    with pytest.raises(ValidationError):
-        VariantParams(swaps=-1)
-
-
-def test_without_entities_or_facts_there_is_nothing_to_make() -> None:
-    fact = ("head", "relation", "tail")
-    tables = (empty("uri", "label", "types"), empty(*fact), empty("document_id", *fact))
-    graph = KnowledgeGraph.from_tables(*tables, ["d", "none"])
-    assert make_variants(graph, np.array([0, 1], np.int32), ["d", "none"], ["a", ""], VariantParams(), 1).empty
 
 
 def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:

@@ -45,18 +45,6 @@ def test_what_is_most_alike_comes_first(people: Any) -> None:
     assert counterparts(people, [0], count=1).variant_id.tolist() == ["same"]
 
 
-def test_a_document_that_says_nothing_has_none(people: Any) -> None:
-    assert counterparts(people, [7]).empty
-
-
-def test_a_document_about_somebody_else_that_says_all_of_it_is_none(make_world: Any) -> None:
-    entities = {name: (name.upper(), ["t"]) for name in "abc"}
-    facts = [("a", "r", "x"), ("b", "r", "y"), ("b", "r", "z")]
-    world = make_world(entities, {"d": (None, facts[:1]), "all": (None, facts), "other": (None, [("c", "r", "x")])})
-    assert world.graph.about.tolist() == [0, 1, 2]
-    assert counterparts(world, [0]).variant_id.tolist() == ["other"]
-
-
 NODES = list("abcde")
 FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s", "t"]), st.sampled_from([*NODES, "1", "2"]))
 

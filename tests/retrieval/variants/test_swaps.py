@@ -43,38 +43,6 @@ def test_the_text_changes_wherever_the_entity_stands_and_only_there(cities: Any)
     assert set(found.kind) == {"swap"}
 
 
-def test_no_more_are_made_than_wanted_and_other_seeds_draw_others(cities: Any) -> None:
-    few = [swaps(cities, [0], count=1, seed=seed).new.tolist() for seed in range(20)]
-    assert {len(one) for one in few} == {1}
-    assert {one[0] for one in few} == {"austin", "rome", "texas"}
-
-
-def test_what_a_literal_says_of_the_same_name_is_true_as_well(make_world: Any) -> None:
-    entities = {"x": ("X", []), "p": ("P", ["t"]), "q": ("Q", ["t"]), "s": ("S", ["t"])}
-    world = make_world(entities, {"d": (None, [("x", "r", "p")])}, [("x", "r", '"Q"')])
-    assert pairs(swaps(world), 0) == {("p", "s")}
-
-
-def test_who_is_named_like_a_literal_of_the_document_is_not_swapped(make_world: Any) -> None:
-    entities = {"x": ("Club", ["t"]), "y": ("Team", ["t"])}
-    facts = [("x", "name", '"Club"'), ("x", "size", '"Club of 5"')]
-    assert swaps(make_world(entities, {"d": ("Club | name | Club", facts)})).empty
-    # A part of a literal is no mention either.
-    world = make_world(entities, {"d": ("Club | size | Club of 5", facts[1:])})
-    assert swaps(world).text.tolist() == ["Team | size | Club of 5"]
-
-
-def test_neighbours_that_fit_in_most_ways_come_first(make_world: Any) -> None:
-    entities = {f"food{i}": (f"Food {i}", ["food"]) for i in range(6)} | {
-        f"car{i}": (f"Car {i}", ["car"]) for i in range(30)
-    }
-    known = [(uri, "country", "it") for uri in entities if uri != "food0"]
-    facts = [("food0", "country", "es"), ("food0", "course", "main")]
-    world = make_world(entities, {"d": (None, facts)}, [*known, *((f"food{i}", "course", "soup") for i in range(6))])
-    found = swaps(world, count=3)
-    assert len(found) == 3 and found.new.str.startswith("food").all()
-
-
 NODES = [f"n{i}" for i in range(7)]
 FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s"]), st.sampled_from([*NODES, '"n1 n2"', "25.0"]))
 

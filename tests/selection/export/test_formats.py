@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from anmi.errors import AnmiError
 from anmi.pipelines.params import SelectionParams
@@ -93,28 +91,6 @@ def test_the_score_chosen_is_a_cross_encoders_where_it_is_known_for_nearly_all()
     without = patchy.drop(columns=["positive_dense", "negative_dense"])
     with pytest.raises(AnmiError, match=r"no score is known for 95%.*cross \(known for 75.0 %\)"):
         export("n-tuple-scores", without)
-
-
-def test_what_a_score_is_missing_for_is_left_out_and_counted() -> None:
-    rows = pd.DataFrame([
-        row("1", "p", "abc", negative_cross=[0.5, NAN, 0.25]), row("2", "p", "de"),
-        row("3", "p", "fg", positive_cross=NAN),
-    ])  # fmt: skip
-    made = export("n-tuple-scores", rows, score="cross")
-    assert made.table.negative_2.tolist() == ["text c", "text e"]
-    assert made.table.scores[0].tolist() == [4.0, 0.5, 0.25]
-    assert made.left_out == {"negatives without cross": 1, "rows whose positive has no cross": 1}
-    pairs = export("labeled-pair", rows, score="cross")
-    assert pairs.table.label.notna().all() and len(pairs.table) == 8
-    assert pairs.left_out == {"negatives without cross": 1, "positives without cross": 1}
-
-
-def test_a_score_that_nothing_has_is_an_error_that_names_those_measured() -> None:
-    rows = pd.DataFrame([row("1", "p", "ab", negative_cross=[NAN, NAN])])
-    with pytest.raises(AnmiError, match=r"nothing is left.*2.*dense \(known for 100.0 %\), cross \(known for 33.3 %\)"):
-        export("n-tuple-scores", rows, score="cross")
-    with pytest.raises(AnmiError, match='no score "dens"; did you mean "dense"'):
-        export("labeled-pair", score="dens")
 
 
 def test_pairs_are_labelled_once_each_positives_first() -> None:
@@ -216,15 +192,6 @@ def test_files_keep_unicode_and_hold_one_object_a_line(tmp_path: Path) -> None:
     assert "1 lines of query, pos, neg, type" in readme and '--train_data "train.jsonl"' in readme
 
 
-def test_a_long_table_is_written_in_groups_of_one_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_GROUP", 2)
-    rows = pd.concat([ROWS] * 3, ignore_index=True)
-    export("n-tuple-scores", rows, score="dense", negatives=2).save(tmp_path)
-    file = pq.ParquetFile(tmp_path / "train.parquet")
-    assert file.metadata.num_rows == 9 and file.num_row_groups == 5
-    assert file.read().column("scores")[8].as_py() == pytest.approx([1.0, 0.9, 0.775])
-
-
 def test_the_pair_format_is_cut_into_numbered_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_CHUNK", 2)
     Exports([export("pairs", collection=collection())]).save(tmp_path)
@@ -249,12 +216,6 @@ def test_each_source_has_files_of_its_own_when_asked(tmp_path: Path, monkeypatch
         export("triplet", by_source=True)
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"labeled-pair"}))
-def test_without_any_negative_there_is_nothing_to_export(name: str) -> None:
-    with pytest.raises(AnmiError, match=rf'nothing is left to export as "{name}": .*without negatives \(1\)'):
-        export(name, pd.DataFrame([row("3", "r", "")]), collection())
-
-
 def test_options_that_a_format_has_no_place_for_are_refused() -> None:
     with pytest.raises(AnmiError, match="no place for score; leave it out, or take one of n-tuple-scores"):
         export("triplet", score="dense")
@@ -275,21 +236,6 @@ def test_exports_of_a_run_are_names_or_names_with_options() -> None:
     assert SelectionParams().exports == []
     # What was parsed is kept in a run's manifest, and must be readable again.
     assert SelectionParams.model_validate(params.model_dump(mode="json")) == params
-
-
-@pytest.mark.parametrize(
-    ("exports", "message"),
-    [
-        (["tripet"], 'no format "tripet"; did you mean "triplet"'),
-        ([{"n-tuple": {"negative": 3}}], 'no option "negative"; did you mean "negatives"'),
-        ([{"n-tuple": {"negatives": 0}}], "greater than or equal to 1"),
-        ([{"triplet": {"score": "dense"}}], "no place for score"),
-        (["triplet", {"triplet": {"negatives": 3}}], '"triplet" is asked for twice'),
-    ],
-)
-def test_a_wrong_export_is_refused_before_a_run(exports: Any, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        SelectionParams(exports=exports)
 
 
 LETTERS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5)

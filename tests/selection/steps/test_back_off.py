@@ -61,11 +61,6 @@ def test_what_a_filter_rejected_never_fills_a_row() -> None:
     assert {after.legend[code] for code in after.verdict[0, [0, 1, 4]]} == {"max_ratio"}
 
 
-def test_a_random_document_that_was_also_retrieved_counts_as_retrieved() -> None:
-    after = mined(block_of([BM25 | RANDOM, RANDOM], [0.2, 0.1], [50, 60]), 2, *STEPS)
-    assert after.columns["tier"].tolist() == [[1, 3]]
-
-
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9), st.floats(0.05, 1))
 @settings(max_examples=60, deadline=None)
 def test_the_far_share_is_the_least_similar_and_at_least_one(similarities: list[float], share: float) -> None:

@@ -15,7 +15,7 @@ from sklearn.mixture import GaussianMixture
 
 from anmi.candidates import PADDING, Candidates
 from anmi.errors import AnmiError
-from anmi.selection.recipe import Step, recipe_book
+from anmi.selection.recipe import Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.mixture import Betas, Gaussians, fit, fit_betas, fit_gaussians, mixture
 
@@ -228,12 +228,6 @@ def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(
     np.testing.assert_allclose(after.columns["hardness"], expected, rtol=1e-6)
 
 
-def test_too_few_values_are_refused_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        weighed(block_of(two_humps(count=99)[None, :]))
-    assert "99 values are too few" in caplog.text
-
-
 def test_per_query_each_row_is_fitted_as_the_report_has_it() -> None:
     rows = np.full((3, 300), np.nan)
     rows[0], rows[1, :1], rows[2, :20] = two_humps(count=300), 0.7, np.random.default_rng(2).normal(0.4, 0.1, 20)
@@ -256,22 +250,6 @@ def test_candidates_already_rejected_have_no_part_in_the_fit(per: str) -> None:
     assert (one.weight[values <= 0.82] != weighed(block_of(values), per=per).weight[values <= 0.82]).any()
 
 
-def test_a_candidate_without_a_similarity_gets_no_weight() -> None:
-    block = block_of(np.array([[0.2, 0.5]]))
-    block.columns["dense"][0, 1] = np.nan
-    after = weighed(block, fitted_on=block_of(two_humps(count=1000)[None, :]))
-    assert after.weight[0].tolist() == [pytest.approx(1, abs=1e-3), 0]
-
-
 def test_a_beta_mixture_of_what_is_no_cosine_is_refused() -> None:
     with pytest.raises(AnmiError, match=r'needs cosines, and "dense" has values outside .* take the family gaussian'):
         weighed(block_of(np.array([[3.0, 0.5]])), family="beta")
-
-
-def test_what_is_mixed_is_read_from_the_right_columns() -> None:
-    book = recipe_book({
-        "gaps": {"description": "-", "steps": {"mixture": {"measure": "elo_gap"}, "draw": {}}},
-        "scores": {"description": "-", "steps": {"mixture": {}, "draw": {}}},
-    })  # fmt: skip
-    assert book.get("gaps").requires == {"dense", "elo"}
-    assert book.get("scores").requires == {"dense"}

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from tests.selection.conftest import named
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.errors import AnmiError
-from anmi.selection.recipe import Recipe, Runner, Step, recipe_book
+from anmi.selection.recipe import Recipe, Runner, Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.routing import Bars, Route, fit_route
 from anmi.selection.steps.samplers import TIERS
@@ -133,18 +132,6 @@ def test_where_no_bar_will_do_the_least_doubted_fill_the_rows(caplog: pytest.Log
     assert "no bar meets max_expected_share 0.015, since the judge doubts every candidate" in caplog.text
 
 
-def test_what_may_not_be_met_inside_a_batch_is_not_mined_either() -> None:
-    """A judge that is nearly always sure would let the bar rise to an even chance."""
-    probability = np.where(np.random.default_rng(10).random((400, 20)) < 0.02, 0.3, 0.001)
-    free, held = (bars(block_of(probability), max_false_negative_rate=None, barred=each) for each in (None, 0.1))
-    assert free.negative > 0.3 and held.negative == 0.1
-    assert held.expected < free.expected <= 0.015
-
-
-def test_bars_that_are_given_say_nothing_of_what_is_expected() -> None:
-    assert bars(block_of(np.zeros((2, 2))), negative=0.1, positive=0.9).expected is None
-
-
 def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows() -> None:
     rng = np.random.default_rng(5)
     heldout, probability = rng.beta(8, 1, 3000), rng.beta(0.6, 3, (3000, 10))
@@ -159,30 +146,9 @@ def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows
     assert found.positive > found.negative
 
 
-def test_queries_without_held_out_positives_count_too() -> None:
-    # A judge that is right where it can be checked and sure of everything elsewhere.
-    heldout, probability = np.full(1000, np.nan), np.full((1000, 4), 0.99)
-    heldout[:300], probability[:300] = 0.95, 0.001
-    assert bars(block_of(probability, heldout), negative=0.1).positive > 1
-
-
-def test_a_judge_sure_of_wrong_documents_promotes_nothing_however_sure_it_is() -> None:
-    probability = np.zeros((500, 6))
-    probability[:, :2] = 1.0
-    block = block_of(probability, np.full(500, 1.0))
-    assert bars(block).positive > 1
-    assert not run(block, "route", "top").of_kind("promoted").any()
-
-
 def test_with_few_held_out_positives_nothing_is_promoted() -> None:
     assert bars(block_of(np.full((99, 3), 0.001), np.full(99, 0.999))).positive > 1
     assert bars(block_of(np.full((100, 3), 0.001), np.full(100, 0.999))).positive < 1
-
-
-def test_a_judge_that_is_never_sure_promotes_nothing() -> None:
-    block = block_of(np.full((50, 4), 0.6))
-    assert bars(block).positive > 1
-    assert not run(block, "route", "top").of_kind("promoted").any()
 
 
 def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
@@ -193,12 +159,6 @@ def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
     cuts = [block.take(slice(start, start + 700)) for start in range(0, 6000, 700)]
     assert fit_route(cuts, params, context) == whole
     assert fit_route([block.take(rng.permutation(6000))], params, context) == whole
-
-
-def test_bars_that_cross_are_refused_in_one_sentence() -> None:
-    raw = {"mine": {"description": "A test.", "steps": {"route": {"negative": 0.6, "positive": 0.4}, "top": {}}}}
-    with pytest.raises(AnmiError, match=r"negative 0\.6 lies above positive 0\.4; a candidate"):
-        recipe_book(raw)
 
 
 def test_rocketqa_promotes_what_it_is_sure_of() -> None:
@@ -223,16 +183,6 @@ def test_a_row_short_of_safe_candidates_is_filled_with_the_least_doubted_in_that
     assert names(run(block, strict, "top", negatives=3)).count("negative") == 1
 
 
-def test_rows_with_enough_safe_candidates_are_the_same_as_without_filling() -> None:
-    probability = np.random.default_rng(1).beta(0.4, 4, (200, 40))
-    block = block_of(probability)
-    strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
-    one, other = run(block, IN_DOUBT, "top", negatives=5), run(block, strict, "top", negatives=5)
-    assert ((probability < 0.1).sum(axis=1) >= 5).all()
-    np.testing.assert_array_equal(one.negatives, other.negatives)
-    np.testing.assert_array_equal(one.barred_in_batch, other.barred_in_batch)
-
-
 def test_a_judge_that_doubts_everything_still_leaves_far_random_documents() -> None:
     """The window is all above the bar, and so are, a little less, the documents drawn at random."""
     draw = np.random.default_rng(2)
@@ -252,9 +202,3 @@ def test_a_row_of_which_every_candidate_is_likely_relevant_is_dropped_and_no_oth
     assert [after.legend[code] for code in after.query_verdict] == ["nothing_safe", "open", "open"]
     assert after.rules["nothing_safe"].text == "no candidate has p_relevant < 0.5"
     assert after.negatives.sum(axis=1).tolist() == [0, 1, 2]
-
-
-def test_a_row_without_candidates_is_no_reason_to_drop_it() -> None:
-    block = block_of(np.array([[0.1, 0.2]]))
-    block = replace(block, documents=np.full((1, 2), -1, np.int32))
-    assert run(block, IN_DOUBT, "top").query_verdict.tolist() == [0]

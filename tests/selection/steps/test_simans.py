@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import permutations
 from typing import Any
 
@@ -118,25 +117,6 @@ def test_the_scale_makes_cosines_as_peaked_as_standardised_scores() -> None:
         log_chances(wide, params, fit_scale([wide], params, Context(0, 3))), log_chances(block, params, variance),
         rtol=1e-4,
     )  # fmt: skip
-
-
-def test_gaps_that_are_all_alike_are_not_scaled(caplog: pytest.LogCaptureFixture) -> None:
-    block = rows_of()
-    block.columns["dense"][:] = 0.5
-    with caplog.at_level(logging.WARNING):
-        after = applied(block, "simans", 2)
-    assert "so a is not scaled" in caplog.text and after.negatives.sum() == 2
-
-
-def test_around_the_first_rank_only_the_top_is_drawn_and_an_unknown_rank_is_the_last() -> None:
-    top = np.exp(log_chances(rows_of(positive_rank=1), SimAns(form="rank")))[0]
-    assert np.argmax(np.nan_to_num(top)) == 0 and top[0] > 0.8
-    unknown = np.exp(log_chances(rows_of(positive_rank=np.nan), SimAns(form="rank", b=1)))[0]
-    assert np.argmax(np.nan_to_num(unknown)) == 3
-
-
-def test_a_row_whose_positive_has_no_score_is_not_guessed() -> None:
-    assert not applied(rows_of(positive=np.nan), "simans", 2, scale=False).negatives.any()
 
 
 def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:

@@ -78,15 +78,6 @@ def test_step_adds_graph_after_two_epochs_and_latent_after_five():
     assert changes(schedule) == [(2 * EPOCH, 1, 2), (5 * EPOCH, 2, 3)]
 
 
-def test_an_epoch_that_is_cut_ends_with_a_whole_step():
-    assert [s.stage for s in states(make(StepOptions(warm_up=0.4, latent_from=0.7)))][:7] == [1, 1, 1, 2, 2, 3, 3]
-
-
-@pytest.mark.parametrize("options", [LinearOptions(warm_up=0), StepOptions(warm_up=0, latent_from=0)], ids=repr)
-def test_without_a_warm_up_the_final_shares_hold_from_the_first_step_on(options):
-    assert {state.mix for state in states(make(options))} == {MIX}
-
-
 def test_triggered_goes_on_when_violations_are_rare_and_back_when_they_are_many(monkeypatch):
     monkeypatch.setattr(curriculum, "_HALF_LIFE", 2.0)
     schedule = Triggered(TriggeredOptions(**QUICK), MIX, SHORT)
@@ -114,24 +105,6 @@ def test_the_running_mean_halves_in_its_half_life_and_begins_anew_in_each_stage(
     assert saved["sum"] / saved["weight"] == pytest.approx(0.9), "the zeros of the stage before are forgotten"
 
 
-def test_unknown_violations_count_for_nothing():
-    rates = [0.05, None, 0.2, math.nan, 0.05, 0.05]
-    one, other = (Triggered(TriggeredOptions(**QUICK), MIX, 200) for _ in range(2))
-    states(one, rates)
-    states(other, [rate for rate in rates if rate is not None and not math.isnan(rate)])
-    assert one.state_dict() == other.state_dict()
-
-
-@given(rates=st.lists(st.floats(0.11, 0.29), min_size=40, max_size=40), stage=st.sampled_from([1, 2, 3]))
-@settings(max_examples=30, deadline=None)
-def test_between_the_thresholds_no_stage_is_left(rates, stage):
-    schedule = Triggered(TriggeredOptions(**QUICK), MIX, SHORT)
-    states(schedule, [0.0] * 4 * (stage - 1))
-    assert schedule.state.stage == stage
-    for step, rate in enumerate(rates, start=4 * (stage - 1) + 1):
-        assert schedule.observe(step, 1.0, 1.0, None, rate).stage == stage
-
-
 @given(observations=OBSERVATIONS, mix=MIXES)
 @settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("options", KINDS[4:], ids=repr)
@@ -157,12 +130,6 @@ def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
     assert "0.6010 is no gain of 0.002 over 0.6000" in schedule.transitions[0].why
     assert "0.6000 is more than 0.01 below 0.6200" in schedule.transitions[2].why
     assert [change.target for change in schedule.transitions] == [2, 3, 2, 1]
-
-
-def test_where_random_negatives_only_make_it_worse_there_is_nothing_to_go_back_to():
-    schedule = make(TriggeredOptions(measure="validation"))
-    states(schedule, [None] * 3 * EPOCH, {EPOCH + 1: 0.5, 2 * EPOCH + 1: 0.3})
-    assert changes(schedule) == [(2 * EPOCH + 1, 1, 2)]
 
 
 @pytest.mark.parametrize("options", KINDS, ids=repr)
@@ -204,11 +171,6 @@ def test_a_schedule_without_mixed_sources_and_a_window_with_them_are_refused():
     assert make(NoCurriculum()) is None
 
 
-def test_a_schedule_by_the_dev_metric_needs_one():
-    with pytest.raises(AnmiError, match="there are no dev queries"):
-        build_curriculum(TriggeredOptions(measure="validation"), 10, 1, mix=MIX, dev=False)
-
-
 @pytest.mark.parametrize(
     ("options", "mix", "warned"),
     [
@@ -223,10 +185,3 @@ def test_a_training_too_short_for_its_schedule_is_warned_of(options, mix, warned
     with caplog.at_level(logging.WARNING):
         make(options, mix, epochs=5)
     assert ("give it more epochs" in caplog.text) == warned
-
-
-def test_options_that_contradict_each_other_are_refused():
-    with pytest.raises(ValueError, match="advance is below retreat"):
-        TriggeredOptions(advance=0.3, retreat=0.3)
-    with pytest.raises(ValueError, match="not before the end of warm_up"):
-        StepOptions(warm_up=3, latent_from=2)

@@ -64,27 +64,7 @@ def test_training_learns_under_each_curriculum_and_says_what_it_showed(fit, kind
     assert (found.diagonal()[:, None] >= found).float().mean() > 0.85
 
 
-def test_harder_steps_take_more_negatives(fit):
-    log = fit(epochs=20, curriculum={"learning_progress": {"window_steps": 2, "as_published": True}}).log
-    assert log.negatives.corr(log.difficulty) > 0.7
-    assert log.negatives.max() > 4
-
-
-def test_the_same_seed_gives_the_same_weights_and_draws_matter(fit):
-    one, again, first = (
-        fit(epochs=3, **options).model[0].embedding.weight
-        for options in ({"curriculum": "bandit"}, {"curriculum": "bandit"}, {})
-    )
-    assert torch.equal(one, again)
-    assert not torch.equal(one, first)
-
-
 def test_rows_without_elo_are_refused(fit):
     unrated = rows().drop(columns=["positive_elo", "negative_elo"])
     with pytest.raises(AnmiError, match="the judgments elo, which were not mined"):
         fit(unrated, curriculum="tiers")
-
-
-def test_a_pool_as_small_as_a_step_is_refused(fit):
-    with pytest.raises(AnmiError, match="no row has more than 19"):
-        fit(curriculum="tiers", negatives=19)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from anmi.errors import AnmiError
 from anmi.training.losses import Facts, WeightedInfoNCE, build_loss
-from anmi.training.losses.adaptive import HardnessAdaptive, HardnessPredictor
+from anmi.training.losses.adaptive import HardnessAdaptive
 from anmi.training.losses.contrastive import Triplet
 from anmi.training.losses.temperature import Dual, Temperature
 from anmi.training.options import TrainingOptions
@@ -92,36 +92,6 @@ def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands
     assert loss.temperature.report()["temperature"] == pytest.approx(0.5 + 0.5 * sum(hardness) / 3)
 
 
-def test_one_adaptation_alone_leaves_the_others_as_they_are():
-    t, m = Adaptation(low=0.5, high=1, direction="rising"), Adaptation(low=0.1, high=0.5, direction="rising")
-    hard = facts([1.0, 1.0])
-    assert adaptive(temperature=t, temperature_is="absolute")(*numbers(), hard).tolist() == pytest.approx(
-        [by_hand(0.5, 0.45, t=1.0)] * 2
-    )
-    assert adaptive(margin=m, margin_on="similarity")(*numbers(), hard).tolist() == pytest.approx(
-        [by_hand(0.0, 0.45, t=T)] * 2
-    )
-
-
-def test_the_default_makes_hard_queries_count_more_and_the_published_formulas_less():
-    given, about = numbers(), facts([0.1, 0.9])
-    wanted, published = adaptive(given={}), adaptive(given=AS_PUBLISHED)
-    easy, hard = wanted(*given, about).tolist()
-    assert hard > 1.5 * easy
-    easy, hard = published(*given, about).tolist()
-    assert hard < easy
-
-
-def test_a_margin_is_a_constant_on_the_logit_whatever_the_temperature_learns():
-    temperature = Temperature(T, learnable=True)
-    loss = adaptive(temperature, margin=Adaptation(low=0.3, high=0.3, direction="rising"))
-    loss(*numbers(1), facts([0.5])).sum().backward()
-    t = torch.tensor(math.log(T), requires_grad=True)
-    own = 0.5 / t.exp() - 0.3
-    (torch.logsumexp(torch.stack([own, *[0.45 / t.exp()] * 3]), 0) - own).backward()
-    assert temperature.log_t.grad.item() == pytest.approx(t.grad.item(), rel=1e-5)
-
-
 @pytest.mark.parametrize("detached", [True, False])
 def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_may(detached):
     loss, about = (
@@ -143,19 +113,6 @@ def test_calling_queries_easy_is_no_way_to_a_lower_loss(monkeypatch):
     loss = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(detached=False), 8)
     loss(*numbers(), facts([0.2, 0.9])).sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in loss.predictor.parameters())
-
-
-def test_the_predictor_can_tell_hard_from_easy():
-    predictor = HardnessPredictor(8)
-    assert sum(p.numel() for p in predictor.parameters()) == 16 + 9 * 32 + 33
-    query = torch.nn.functional.normalize(torch.randn(64, 8, generator=torch.Generator().manual_seed(1)), dim=1)
-    target = (query[:, 0] > 0).float() * 0.8 + 0.1
-    optimizer = torch.optim.AdamW(predictor.parameters(), lr=1e-2)
-    for _ in range(150):
-        optimizer.zero_grad()
-        (predictor(query) - target).square().mean().backward()
-        optimizer.step()
-    assert (predictor(query) - target).abs().mean() < 0.1
 
 
 @pytest.mark.parametrize("hardness", [0.0, 1.0])
@@ -191,8 +148,3 @@ def test_it_is_built_from_options_and_reports():
     assert {name.split(".")[0] for name in loss.state_dict()} == {"loss", "predictor"}
     with pytest.raises(AnmiError, match="dimensions"):
         build_loss(TrainingOptions(hardness="hans"))
-
-
-def test_facts_that_are_missing_are_named():
-    with pytest.raises(AnmiError, match="embeddings and their hardness"):
-        HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(), 8)(*numbers(), Facts())

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch.nn import functional
 
 from anmi.errors import AnmiError
 from anmi.pipelines.training.params import estimate_tau_plus
@@ -44,15 +43,6 @@ def test_infonce_is_the_formula(positive, negatives, t):
     assert got.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-def test_infonce_of_weight_one_is_cross_entropy():
-    generator = torch.Generator().manual_seed(0)
-    positive, similarity = (torch.rand(*shape, generator=generator, dtype=torch.float64) for shape in ((5,), (5, 6)))
-    logits = torch.cat([positive[:, None], similarity], dim=1) / 0.07
-    expected = functional.cross_entropy(logits, torch.zeros(len(positive), dtype=torch.long), reduction="none")
-    got = WeightedInfoNCE(Temperature(0.07).double())(positive, similarity, torch.zeros_like(similarity))
-    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     positive=st.floats(-1, 1),
@@ -73,17 +63,6 @@ def test_it_is_the_formula(positive, negatives, margin):
     assert got.item() == pytest.approx(total / sum(w for _, w in negatives), rel=1e-9, abs=1e-12)
     share = sum(x > 0 for x in short) / len(short)
     assert loss.report()["margin_violation_rate"] == pytest.approx(share, abs=1.01 / len(short) if 0 in short else 1e-6)
-
-
-def test_violations_are_counted_among_negatives_only():
-    loss = Triplet(0.2)
-    log_weights = torch.tensor([[0.0, 0.0, -torch.inf], [-torch.inf] * 3])
-    loss(torch.tensor([0.5, 0.5]), torch.tensor([[0.9, 0.1, 0.9], [0.9, 0.9, 0.9]]), log_weights)
-    assert loss.report() == {"margin_violation_rate": 0.5}
-
-
-def test_options_choose_it():
-    assert build_loss(TrainingOptions(loss={"triplet": {"margin": 0.4}})).margin == 0.4
 
 
 def slow_debiased(positive, negatives, weights, t, tau, form):
@@ -145,37 +124,11 @@ def test_the_report_s_floor_counts_once_for_every_negative():
     assert found.item() == pytest.approx(7e-8 / math.exp(0.5 / 0.1), rel=1e-4)
 
 
-def test_without_false_negatives_it_is_infonce():
-    generator = torch.Generator().manual_seed(1)
-    positive = torch.rand(16, generator=generator, dtype=torch.float64) * 2 - 1
-    similarity = torch.rand(16, 9, generator=generator, dtype=torch.float64) * 2 - 1
-    log_weights = torch.rand(16, 9, generator=generator, dtype=torch.float64).log()
-    infonce = WeightedInfoNCE(Temperature(0.07).double())(positive, similarity, log_weights)
-    distances = []
-    for tau in (1e-3, 1e-6, 1e-12, 0.0):
-        debiased = DebiasedContrastive(Temperature(0.07).double(), tau)(positive, similarity, log_weights)
-        distances.append((debiased - infonce).abs().median().item())
-    assert distances == sorted(distances, reverse=True)
-    torch.testing.assert_close(debiased, infonce, rtol=1e-9, atol=1e-9)
-
-
 def test_the_floor_stops_the_gradient_of_negatives_already_beaten():
     similarity = torch.tensor([[0.1, 0.0]], requires_grad=True)
     loss = DebiasedContrastive(Temperature(0.07), tau_plus=0.1)(torch.tensor([0.9]), similarity, torch.zeros(1, 2))
     loss.sum().backward()
     assert torch.equal(similarity.grad, torch.zeros(1, 2))
-
-
-def test_options_choose_the_loss():
-    loss = build_loss(
-        TrainingOptions(
-            loss={"debiased": {"tau_plus": 0.05, "form": "paraphrase"}}, temperature={"fixed": {"value": 0.2}}
-        )
-    )
-    assert isinstance(loss, DebiasedContrastive)
-    assert (loss.tau_plus.initial, loss.form) == (0.05, "paraphrase")
-    assert loss.temperature()[0].item() == pytest.approx(0.2)
-    assert isinstance(build_loss(TrainingOptions()), WeightedInfoNCE)
 
 
 def slow_hard_debiased(positive, negatives, weights, t, tau, beta):
@@ -208,38 +161,6 @@ def test_it_is_the_formula_of_hard_debiased(positive, negatives, t, tau, beta):
     t = loss.temperature()[0].item()
     expected = slow_hard_debiased(positive, similarity, weights, t, tau, beta)
     assert got.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
-
-
-def test_without_hardness_it_is_debiased():
-    generator = torch.Generator().manual_seed(1)
-    positive, similarity, weights = (
-        torch.rand(*shape, generator=generator, dtype=torch.float64) for shape in ((16,), (16, 9), (16, 9))
-    )
-    block = positive * 0.3, similarity, weights.log()
-    debiased = DebiasedContrastive(Temperature(0.2).double(), 0.05)(*block)
-    distances = []
-    for beta in (1.0, 1e-3, 1e-6, 0.0):
-        hard = HardDebiasedContrastive(Temperature(0.2).double(), 0.05, beta=beta)(*block)
-        distances.append((hard - debiased).abs().median().item())
-    assert distances == sorted(distances, reverse=True)
-    torch.testing.assert_close(hard, debiased, rtol=1e-12, atol=1e-12)
-
-
-def test_the_harder_a_negative_the_more_it_gains_by_beta():
-    similarity = torch.tensor([[0.1, 0.3, 0.5]], requires_grad=True)
-    shares = []
-    for beta in (0.0, 1.0):
-        loss = HardDebiasedContrastive(Temperature(0.5), 0.0, beta=beta)
-        (gradient,) = torch.autograd.grad(loss(torch.tensor([0.4]), similarity, torch.zeros(1, 3)).sum(), similarity)
-        shares.append(gradient[0] / gradient.sum())
-    assert shares[1][2] > shares[0][2]
-    assert shares[1][0] < shares[0][0]
-
-
-def test_options_choose_the_loss_of_hard_debiased():
-    loss = build_loss(TrainingOptions(loss={"hard_debiased": {"tau_plus": 0.05, "beta": 0.5}}))
-    assert isinstance(loss, HardDebiasedContrastive)
-    assert (loss.tau_plus.initial, loss.beta) == (0.05, 0.5)
 
 
 START = 0.05
@@ -295,18 +216,6 @@ def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strengt
     got = share.penalty(torch.tensor([count], dtype=torch.float64)).item()
     assert got == pytest.approx(log_density(start) - log_density(now), rel=1e-4, abs=1e-4 * strength * count)
     assert got >= 0
-
-
-def test_the_prior_is_zero_at_its_start_and_pulls_back_from_both_sides():
-    share = TauPlus(0.001, learnable=True, prior_strength=2.0)
-    count = torch.tensor([1000.0])
-    assert share.penalty(count).item() == 0.0
-    for distance in (-1.0, 1.0):
-        with torch.no_grad():
-            share.logit.fill_(math.log(0.001 / 0.999) + distance)
-        share.zero_grad()
-        share.penalty(count).sum().backward()
-        assert share.logit.grad * distance > 0
 
 
 def test_it_starts_as_the_fixed_one():

@@ -102,25 +102,6 @@ def test_the_own_positive_counts_once():
     assert got.item() == pytest.approx(slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1), rel=1e-5)
 
 
-def test_an_uncertain_document_teaches_though_it_weighs_nothing():
-    loss = Distillation(Temperature(0.2), share=0.5)
-    similarity = torch.tensor([[0.7, 0.3, 0.1]], requires_grad=True)
-    log_weights = torch.tensor([[-torch.inf, 0.0, -torch.inf]])
-    loss(similarity[:, 0], similarity, log_weights, facts_of([0.9, 0.1, 0.8], 0)).sum().backward()
-    # Nearly as likely relevant as the positive and far behind it: it is to rise.
-    assert similarity.grad[0, 2] < -0.1
-
-
-def test_a_model_that_says_what_the_judges_say_has_nothing_to_learn():
-    loss = Distillation(Temperature(0.1), share=1.0, label_temperature=0.1)
-    similarity = torch.tensor([[0.9, 0.1, 0.8]], requires_grad=True)
-    value = loss(similarity[:, 0], similarity, torch.full((1, 3), -torch.inf), facts_of([0.9, 0.1, 0.8], 0)).sum()
-    value.backward()
-    assert value.item() == pytest.approx(0.0, abs=1e-6)
-    torch.testing.assert_close(similarity.grad, torch.zeros(1, 3), atol=1e-5, rtol=0)
-    assert loss.report()["divergence"] == pytest.approx(0.0, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("column", "judged", "same"), [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])]
 )
@@ -129,15 +110,6 @@ def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
     facts = Facts(positive_judged={column: torch.tensor(judged[:1])}, judged={column: torch.tensor([judged[1:]])})
     got = loss(torch.tensor([0.6]), torch.tensor([[0.2]]), torch.zeros(1, 1), facts)
     assert got.item() == pytest.approx(slow_kl([0.6, 0.2], same, 0.5, 1.0), rel=1e-5)
-
-
-def test_options_choose_it():
-    options = TrainingOptions(loss={"distillation": {"share": 0.2}})
-    loss = build_loss(options)
-    assert (loss.columns, loss.share) == (("p_relevant",), 0.2)
-    assert options.reads == {"p_relevant"}
-    with pytest.raises(AnmiError, match="p_relevant"):
-        Distillation(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
 
 
 def test_a_positive_without_elo_leaves_infonce_alone():

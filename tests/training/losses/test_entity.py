@@ -8,9 +8,8 @@ from torch.nn import functional
 
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
-from anmi.training.losses import EntityClassification, Facts, WeightedInfoNCE, build_loss
+from anmi.training.losses import EntityClassification, Facts, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
-from anmi.training.options import TrainingOptions
 
 ENTITIES, DIMENSIONS = (2, 5, 7), 3
 
@@ -60,65 +59,6 @@ def test_it_is_the_formula_and_rows_about_no_class_have_infonce_alone(about, sha
     assert loss(*similarities, Facts(query=query, about=torch.tensor(about))).tolist() == pytest.approx(expected)
 
 
-def test_gradients_of_query_and_head_are_those_of_finite_differences():
-    loss = made()
-    similarities, query = block(4)
-    names = ("weight", "bias")
-
-    def of(query, *parameters):
-        with torch.nn.utils.stateless._reparametrize_module(loss, dict(zip(names, parameters, strict=True))):
-            return loss(*similarities, Facts(query=query, about=torch.tensor([2, -1, 7, 5])))
-
-    inputs = [query, *(getattr(loss, name).detach().clone() for name in names)]
-    assert torch.autograd.gradcheck(of, [x.requires_grad_() for x in inputs])
-
-
-def test_a_row_about_no_class_pulls_at_nothing():
-    loss = made()
-    similarities, query = block(2)
-    query.requires_grad_()
-    loss(*similarities, Facts(query=query, about=torch.tensor([-1, 6]))).sum().backward()
-    for tensor in (query, loss.weight, loss.bias):
-        assert torch.equal(tensor.grad, torch.zeros_like(tensor))
-    assert math.isnan(loss.report()["entity_accuracy"])
-
-
-def test_with_a_share_of_nothing_it_is_infonce():
-    loss = made(share=0.0)
-    similarities, query = block(3)
-    got = loss(*similarities, Facts(query=query, about=torch.tensor([2, 5, -1])))
-    assert torch.equal(got, WeightedInfoNCE(loss.temperature)(*similarities))
-
-
-def test_a_head_that_has_learned_nothing_draws_no_embedding_anywhere():
-    loss = EntityClassification(Temperature(0.1), DIMENSIONS, share=1.0)
-    state = torch.get_rng_state()
-    loss.prepare([row(about) for about in ENTITIES])
-    assert torch.equal(torch.get_rng_state(), state)
-    similarities, query = block(3)
-    query = query.float().requires_grad_()
-    found = loss(*(x.float() for x in similarities), Facts(query=query, about=torch.tensor(ENTITIES)))
-    found.sum().backward()
-    assert found.tolist() == pytest.approx([math.log(3)] * 3)
-    assert torch.equal(query.grad, torch.zeros_like(query))
-
-
-def test_it_learns_which_entity_a_query_is_about_and_the_log_tells_how_well():
-    generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(len(ENTITIES), DIMENSIONS, generator=generator)
-    place = torch.randint(len(ENTITIES), (60,), generator=generator)
-    query = functional.normalize(centres[place] + 0.2 * torch.randn(60, DIMENSIONS, generator=generator), dim=1)
-    loss = EntityClassification(Temperature(0.1), DIMENSIONS, share=1.0)
-    loss.prepare([row(about) for about in ENTITIES])
-    facts = Facts(query=query, about=torch.tensor(ENTITIES)[place])
-    optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss(torch.zeros(60), torch.zeros(60, 1), torch.zeros(60, 1), facts).mean().backward()
-        optimizer.step()
-    assert loss.report()["entity_accuracy"] > 0.9
-
-
 def test_what_was_learned_is_read_back():
     loss, again = made(seed=1), made(seed=2)
     again.load_state_dict(loss.state_dict())
@@ -135,12 +75,3 @@ def test_it_says_what_it_lacks():
         unprepared(*block(1)[0], Facts(query=torch.zeros(1, DIMENSIONS), about=torch.tensor([0])))
     with pytest.raises(AnmiError, match="no positive of the training rows is known to be about any"):
         unprepared.prepare([row(-1)])
-
-
-def test_options_choose_it():
-    options = TrainingOptions(loss={"entity": {"share": 0.3}})
-    loss = build_loss(options, DIMENSIONS)
-    assert (loss.share, loss.temperature.report()["temperature"]) == (0.3, pytest.approx(0.07))
-    assert options.reads == set()
-    with pytest.raises(AnmiError, match="number of dimensions"):
-        build_loss(options)

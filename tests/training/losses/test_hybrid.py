@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
-from anmi.training.losses import Facts, Hybrid, WeightedInfoNCE, build_loss
+from anmi.training.losses import Facts, Hybrid, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
-from anmi.training.options import TrainingOptions
 
 
 def row(own, others):
@@ -75,28 +74,6 @@ def test_one_elo_for_all_does_not_blow_up():
     assert loss.unit.item() == 1.0
 
 
-def test_the_head_learns_elo_and_the_log_tells_how_well():
-    torch.manual_seed(0)
-    loss = Hybrid(Temperature(0.1), alpha=0.0)
-    similarity = torch.linspace(-0.5, 1.0, 40).reshape(4, 10)
-    facts = Facts(
-        positive_judged={"elo": torch.full((4,), math.nan)}, judged={"elo": 1000 + 400 * similarity.relu() ** 2}
-    )
-    optimizer = torch.optim.Adam(loss.parameters(), lr=0.02)
-    for _ in range(300):
-        optimizer.zero_grad()
-        loss(torch.zeros(4), similarity, torch.zeros(4, 10), facts).mean().backward()
-        optimizer.step()
-    assert loss.report()["elo_error"] < 25
-
-
 def test_it_says_what_it_lacks():
     with pytest.raises(AnmiError, match="learns elo"):
         Hybrid(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
-
-
-def test_options_choose_it():
-    options = TrainingOptions(loss={"hybrid": {"alpha": 0.3}})
-    loss = build_loss(options)
-    assert (loss.alpha, loss.head[0].out_features, loss.columns) == (0.3, 16, ("elo",))
-    assert options.reads == {"elo"}

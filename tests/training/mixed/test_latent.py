@@ -34,14 +34,6 @@ def test_numbers_are_uniform_and_independent_between_rows_steps_and_slots():
     assert len(np.unique(drawn)) == drawn.size
 
 
-def test_another_seed_or_stream_gives_others():
-    rows = np.arange(50)
-    one = RowNumbers(1, "a", NAMES)(rows, 3, 5)
-    assert not (one == RowNumbers(2, "a", NAMES)(rows, 3, 5)).any()
-    assert not (one == RowNumbers(1, "b", NAMES)(rows, 3, 5)).any()
-    assert (one == RowNumbers(1, "a", NAMES)(rows, 3, 5)).all()
-
-
 COLUMNS = {name: pd.Series(dtype="str") for name in ("variant_id", "document_id", "kind", "text")}
 
 
@@ -61,12 +53,6 @@ def test_a_longer_document_entails_the_shorter_one(world):
     found = world.stock.entailing.toarray()
     assert found[world.ids.index("s3")].nonzero()[0].tolist() == [world.ids.index("s3"), world.ids.index("l3")]
     assert found[world.ids.index("l3")].nonzero()[0].tolist() == [world.ids.index("l3")]
-
-
-def test_variants_of_documents_that_are_not_there_are_passed_over(world):
-    variants = pd.DataFrame([("x#swap:0", "x", "swap", "text")], columns=list(COLUMNS))
-    made = Stock.build(world.ids, world.texts, world.graph, variants, world.stock.same)
-    assert len(made.ids) == 20 and made.swaps.shape == (20, 0)
 
 
 def test_without_facts_there_is_nothing_to_go_by():
@@ -106,10 +92,6 @@ def test_holds_each_document_once_as_it_was_encoded_last(sequence):
         assert np.array_equal(vector, vectors(sequence[step], step)[sequence[step].index(document)])
     if sequence:
         assert set(sequence[-1]) <= set(held.documents.tolist()), "what the last step encoded is there"
-
-
-def test_documents_that_come_once_leave_in_the_order_they_came():
-    assert sorted(filled([[i] for i in range(9)]).held().documents.tolist()) == [4, 5, 6, 7, 8]
 
 
 @given(steps, steps)

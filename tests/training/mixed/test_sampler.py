@@ -140,10 +140,6 @@ def test_hard_rows_weigh_more(world):
     assert {row.query_weight for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=4)(ALL[2:], 0)} == {1.25}
 
 
-def test_rows_say_what_their_positive_is_about(world):
-    assert [row.about for row in mixed(world)(ALL, 0)] == list(range(10))
-
-
 def test_a_positive_that_is_not_in_the_corpus_is_named(world):
     with pytest.raises(AnmiError, match='query "q0" has the positive "gone"'):
         mixed(world, rows=[replace(world.rows[0], positive_id="gone")])

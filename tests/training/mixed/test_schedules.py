@@ -2,15 +2,11 @@
 
 import pandas as pd
 import pytest
-import torch
 
-from anmi.errors import AnmiError
-from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
 WORDS = [f"w{i}" for i in range(60)]
-STEPS_PER_EPOCH = 3
 SOURCES = {"mixed": {"random": 0.2, "graph": 0.4, "latent": 0.4, "refresh": 2}}
 TRIGGERED = {"triggered": {"advance": 0.9, "retreat": 0.95}}
 SHARES = ["share_random", "share_graph", "share_latent"]
@@ -47,12 +43,6 @@ def test_step_brings_one_source_after_the_other(fit):
     assert "low" not in log
 
 
-def test_linear_brings_less_and_less_random_negatives(fit):
-    log = fit(curriculum={"linear": {"warm_up": 4}}).log
-    assert log.difficulty[:13].tolist() == pytest.approx([0.8 * step / 12 for step in range(13)])
-    assert log.share_random[:4].mean() > log.share_random[12:].mean() + 0.3
-
-
 def test_triggered_goes_by_the_violations_of_the_log(fit):
     made = fit(curriculum=TRIGGERED)
     log, changes = made.log, made.summary["transitions"]
@@ -62,35 +52,7 @@ def test_triggered_goes_by_the_violations_of_the_log(fit):
     assert all("are below 0.9" in change["why"] for change in changes)
 
 
-@pytest.mark.parametrize("curriculum", ["step", TRIGGERED])
-def test_a_training_that_stopped_goes_on_with_its_schedule_and_its_head(fit, tmp_path, curriculum):
-    changes = {"curriculum": curriculum, "loss": "entity", "checkpoint_minutes": 1e-9}
-    measured = []
-
-    def stops(model):
-        measured.append(len(measured))
-        if len(measured) == 4:
-            raise KeyboardInterrupt
-        return 0.5
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(CheckpointPlan(tmp_path), stops, **changes)
-    resumed, whole = (
-        fit(CheckpointPlan(tmp_path), lambda model: 0.5, **changes),
-        fit(None, lambda model: 0.5, **changes),
-    )
-    assert resumed.summary["resumed_from_step"] == 8
-    assert resumed.summary["transitions"] == whole.summary["transitions"]
-    pd.testing.assert_frame_equal(resumed.log, whole.log, check_exact=True)
-    assert torch.equal(resumed.model[0].embedding.weight, whole.model[0].embedding.weight)
-
-
 def test_the_head_learns_which_entity_a_query_is_about(fit):
     accuracy = fit(loss={"entity": {"share": 0.5}}, epochs=60).log.entity_accuracy
     assert accuracy.head(3).mean() < 0.4
     assert accuracy.tail(3).mean() > 0.8
-
-
-def test_a_window_and_mixed_sources_are_refused(fit):
-    with pytest.raises(AnmiError, match=r'curriculum "tiers" .* choose a schedule'):
-        fit(curriculum={"tiers": {"window": "rank"}})
