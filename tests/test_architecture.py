@@ -152,25 +152,6 @@ def test_the_drawing_of_the_rooms_is_true() -> None:
     assert [name for name in ROOMS if name in drawn] == drawn, "the drawing has the rooms in another order"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_can_be_read_in_one_go(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 800
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_nothing_is_pickled(path: Path) -> None:
-    # What is sent to worker processes is pickled, as everything that is; it lies in a folder that ends with the call.
-    if name_of(path) != "engine/shards.py":
-        picklers = {"pickle", "cloudpickle", "dill", "joblib", "shelve"}
-        assert not {name.split(".")[0] for name in imports(path)} & picklers
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "trust_remote_code"):
-            assert isinstance(node.value, ast.Constant), name_of(path)
-            assert node.value.value is False, name_of(path)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
-            assert node.attr not in ("save", "load"), f"{name_of(path)}: weights are kept as safetensors"
-
-
 @pytest.fixture(scope="module")
 def configuration() -> dict[str, Any]:
     bootstrap_project(ROOT)
@@ -286,37 +267,11 @@ def test_a_catalog_file_holds_what_its_stage_makes(path: Path, stages: dict[str,
         assert made_by.get(dataset, path.stem.removeprefix("catalog_")) == path.stem.removeprefix("catalog_")
 
 
-def test_what_an_audit_mines_is_kept_as_what_a_run_mines(configuration: Any) -> None:
-    catalog = configuration["catalog"]
-    mirrored = [name for name in catalog if name.startswith("audit.")]
-    assert mirrored
-    for name in mirrored:
-        of_run, of_audit = dict(catalog[name.removeprefix("audit.")]), dict(catalog[name])
-        places = [Path(entry.pop("filepath")) for entry in (of_run, of_audit)]
-        assert places[1] == places[0].with_name(f"audit.{places[0].name}"), name
-        # Layers and tracking may differ, and the mirror is never read as part of a whole mining.
-        for entry in (of_run, of_audit):
-            entry.pop("metadata"), entry.pop("together", None)
-        assert of_audit == of_run, name
-
-
 @pytest.mark.parametrize("environment", ["test", "prod"])
 def test_other_environments_are_infrastructure_only(environment: str) -> None:
     names = {path.name for path in (ROOT / "conf" / environment).glob("*.yml")}
     assert not [name for name in names if name.startswith("catalog")]
     assert "globals.yml" in names
-
-
-def test_every_recipe_resolves(configuration: Any) -> None:
-    from anmi.selection.recipe import Recipe
-
-    recipes = configuration["parameters"]["recipes"]
-    assert {"in_batch", "bm25_random", "naive_top", "nv_retriever", "anmi_2_0", "anmi_2_1"} <= recipes.keys()
-    assert configuration["parameters"]["recipe"] in recipes
-    for name, recipe in recipes.items():
-        parsed = Recipe.model_validate(recipe)
-        assert parsed.description, name
-        assert isinstance(parsed.requires, set)
 
 
 def test_the_training_settings_of_every_recipe_are_options(configuration: Any) -> None:

@@ -37,10 +37,6 @@ def test_within_the_document_sections_are_cited_by_their_number(sections: set[st
     assert set(re.findall(r"§(\d+(?:\.\d+|[a-z])?)", METHODS.read_text(encoding="utf-8"))) <= sections
 
 
-def test_a_citation_may_be_broken_over_lines_and_name_a_letter() -> None:
-    assert CITED.findall("(methods\n§4's), methods §3.2; methods.md §5b; methods, §6.") == ["4", "3.2", "5b", "6"]
-
-
 @pytest.fixture(scope="module")
 def draw() -> Any:
     path = ROOT / "docs" / "images" / "draw.py"

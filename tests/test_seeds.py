@@ -43,10 +43,6 @@ def test_every_part_of_the_key_counts(other: tuple[int, str, str]) -> None:
     assert seeds.stream(1, "step", "q").random() != seeds.stream(*other).random()
 
 
-def test_a_stream_starts_again_from_its_key() -> None:
-    assert seeds.stream(1, "s", "q").random(50).tolist() == seeds.stream(1, "s", "q").random(50).tolist()
-
-
 def test_draws_are_uniform_over_documents_and_over_queries() -> None:
     over_documents = seeds.uniform(0, "s", ["q"], np.arange(20_000, dtype=np.int32)[None, :])[0]
     over_queries = seeds.uniform(0, "s", [f"q{i}" for i in range(5_000)], np.full((5_000, 1), 3, np.int32))[:, 0]
@@ -54,10 +50,6 @@ def test_draws_are_uniform_over_documents_and_over_queries() -> None:
         assert ((draws >= 0) & (draws < 1)).all()
         assert stats.kstest(draws, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(over_documents[:-1], over_documents[1:])[0, 1]) < 0.03
-
-
-def test_an_empty_block_draws_nothing() -> None:
-    assert seeds.uniform(0, "s", [], np.zeros((0, 4), np.int32)).shape == (0, 4)
 
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.integers(0, 40)), max_size=4))

@@ -136,22 +136,3 @@ def test_without_a_run_the_command_to_run_is_named() -> None:
     done = invoke("anmi", "results")
     assert done.exit_code == 1
     assert re.fullmatch(r'Error: there is no "results" yet: run .*make run.* first\n', done.stderr)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--params", "colection=x"], 'Error: there is no parameter "colection": did you mean "collection"'),
-        (["--params", "recipe=anmi_21"], 'Error: there is no recipe "anmi_21": did you mean "anmi_2_1"'),
-        (["--params", "encoder=minlm"], 'Error: there is no encoder "minlm": did you mean "minilm"'),
-        (["--params", "collection=bier:x"], 'Error: there is no collection "bier:x": did you mean "beir"'),
-        (["--params", "bm25.k=1"], 'Error: there is no parameter "bm25.k"'),
-        (["--pipelines", "minig"], 'Error: there is no pipeline "minig": did you mean "mining"'),
-    ],
-)
-def test_a_slip_on_the_command_line_is_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:
-    done = invoke("run", *arguments)
-    assert done.exit_code == 1
-    assert done.stderr.startswith(message)
-    assert done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())

@@ -194,20 +194,6 @@ def test_half_a_surrogate_pair_does_not_break_storage(folder, tmp_path):
     assert found.corpus["text"][2] == "broken � emoji"
 
 
-@pytest.mark.parametrize(
-    ("collection", "words"),
-    [
-        ("bier:x", 'there is no collection "bier:x".*did you mean "beir"'),
-        ("beir:", "lacks its place"),
-        ("api_docs:numpy", "takes nothing after the name"),
-        ("beir:/does/not/exist", "/does/not/exist is not a folder"),
-    ],
-)
-def test_wrong_names(collection, words):
-    with pytest.raises(AnmiError, match=words):
-        load_collection(collection)
-
-
 def test_a_run_of_trec_is_a_system_by_the_name_of_its_file(folder):
     place = folder.path / "runs" / "splade.trec"
     collection = folder.write()

@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 from tests.commands import environment
-from tests.e2e.conftest import WHOLE, Place
-
-from anmi.candidates import CandidateShards
+from tests.e2e.conftest import Place
 
 pytest.importorskip("fastapi", reason='the page needs the extra "serve"')
 CSRF = re.compile(r'<meta name="csrf" content="([^"]+)">')
@@ -44,11 +41,6 @@ def start(place: Place, project: Path, *words: str) -> tuple[subprocess.Popen[st
         if line.startswith("http://"):
             return process, line.strip()
     raise AssertionError(process.communicate()[1])
-
-
-def newest(place: Place) -> Any:
-    files = sorted(place.versions("selection", "selection")[-1].glob("part-*.parquet"))
-    return CandidateShards.read(files).whole()
 
 
 @pytest.mark.slow
@@ -78,42 +70,6 @@ def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
     assert "Traceback" not in said
     (file,) = (place.data / "01_raw" / "marks").glob("*.jsonl")
     assert file.read_text(encoding="utf-8").count("\n") == 1
-
-
-@pytest.mark.rare
-@pytest.mark.slow
-def test_the_next_run_knows_what_was_marked(whole_run: Place, tmp_path: Path, kedro: Callable[..., Any]) -> None:
-    from anmi.corpus.marks import Mark, add, file_of
-
-    place = copied(whole_run, tmp_path)
-    before, corpus = newest(place), place.table("ingestion", "corpus.parquet")
-    test = place.table("ingestion", "queries.parquet").query("split == 'test'").query_id.tolist()
-    ids = corpus.document_id
-    rows = np.flatnonzero(before.negatives.any(axis=1))[:4]
-    chosen = [(str(before.query_ids[r]), int(before.documents[r, before.negatives[r].argmax()])) for r in rows]
-    path = file_of(str(place.data / "01_raw" / "marks"), "api_docs")
-    assert path is not None
-    for number, (query, document) in enumerate(chosen):
-        add(path, Mark(query, ids[document], 1 if number < 2 else 0))
-    add(path, Mark(test[0], ids[chosen[0][1]], 1))
-    words = ["run", "--pipelines", "mining", "--params", f"recipe={WHOLE}"]
-    assert kedro(*words, data_root=place.data, store=place.store).returncode == 0
-    after = newest(place)
-    for number, (query, document) in enumerate(chosen):
-        of = np.flatnonzero(after.query_ids == query)
-        at = after.documents[of] == document
-        if number < 2:
-            assert not at.any()
-            assert (after.positives[of] == document).any(axis=1).all()
-        else:
-            assert (after.columns["p_relevant"][of][at] == 0).all()
-    assert not set(after.query_ids.tolist()) & set(test)
-    assert len(place.table("ingestion", "marks.parquet")) == 4
-    labels = [table[table.split == "test"] for table in (
-        place.table("ingestion", "qrels.parquet"), whole_run.table("ingestion", "qrels.parquet"))]  # fmt: skip
-    assert labels[0].reset_index(drop=True).equals(labels[1].reset_index(drop=True))
-    compared = place.json("selection", "selection_summary.json")["marked"]
-    assert compared["relevant"] + compared["not_relevant"] > 0
 
 
 @pytest.mark.rare

@@ -9,40 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from kedro.pipeline import Node
-from pydantic import BaseModel, ConfigDict, Field
 
 from anmi.errors import AnmiError
-from anmi.hooks.checks import CheckHooks, check_collection, check_encoder, check_model, check_packages, check_recipes
+from anmi.hooks.checks import CheckHooks, check_collection, check_encoder, check_packages, check_recipes
 from anmi.pipelines.params import BM25Params
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
-
-
-class Inner(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    width: int = Field(2, ge=1)
-
-
-class Outer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    rows: int = 3
-    shape: Inner = Inner()
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"rws": 1}, 'there is no parameter "stage.rws": did you mean "rows"'),
-        ({"shape": {"widht": 1}}, 'there is no parameter "stage.shape.widht": did you mean "width"'),
-        ({"rows": "many"}, 'parameter "stage.rows": Input should be a valid integer'),
-        ({"shape": {"width": 0}}, 'parameter "stage.shape.width": Input should be greater than or equal to 1, not 0'),
-    ],
-)
-def test_a_wrong_parameter_is_named(value: dict[str, Any], message: str) -> None:
-    with pytest.raises(AnmiError) as caught:
-        check_model("stage", {"stage": value}, Outer)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_any_recipe_says_of_mining_is_checked() -> None:
@@ -69,15 +41,6 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: py
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))
     check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("minlm", 'did you mean "minilm"'), ("./nowhere", "is not a folder here"), ("/a/b/c", "is not a folder here")],
-)
-def test_encoders_that_cannot_be(tmp_path: Path, name: str, hint: str) -> None:
-    with pytest.raises(AnmiError, match=hint):
-        check_encoder(name, tmp_path)
 
 
 def test_a_sparse_retriever_is_no_encoder_to_mine_with(tmp_path: Path) -> None:

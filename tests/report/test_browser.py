@@ -17,7 +17,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is no
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if CHROMIUM is None:
     pytest.skip("there is no Chromium: apt-get install chromium", allow_module_level=True)
-HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +54,4 @@ def test_it_is_drawn_in_any_light_and_width(browser: Any, tmp_path: Path, scheme
     tab.wait_for_function(f"{undrawn} === 0")
     unnamed = "Array.from(document.querySelectorAll('[role=img]')).filter(p => !p.getAttribute('aria-label')).length"
     assert tab.evaluate(unnamed) == 0
-    assert said == []
-
-
-def test_hostile_texts_are_shown_and_not_obeyed(browser: Any, tmp_path: Path) -> None:
-    funnel = [row | {"step": HOSTILE} for row in full().funnel]
-    tab, said = opened(browser, render(full(funnel=funnel)), tmp_path)
-    assert HOSTILE in tab.inner_text("main")
-    assert tab.locator("img").count() == 0
     assert said == []

@@ -5,7 +5,6 @@ import re
 from html.parser import HTMLParser
 
 import lxml.html
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
@@ -100,12 +99,6 @@ def test_every_plot_is_one_that_plotly_accepts(page):
         assert len(targets) == 1
 
 
-def test_a_curriculum_has_its_plot(make):
-    log = make().training_log.assign(difficulty=0.5, low=250.0, high=np.inf, negatives=9.0, inside=np.nan)
-    spec = specs(render(make(training_log=log)))["curriculum"]
-    assert go.Figure(spec).layout.yaxis.title.text == "difficulty"
-
-
 def test_the_headline_says_what_training_brought(page):
     shown = text(page)
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown
@@ -173,14 +166,3 @@ def test_of_what_is_empty_there_is_no_section():
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == ["Results", "Parameters"]
     assert "Too few to measure: 0 test queries" in text(page)
     assert specs(page) == {}
-
-
-def test_of_a_judge_little_may_be_known(make):
-    page = render(make(judges={"mine": {"auc": np.nan}, "other": {}}))
-    assert "mine–––not stated" in text(page)
-    assert not [name for name in specs(page) if name.startswith("judge")]
-
-
-def test_pseudo_queries_that_stand_in_for_labels_are_said_to(make):
-    assert "No test query has a label" in text(render(make(test_queries="pseudo_queries")))
-    assert "No test query has a label" not in text(render(make()))

@@ -14,7 +14,6 @@ from rich.console import Console
 from anmi.report.console import bucket_table, results_table
 from anmi.report.figures import buckets
 from anmi.report.html import render
-from anmi.report.inputs import bucket_counts
 from anmi.report.sentences import composition, verdict, warning
 
 VALUES = {
@@ -88,13 +87,6 @@ def test_a_difference_has_a_colour_where_it_is_certain(make: Any, low: float, hi
     assert re.findall(r'<small(?: class="(\w+)")?>Δ', page) == [tone or ""]
 
 
-def test_without_unlabelled_queries_the_verdict_says_what_it_is_about() -> None:
-    made = results({"new": 40})
-    compared = deployed(made).assign(bucket="new")
-    assert verdict(made, compared).startswith("On new documents (40 queries), anmi_2_1 has")
-    assert "nothing is known about other documents" in verdict(results({"labelled": 40}), compared)
-
-
 def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
     weights = {"bm25": 0.2, "dense": 0.5, "sparse": 0.3}
     fit = {"queries": 40, "kind": "unlabelled", "of": "labels", "ndcg@10": {"bm25": 0.5, "hybrid": 0.625}}
@@ -114,12 +106,6 @@ def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:
     assert "…" not in shown
 
 
-def test_all_other_tables_are_still_about_all_queries() -> None:
-    shown = printed(results_table(results(), compared()))
-    assert shown.count("0.600") == 3
-    assert "+0.200 [+0.100, +0.300]" in shown
-
-
 @pytest.mark.parametrize("bounds", [(-0.05, 0.01), (0.01, 0.05), (np.nan, np.nan)])
 def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tuple[float, float]) -> None:
     said = warning(results(), compared())
@@ -128,19 +114,6 @@ def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tupl
     assert warning(results(), compared(*bounds)) == ""
     assert warning(results(), compared(bucket="labelled")) == ""
     assert warning(results({"labelled": 200, "unlabelled": 12}), compared()) == ""
-
-
-def test_baselines_are_not_warned_of() -> None:
-    assert warning(results(), compared().assign(system="bm25")) == ""
-
-
-def test_results_of_an_earlier_release_have_nothing_to_show(make: Any) -> None:
-    old = make()
-    assert bucket_counts(old.results) == {}
-    assert verdict(old.results, old.comparisons).startswith("On all test queries, ")
-    assert warning(old.results, old.comparisons) == ""
-    assert bucket_table(old.results) is None and buckets(old.results) is None
-    assert "By what training saw" not in render(old)
 
 
 def test_the_page_has_a_table_a_figure_and_the_warning(make: Any) -> None:

@@ -49,12 +49,6 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
         encoders.verify(damaged, encoders.MINILM_SHA256)
 
 
-@pytest.mark.parametrize("name", ["minlm", "./minilm", "/nowhere/minilm", "a/b/c"])
-def test_an_unknown_name_is_refused(name: str) -> None:
-    with pytest.raises(AnmiError, match="unknown encoder"):
-        encoders.check_name(name)
-
-
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AnmiError, match="could not be loaded"):
         encoders.load_encoder(str(tmp_path), tmp_path)

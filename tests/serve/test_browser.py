@@ -7,10 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
-from tests.serve.conftest import HOSTILE, SCRIPT
 
 from anmi.corpus.marks import read_log, standing
 
@@ -37,20 +35,6 @@ def tab(browser: Any) -> Iterator[Any]:
     page.on("pageerror", lambda error: page.said.append(str(error)))
     yield page
     context.close()
-
-
-@pytest.mark.parametrize(
-    "path", ["/queries", "/query?id=q1&every=true", f"/query?id={quote(SCRIPT)}", "/marks",
-             *(f"/document?id={quote(name)}" for name in HOSTILE)],
-)  # fmt: skip
-def test_hostile_texts_are_texts(tab: Any, served: str, path: str) -> None:
-    assert tab.goto(served + path).ok
-    tab.mouse.move(200, 300)
-    assert tab.title().endswith("· ANMI")
-    assert not tab.said
-    assert tab.evaluate("document.scripts.length") == 1
-    assert not tab.query_selector("img")
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_query_is_labelled_by_the_keyboard_alone(tab: Any, served: str, marks: Path) -> None:
@@ -102,23 +86,4 @@ def test_what_was_not_kept_is_said(tab: Any, served: str, marks: Path) -> None:
     tab.wait_for_selector("#told.bad")
     assert "no such document" in tab.locator("#told").inner_text()
     assert tab.locator("[aria-pressed=true]").count() == 0
-    assert not marks.exists()
-
-
-def test_another_site_cannot_mark(tab: Any, served: str, marks: Path) -> None:
-    """A page of another origin, which the browser lets send forms and simple requests to this one."""
-    tab.goto("data:text/html,<p>elsewhere")
-    body = '{"query_id": "q1", "document_id": "markup", "relevance": 1}'
-    sent = tab.evaluate(
-        """async ([address, body]) => {
-          for (const headers of [{}, {"content-type": "application/json", "x-anmi-csrf": "guessed"}])
-            try {
-              const mode = headers["x-anmi-csrf"] ? "cors" : "no-cors";
-              await fetch(address, {method: "POST", mode, body, headers});
-            }
-            catch (error) { /* The browser asked first, and was refused. */ }
-          return true; }""",
-        [served + "/api/mark", body],
-    )  # fmt: skip
-    assert sent
     assert not marks.exists()
