@@ -5,7 +5,7 @@ mining`` in a data root of its own, and takes seconds and MiB of every node from
 the process and all that it started are sampled and laid to the node that ran, since other work on the machine stretches
 wall time. Memory of a node is the largest resident one of the main process; that of the run is the largest sum of
 proportional set sizes of the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. It
-writes to benchmarks/results/scale.json, a line a run to speed.json, and its table into docs/scale.md;
+writes to benchmarks/results/scale.json, a line a run to speed.json, and its table into docs/production.md;
 docs/images/draw.py draws its picture.
 
     python benchmarks/scale.py run 10000 30000 100000 --work build/scale
@@ -33,7 +33,7 @@ import speed
 
 ROOT: Final = Path(__file__).parents[1]
 RESULT: Final = ROOT / "benchmarks" / "results" / "scale.json"
-DOCUMENT: Final = ROOT / "docs" / "scale.md"
+DOCUMENT: Final = ROOT / "docs" / "production.md"
 # Documents for a query: what is aimed at has a million, and 100,000 queries.
 A_QUERY: Final = 10
 # Of that, on two cores.
@@ -96,7 +96,7 @@ def nodes_table(runs: list[dict[str, Any]]) -> str:
 
 
 def tables(result: dict[str, Any]) -> dict[str, str]:
-    """Return the tables of docs/scale.md."""
+    """Return the tables of docs/production.md."""
     return {"nodes": nodes_table(result["runs"])}
 
 

@@ -2,7 +2,7 @@
 
 Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
 pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
-stay. ``--page`` only writes the tables of docs/sparse.md; ``--companion ROOT`` takes what a run of the matrix
+stay. ``--page`` only writes the tables of docs/search.md; ``--companion ROOT`` takes what a run of the matrix
 `companion` left there, hybrids as they are deployed. From the repository's root, with a data root of a mining of the
 collection with ``encoder=static``:
 
@@ -41,7 +41,7 @@ from anmi.training.pseudo import PseudoRows
 from anmi.training.trainer import train
 
 RESULT = Path(__file__).parent / "results" / "sparse.json"
-PAGE = Path(__file__).parents[1] / "docs" / "sparse.md"
+PAGE = Path(__file__).parents[1] / "docs" / "search.md"
 MARKS = ("<!-- figures -->\n", "<!-- end of figures -->")
 KINDS = ("title", "cloze", "keyphrase")
 DEPTH = 1000
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--companion", type=Path, help="compare the hybrids of the matrix companion, run there")
-    parser.add_argument("--page", action="store_true", help="only write the tables of docs/sparse.md")
+    parser.add_argument("--page", action="store_true", help="only write the tables of docs/search.md")
     asked = parser.parse_args()
     if asked.page:
         write_page(json.loads(RESULT.read_text(encoding="utf-8")))

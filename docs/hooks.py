@@ -13,6 +13,7 @@ from mkdocs.utils import get_relative_url
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from anmi.selection.recipe import Recipe
 from anmi.selection.steps import STEPS
 from anmi.training import parts
 
@@ -36,7 +37,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         for option, union in _KINDS.items()
         for kind in get_args(get_args(union)[0])
     )
-    for mark, described in (("<!-- steps -->", steps), ("<!-- kinds of training -->", kinds)):
+    fields = [("recipe", Recipe.__doc__ or "", Recipe)]
+    tables = {"<!-- fields -->": fields, "<!-- steps -->": steps, "<!-- kinds of training -->": kinds}
+    for mark, described in tables.items():
         if mark in markdown:
             markdown = markdown.replace(mark, "\n".join(_table(described)))
     return _OUTSIDE.sub(lambda link: _place(link[1].strip("`"), link[2]), markdown)

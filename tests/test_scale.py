@@ -1,4 +1,4 @@
-"""docs/scale.md shows what benchmarks/scale.py measured, and made collections can be mined by it."""
+"""docs/production.md shows what benchmarks/scale.py measured, and made collections can be mined by it."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def scale() -> ModuleType:
 
 
 def test_the_document_shows_the_tables_of_what_was_measured(scale: ModuleType) -> None:
-    document = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
     assert scale.written(document, scale.tables(RESULT)) == document

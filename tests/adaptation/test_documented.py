@@ -1,4 +1,4 @@
-"""docs/adaptation.md lists the kinds and the reasons that there are."""
+"""docs/training.md lists the kinds and the reasons that there are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import reasons
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "adaptation.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 
 
 def test_the_docs_list_every_kind_with_its_meaning() -> None:
@@ -18,7 +18,7 @@ def test_the_docs_list_every_kind_with_its_meaning() -> None:
 
 
 def test_the_docs_list_every_reason() -> None:
-    table = TEXT.partition("## Filters")[2].partition("\n## ")[0]
+    table = TEXT.partition("### Filters")[2].partition("\n### ")[0]
     listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
     described = (reasons.__doc__ or "").partition("Returns")[2]
     assert listed == re.findall(r"``(\w+)``", described)

@@ -46,7 +46,7 @@ def serve(
 ) -> None:
     """Serve a page over the last run, or --run: search, look at the candidates of queries, and mark pairs.
 
-    What is marked becomes labels of the next run; docs/labelling.md says how. Ctrl-C ends it, with the exit code 0.
+    What is marked becomes labels of the next run; docs/collections.md says how. Ctrl-C ends it, with the exit code 0.
     """
     with project(env, as_json=as_json) as context:
         try:

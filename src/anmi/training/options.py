@@ -30,7 +30,7 @@ class PseudoQueryOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kinds: tuple[str, ...] = Field((), description="Kinds of pseudo-queries (docs/adaptation.md).")
+    kinds: tuple[str, ...] = Field((), description="Kinds of pseudo-queries (docs/training.md).")
     batch_size: int = Field(64, ge=2, description="Pseudo-queries of a step, without other negatives.")
 
 
