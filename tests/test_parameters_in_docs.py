@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
+import yaml
+from kedro.framework.cli.utils import _split_params
 from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel
 
-from anmi.selection.recipe import Recipe
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import Recipe, merged, recipe_book
 from anmi.selection.steps import STEPS
 from anmi.training.options import TrainingOptions
 
@@ -92,6 +95,25 @@ def test_what_is_mentioned_exists(models: dict[str, Any]) -> None:
     everything = sorted(set(mentioned(models)))
     assert len(everything) > 50
     assert not [(file, name) for file, name in everything if not exists(name, models)]
+
+
+BASE = {
+    key: value
+    for name in ("recipes", "parameters_training")
+    for key, value in yaml.safe_load((ROOT / "conf" / "base" / f"{name}.yml").read_text(encoding="utf-8")).items()
+}
+SETTINGS = re.findall(r"`(recipe=[^`]+)`", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_settings_of_variants_make_a_recipe_that_differs(settings: str) -> None:
+    def resolved(given: dict[str, Any]) -> tuple[Recipe, TrainingOptions]:
+        found = merged(BASE, given)
+        recipe = recipe_book(found["recipes"]).get(found["recipe"])
+        return recipe, merged_options(recipe, TrainingParams.model_validate(found["training"]))
+
+    given = _split_params(None, None, settings)  # type: ignore[arg-type]
+    assert (resolved(given) == resolved({"recipe": given["recipe"]})) == (len(given) == 1)
 
 
 @pytest.mark.parametrize("name", ["elo.candidates", "bm25.k", "training.options.epoch", "evaluation.hardness.nothing"])

@@ -11,7 +11,7 @@ import pytest
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
-from anmi.pipelines.dense.nodes import build_dense_index, retrieve
+from anmi.pipelines.dense.nodes import build_dense_index, retrieve, retrieve_for_dev
 from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.pool import Positives
 from anmi.selection.recipe import recipe_book
@@ -24,6 +24,7 @@ BOOK = recipe_book({
     "lexical": {"description": "Reads BM25.", "steps": {"top": {"by": "bm25"}}},
     "dense": {"description": "Reads an encoder.", "steps": {"top": {"by": "dense"}}},
     "random": {"description": "Reads neither.", "steps": {"random": {}}},
+    "fitted": {"description": "Fits on dev.", "steps": {"mixture": {"per": "dev"}, "top": {"by": "fused"}}},
 })  # fmt: skip
 
 
@@ -57,6 +58,7 @@ def merge() -> Merge:
         recipe: str = "both",
         splits: list[str] | None = None,
         labels: pd.DataFrame = qrels,
+        retrieved: Callable[..., CandidateShards] = retrieve,
     ) -> CandidateShards:
         part = corpus[:documents]
         table = pd.DataFrame([*copies, *(pairs or [])], columns=["document_id", "other_id", "kind"])
@@ -64,13 +66,12 @@ def merge() -> Merge:
         terms = cut_terms(part, {"language": "en"}, recipe, BOOK, bm25)
         told = queries if splits is None else queries.assign(split=splits)
         width = 16 if "dense" in BOOK.get(recipe).sources else 0
-        return retrieve(
+        there = told.query_id[told.split.isin(BOOK.get(recipe).splits)]
+        return retrieved(
             bm25_index=build_bm25_index(terms, recipe, BOOK, bm25),
             dense_index=build_dense_index(part, vectors[:documents, :width], {"fingerprint": ""}, params),
             document_embeddings=vectors[:documents, :width],
-            query_embeddings=np.stack([asked[int(query[1:])] for query in told.query_id[told.split == "train"]])[
-                :, :width
-            ],
+            query_embeddings=np.stack([asked[int(query[1:])] for query in there])[:, :width],
             corpus=part,
             queries=told,
             qrels=labels,
@@ -159,3 +160,15 @@ def test_a_source_that_no_step_reads_is_not_asked(merge: Merge, recipe: str, col
             held = alone.filled[row]
             expected = [value[document] for document in alone.documents[row, held]]
             np.testing.assert_array_equal(alone.columns[name][row, held], expected, err_msg=name)
+
+
+def test_dev_queries_are_searched_apart_where_a_step_is_fitted_on_them(merge: Merge) -> None:
+    splits = ["train", "dev", "test", *["train", "dev"] * 3]
+    asked: dict[str, Any] = {"splits": splits, "retrieved": retrieve_for_dev}
+    assert not [*merge.shards(5, **asked)]  # type: ignore[attr-defined]
+    everything, found = merge(5, recipe="fitted", splits=["train"] * QUERIES), merge(5, recipe="fitted", **asked)
+    rows = [row for row, split in enumerate(splits) if split == "dev"]
+    assert found.query_ids.tolist() == [f"q{row}" for row in rows]
+    np.testing.assert_array_equal(found.documents, everything.documents[rows][:, : found.documents.shape[1]])
+    train = merge(5, recipe="fitted", splits=splits)
+    assert train.query_ids.tolist() == [f"q{row}" for row, split in enumerate(splits) if split == "train"]

@@ -139,6 +139,7 @@ POOLED: list[tuple[str, dict[str, Any]]] = [
     ("simans", {}),
     ("simans", {"form": "released", "b": 0.1, "weigh": True}),
     ("route", {"max_expected_share": 0.2}),
+    ("max_ratio", {"max_ratio": "auto"}),
 ]
 EVERY = [*PER_QUERY, *POOLED]
 NAMES = [f"{name}{i}" for i, (name, _) in enumerate(EVERY)]

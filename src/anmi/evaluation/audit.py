@@ -130,7 +130,7 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
         if place is not None and parameter is not None:
             own = getattr(recipe.steps[place].params, parameter)
             base.setting = f"{recipe.steps[place].name}.{parameter}"
-            base.threshold = math.nan if own is None else float(own)
+            base.threshold = math.nan if own is None or isinstance(own, str) else float(own)
         points.append(base)
     return points
 

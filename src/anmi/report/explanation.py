@@ -193,7 +193,7 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     def positive(column: str) -> float:
         return float(row.positive_columns[column][0, 0]) if column in row.positive_columns else math.inf
 
-    if found := _SHARE.fullmatch(rule):
+    if found := _SHARE.match(rule):
         of, text = positive(found[1]), f"{found[1]} ≥ {{}}"
         limits = [of - abs(of) * (1 - float(found[2]))]
     elif found := _BELOW.fullmatch(rule):

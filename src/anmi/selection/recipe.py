@@ -93,6 +93,10 @@ class Step(BaseModel):
         return next(iter(given or known), None)
 
 
+def _on_dev(item: Step) -> bool:
+    return getattr(item.params, "per", None) == "dev"
+
+
 # Columns by what makes them.
 OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
 OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
@@ -189,6 +193,11 @@ class Recipe(BaseModel):
     def judged(self) -> bool:
         """Whether the recipe reads any judgment, and so the evidence behind all of them."""
         return bool(self.requires & (OF_EVIDENCE | OF_CROSS_ENCODER))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Splits whose queries get candidates: ``train``, and ``dev`` where a step is fitted on dev queries."""
+        return ("train", "dev") if any(_on_dev(item) for item in self.steps) else ("train",)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -384,11 +393,16 @@ class Runner:
         self.fit(shards)
         return shards.map(self.apply)
 
-    def fit(self, shards: CandidateShards) -> None:
-        """Fit the steps that pool over queries, as far as they are not fitted yet."""
+    def fit(self, shards: CandidateShards, dev: CandidateShards | None = None) -> None:
+        """Fit the steps that pool over queries, as far as they are not fitted yet.
+
+        Those fitted on dev queries look at ``dev``, as retrieval left it; at all queries where there is none, as in an
+        audit, whose queries belong to no split.
+        """
         for place, item in enumerate(self.recipe.steps):
             if item.type.fit is not None and place not in self._fitted:
-                self._fitted[place] = item.type.fit(self._before(place, shards), item.params, self._context(place))
+                seen = dev if dev is not None and _on_dev(item) else self._before(place, shards)
+                self._fitted[place] = item.type.fit(seen, item.params, self._context(place))
 
     def _before(self, place: int, shards: CandidateShards) -> CandidateShards:
         """Return the shards as a step finds them; the next one is read while one is looked at."""

@@ -140,7 +140,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         self._batch = batch = self.batcher(self.recorder.rows)
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()
-        if hasattr(self.sampler, "observe"):
+        if hasattr(self.sampler, "update_index"):
             queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
             self.recorder.observed = Observed(numbers, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss

@@ -158,7 +158,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=None
         )  # fmt: skip
         if self._evaluate_dev is not None and state.global_step == 0:
-            self._measure(kwargs["model"], 0)
+            self._validation = self._measure(kwargs["model"], 0)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
@@ -192,7 +192,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation, violations)
             self._validation = None
         if self.observed is not None:
-            self.sampler.observe(state.global_step, self.observed)
+            self.sampler.update_index(state.global_step, self.observed)
             self.observed = None
         self.step_seconds += time.perf_counter() - self._step_began
         self._bar.update()

@@ -21,7 +21,7 @@ from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum, State
 from anmi.training.losses.drawn import RELAXATION, SLOT, DrawnBySimAns
-from anmi.training.mixed import MixedSampler, Stock
+from anmi.training.mixed import DNHSampler, Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDraw, WindowOptions
 
@@ -380,7 +380,7 @@ def build_sampler(
                 "Negatives of mixed sources are drawn from the corpus and what its documents state; give the training "
                 "both, as the training stage does."
             )
-        return MixedSampler(rows, count, seed, stock, options.sources, curriculum, dimension)
+        return DNHSampler(rows, count, seed, stock, options.sources, curriculum, dimension)
     made: NegativeSampler
     if curriculum is not None and isinstance(options.curriculum, WindowOptions):
         _check_pool(rows, count)

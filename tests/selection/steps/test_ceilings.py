@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.candidates import Candidates
+from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.selection.recipe import Recipe, Runner, Step
 from anmi.selection.steps import Context
@@ -78,6 +80,34 @@ def test_the_rule_that_decided_is_told() -> None:
     item = Step.of("max_ratio", {"max_ratio": "bold"})
     after = item.type.apply(block_of([0.9], [0.5]), item.params, Context(0, 3))
     assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the positive's", "unsafe", False)
+
+
+@pytest.mark.parametrize(("doubt", "ratio"), [(0.0, 0.98), (0.35, None), (0.9, None), (40.0, 0.90)])
+def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean(
+    doubt: float, ratio: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    random = np.random.default_rng(3)
+    scores = random.uniform(0.8, 1.0, (60, 40)).astype(np.float32)
+    chance = np.clip(doubt * random.random((60, 40)) * np.maximum(scores - 0.88, 0.002), 0, 1).astype(np.float32)
+    blocks = []
+    for row in range(60):
+        block = block_of(scores[row].tolist(), [1.0])
+        blocks.append(replace(block, query_ids=np.array([f"q{row}"])).with_columns({"p_relevant": chance[[row]]}))
+    shares = {}
+    for tried in (0.90, 0.92, 0.94, 0.95, 0.96, 0.98):
+        below = [np.flatnonzero(row < tried) for row in scores]
+        nearest = [sorted(places, key=lambda m, q=q: scores[q, m])[-7:] for q, places in enumerate(below)]
+        shares[tried] = np.mean([chance[q, m] for q, places in enumerate(nearest) for m in places])
+    expected = max((tried for tried, share in shares.items() if share <= 0.015), default=0.90)
+    assert ratio in (None, expected)
+    steps = {"max_ratio": {"max_ratio": "auto"}, "top": {"by": "dense"}}
+    runner = Runner(Recipe.model_validate({"description": "-", "negatives": 7, "steps": steps}), 1)
+    assert runner.recipe.requires == {"dense", "p_relevant"}
+    with caplog.at_level(logging.INFO):
+        after = runner.run(CandidateShards.of(blocks)).whole()
+    assert after.rules["max_ratio"].text.startswith(f"dense ≥ {expected:g} of the positive's, chosen at an expected")
+    assert scores[after.negatives].max() < expected
+    assert {record.levelname for record in caplog.records} == {"WARNING" if shares[expected] > 0.015 else "INFO"}
 
 
 def guarded(related: list[float] | None, **params: bool) -> Candidates:

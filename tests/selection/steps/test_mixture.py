@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 from sklearn.mixture import GaussianMixture
 
-from anmi.candidates import PADDING, Candidates
+from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.selection.recipe import Step
+from anmi.selection.recipe import Recipe, Runner, Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.mixture import Betas, Gaussians, fit, fit_betas, fit_gaussians, mixture
 
@@ -107,6 +107,44 @@ def test_gaussians_are_those_that_scikit_learn_finds(seed: int) -> None:
     np.testing.assert_allclose(found.shares[0], theirs.weights_[order], atol=3e-3)
     single = GaussianMixture(1).fit(values[:, None])
     assert found.sound[0] == (theirs.bic(values[:, None]) < single.bic(values[:, None]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_three_are_fitted_as_well_as_by_scikit_learn(seed: int) -> None:
+    parts = zip((0.1, 0.45, 0.8), (0.08, 0.07, 0.04), (700, 250, 50), strict=True)
+    values = np.sort(np.concatenate([np.random.default_rng(seed).normal(*each) for each in parts]))
+    found = fit_gaussians(values[None, :], 3)
+    theirs = GaussianMixture(3, n_init=5, random_state=0, tol=1e-6, max_iter=500).fit(values[:, None])
+    order = np.argsort(theirs.means_[:, 0])
+    np.testing.assert_allclose(found.means[0], theirs.means_[order, 0], atol=0.01)
+    np.testing.assert_allclose(found.shares[0], theirs.weights_[order], atol=0.02)
+    # Up to the mean of the component next to the lowest nothing is held back.
+    between = np.linspace(found.means[0, 0], found.means[0, 1], 50)
+    expected = theirs.predict_proba(between[:, None])[:, order[0]]
+    np.testing.assert_allclose(found.probability_lower(between[None, :])[0], expected, atol=0.02)
+    wide = found.probability_lower(np.linspace(-1, 2, 400)[None, :])[0]
+    assert (np.diff(wide) <= 1e-12).all() and ((wide >= 0) & (wide <= 1)).all()
+
+
+def test_fitted_on_dev_queries_it_weighs_training_queries_by_them() -> None:
+    dev, train = two_humps(1, 2000), two_humps(2, 4000) + 0.05
+    steps = {"denoise": {}, "mixture": {"per": "dev"}, "top": {"by": "hardness"}}
+    recipe = Recipe.model_validate({"description": "-", "steps": steps})
+    assert recipe.splits == ("train", "dev")
+    runner, block = Runner(recipe, 1), block_of(train.reshape(4, 1000))
+    block = block.with_columns({"p_relevant": np.zeros_like(block.columns["dense"])})
+    # Dev queries were not judged, and the step before the mixture reads a judgment.
+    runner.fit(CandidateShards.of([block]), CandidateShards.of([block_of(dev[None, :])]))
+    found = runner.apply(block).columns["p_negative"].ravel()
+    peer = GaussianMixture(2, random_state=0, tol=1e-10, max_iter=2000).fit(dev[:, None])
+    between = (train > peer.means_.min()) & (train < peer.means_.max())
+    expected = peer.predict_proba(train[between, None])[:, peer.means_.ravel().argmin()]
+    np.testing.assert_allclose(found[between], expected, atol=5e-3)
+    # An audit has no dev queries; there it is pooled.
+    alone = Runner(recipe, 1)
+    alone.fit(CandidateShards.of([block]))
+    pooled = weighed(block_of(train.reshape(4, 1000))).columns["p_negative"]
+    np.testing.assert_array_equal(alone.apply(block).columns["p_negative"], pooled)
 
 
 def test_whether_two_gaussians_are_better_is_what_bic_says() -> None:
@@ -253,3 +291,9 @@ def test_candidates_already_rejected_have_no_part_in_the_fit(per: str) -> None:
 def test_a_beta_mixture_of_what_is_no_cosine_is_refused() -> None:
     with pytest.raises(AnmiError, match=r'needs cosines, and "dense" has values outside .* take the family gaussian'):
         weighed(block_of(np.array([[3.0, 0.5]])), family="beta")
+
+
+@pytest.mark.parametrize("wrong", [{"family": "beta", "components": 3}, {"per": "dev", "measure": "elo_gap"}])
+def test_what_does_not_go_together_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"leave out (components|measure)"):
+        Step.of("mixture", wrong)

@@ -30,7 +30,7 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture
 def fit(word_encoder):
-    def run(table: pd.DataFrame | None = None, seed: int = 1, **options) -> TrainingResult:
+    def run(table: pd.DataFrame | None = None, seed: int = 1, dev=lambda model: 0.5, **options) -> TrainingResult:
         chosen = {
             "epochs": 8,
             "batch_size": 8,
@@ -41,7 +41,7 @@ def fit(word_encoder):
         }
         return train(
             rows() if table is None else table, encoder=word_encoder(WORDS), output=None, seed=seed,
-            options=TrainingOptions(**chosen | options), evaluate_dev=lambda model: 0.5,
+            options=TrainingOptions(**chosen | options), evaluate_dev=dev,
         )  # fmt: skip
 
     return run
@@ -62,6 +62,15 @@ def test_training_learns_under_each_curriculum_and_says_what_it_showed(fit, kind
         )
     found = queries @ documents.T
     assert (found.diagonal()[:, None] >= found).float().mean() > 0.85
+
+
+def test_the_first_gain_is_over_the_dev_metric_before_the_first_step(fit):
+    def after_two_windows(start: float) -> float:
+        measured = iter([start, 0.5, 0.5, 0.5])
+        options = {"curriculum": {"learning_progress": {"window_steps": 3}}, "learning_rate": 1e-6}
+        return fit(epochs=3, dev=lambda model: next(measured), **options).log.difficulty[6]
+
+    assert after_two_windows(0.1) == 0.05 and after_two_windows(0.9) == 0
 
 
 def test_rows_without_elo_are_refused(fit):

@@ -1,38 +1,16 @@
 """Documents that mixed sources draw from, and the latest of them."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse, stats
+from scipy import sparse
 
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.errors import AnmiError
 from anmi.training.mixed import Stock
-from anmi.training.mixed.latent import LastSteps, LatentIndex, RingBuffer
-from anmi.training.mixed.sampler import RowNumbers, _mixed
-
-NAMES = [f"q{i}" for i in range(400)]
-
-
-def test_mixes_as_published():
-    """The first values of SplitMix64 with the seed 1234567, as in the reference implementation's tests."""
-    states = np.uint64(1234567) + np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    assert _mixed(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-def test_numbers_are_uniform_and_independent_between_rows_steps_and_slots():
-    numbers = RowNumbers(1, "a", NAMES)
-    drawn = np.stack([numbers(np.arange(400), step, 40) for step in range(12)])
-    assert stats.kstest(drawn.ravel(), "uniform").pvalue > 0.001
-    for axis in range(3):
-        one, other = (np.take(drawn, range(a, drawn.shape[axis] + b), axis).ravel() for a, b in ((0, -1), (1, 0)))
-        assert abs(np.corrcoef(one, other)[0, 1]) < 0.012, "five standard deviations are 0.011"
-    assert len(np.unique(drawn)) == drawn.size
-
+from anmi.training.mixed.latent import LatentIndex, RingBuffer
 
 COLUMNS = {name: pd.Series(dtype="str") for name in ("variant_id", "document_id", "kind", "text")}
 
@@ -107,34 +85,6 @@ def test_a_copy_goes_on_alike(before, after):
 
 def same(one, other):
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("documents", "steps", "vectors"))
-
-
-def number(ids):
-    return np.array([int(name) if name.isdigit() else -1 for name in ids], np.int64)
-
-
-@given(steps, st.integers(0, 12))
-@settings(max_examples=60, deadline=None)
-def test_what_the_last_steps_encoded_is_in_the_buffer_whenever_it_is_put_in(sequence, stop):
-    """Copied to another process after some steps, it gives the same; and the newest are as if put in at once."""
-    last, ring = LastSteps(number, CAPACITY), RingBuffer(DOCUMENTS, CAPACITY, DIMENSION)
-    for step, documents in enumerate(sequence):
-        if step == stop:
-            values, tensors = last.state()
-            last = LastSteps(number, CAPACITY)
-            last.load(json.loads(json.dumps(values)), tensors)
-        # Something that is no document stands among them.
-        encoded = np.concatenate([np.full((1, DIMENSION), 9, np.float32), vectors(documents, step)])
-        last.add(["a", *map(str, documents)], encoded, len(documents), step)
-    last.into(ring)
-    held, eager = ring.held(), filled(sequence).held()
-    seen = {document: step for step, documents in enumerate(sequence) for document in documents}
-    for document, step, vector in zip(held.documents.tolist(), held.steps.tolist(), held.vectors, strict=True):
-        assert step == seen[document]
-        assert np.array_equal(vector, vectors(sequence[step], step)[sequence[step].index(document)])
-    assert set(sequence[-1] if sequence else []) <= set(held.documents.tolist())
-    if sum(map(len, sequence)) < 1.5 * CAPACITY:
-        assert same(held, eager), "nothing was dropped"
 
 
 def brute(anchors, snapshot, count):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.training.curriculum import State
-from anmi.training.mixed import MixedSampler, Observed
+from anmi.training.mixed import DNHSampler, Observed
 from anmi.training.parts import MixedSources
 
 ALL = np.arange(10)
@@ -21,7 +21,7 @@ def mixed(world, count=4, seed=1, mix=None, rows=None, **options):
     shares = dict(zip(("random", "graph", "latent", "edit"), options.pop("shares", (0.2, 0.5, 0.3, 0)), strict=True))
     curriculum = mix and SimpleNamespace(state=State(0.5, -np.inf, np.inf, mix=mix))
     options = MixedSources(**shares, refresh=1, **options)
-    return MixedSampler(rows or world.rows, count, seed, world.stock, options, curriculum, DIMENSION)
+    return DNHSampler(rows or world.rows, count, seed, world.stock, options, curriculum, DIMENSION)
 
 
 def embeddings(world, seed=5):
@@ -32,7 +32,7 @@ def embeddings(world, seed=5):
 
 def observe(sampler, world, step=1, seed=5):
     documents, queries = embeddings(world, seed)
-    sampler.observe(step, Observed(ALL, queries, list(world.ids), documents))
+    sampler.update_index(step, Observed(ALL, queries, list(world.ids), documents))
     return documents, queries
 
 

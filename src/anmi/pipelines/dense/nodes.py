@@ -100,7 +100,7 @@ def encode_collection(
 
     return {
         "document_embeddings": vectors(documents, "document"),
-        "query_embeddings": vectors(queries.text[queries.split == "train"].tolist(), "query"),
+        "query_embeddings": vectors(queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"),
         "encoder_info": {
             "encoder": params.encoder or encoder,
             "fingerprint": fingerprint(model),
@@ -137,6 +137,7 @@ def retrieve(
     seed: int,
     engine: EngineParams = IN_PROCESS,
     marks: pd.DataFrame | None = None,
+    split: str = "train",
 ) -> CandidateShards:
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
@@ -151,8 +152,8 @@ def retrieve(
 
     asked = recipes.get(recipe)
     bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
-    ids, encoded = corpus.document_id.tolist(), queries[queries.split == "train"]
-    rows = np.flatnonzero(encoded.query_id.isin(qrels.query_id))
+    ids, encoded = corpus.document_id.tolist(), queries[queries.split.isin(asked.splits)]
+    rows = np.flatnonzero((encoded.split == split) & encoded.query_id.isin(qrels.query_id))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
     positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
@@ -181,6 +182,13 @@ def retrieve(
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     marked = Marked.of(marks, ids)
     return found if marked is None else found.map(marked)
+
+
+def retrieve_for_dev(**inputs: Any) -> CandidateShards:
+    """Retrieve candidates for dev queries, none unless a step is fitted on them; nothing of them is ever trained on."""
+    if "dev" not in inputs["recipes"].get(inputs["recipe"]).splits:
+        return CandidateShards.of([])
+    return retrieve(**inputs, split="dev")
 
 
 def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:

@@ -36,6 +36,7 @@ def select_negatives(
     recipes: RecipeBook,
     seed: int,
     engine: EngineParams = IN_PROCESS,
+    dev: CandidateShards | None = None,
     **columns: ColumnShards,
 ) -> CandidateShards:
     """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
@@ -45,7 +46,7 @@ def select_negatives(
     found = rated(candidates, **columns)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
     read = found.only(*needed(runner.recipe.requires), "p_heldout")
-    runner.fit(read.map(believed))
+    runner.fit(read.map(believed), dev)
     new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
     return map_blocks(engine, _Selecting(runner, new), found, description="selecting")
 

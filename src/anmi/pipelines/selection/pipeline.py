@@ -21,7 +21,7 @@ def create_pipeline() -> Pipeline:
     recipe = by_name("params:recipe", "params:recipes")
     return stage("selection", [
         node(select_negatives, recipe | by_name(
-            *RATED, "corpus", "new_documents", "params:seed", "params:engine",
+            *RATED, "corpus", "new_documents", "params:seed", "params:engine", dev="dev_candidates",
         ), "selection"),
         node(make_training_rows, recipe | by_name(
             "selection", "corpus", "queries", "qrels", "related_documents",

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from anmi.candidates import SOURCES, Candidates
 from anmi.errors import nearest
+from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.selection.steps.registry import Context, Params, step
+from anmi.selection.steps.routing import Route
+from anmi.selection.steps.samplers import choose
+
+log = logging.getLogger(__name__)
 
 # Named by what they do: the ratio is a ceiling, so a larger one is bolder. Notes that advise 0.98 for medical text
 # and 0.90 for bold mining have it the wrong way round.
 PRESETS: Final = {"strict": 0.90, "balanced": 0.95, "bold": 0.98}
+# Those that `auto` chooses among, and the share of false negatives that the judge may expect.
+RATIOS: Final = (0.90, 0.92, 0.94, 0.95, 0.96, 0.98)
+_MOST_EXPECTED: Final[float] = Route.model_fields["max_expected_share"].default
 _COSINES: Final = ("dense",)
 
 
@@ -176,11 +186,10 @@ class MaxRatio(Params):
     """Ceiling relative to the positive's score."""
 
     column: str = Field("dense", description="Score that is compared.")
-    max_ratio: float = Field(
+    max_ratio: Annotated[float, Field(gt=0, le=1.5)] | Literal["auto"] = Field(
         0.95,
-        gt=0,
-        le=1.5,
-        description="Of the positive's score: a share, `strict` (0.90), `balanced` or `bold` (0.98).",
+        description="Share of the positive's score, `strict` (0.90), `balanced` or `bold` (0.98); `auto`: the largest "
+        "of 0.90 to 0.98 at which the judge expects at most 1.5 % false negatives.",
     )
     adaptive: bool = Field(
         False, description="Lower it by 0.02 above a cosine of 0.9 of the positive, raise it by 0.03 below 0.7."
@@ -189,8 +198,8 @@ class MaxRatio(Params):
     @field_validator("max_ratio", mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        if isinstance(value, str) and value not in PRESETS and not value.replace(".", "", 1).isdigit():
-            raise ValueError(f'there is no preset "{value}"; {nearest(value, PRESETS)}, or give a number')
+        if isinstance(value, str) and value not in (*PRESETS, "auto") and not value.replace(".", "", 1).isdigit():
+            raise ValueError(f'there is no preset "{value}"; {nearest(value, (*PRESETS, "auto"))}, or give a number')
         return PRESETS.get(value, value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -200,7 +209,33 @@ class MaxRatio(Params):
         return self
 
 
-@step("max_ratio", MaxRatio, requires=lambda p: {p.column}, thresholds=("max_ratio",))
+def fit_max_ratio(blocks: Iterable[Candidates], params: MaxRatio, context: Context) -> tuple[float, str]:
+    """Return the ratio, and why it was chosen.
+
+    `auto` is the largest ratio whose nearest candidates below it the judge expects to hold no more relevant ones than
+    ``route`` allows by default; the smallest, with a warning, where none is.
+    """
+    if params.max_ratio != "auto":
+        return params.max_ratio, ""
+    shares = {ratio: ExpectedShare() for ratio in RATIOS}
+    for block in blocks:
+        for ratio, share in shares.items():
+            chosen = choose(_below(block, params, ratio), block.columns[params.column], max(context.negatives, 1))
+            share.add(np.where(chosen.negatives, block.columns["p_relevant"], np.nan), block.query_ids)
+    ratio = max((ratio for ratio in RATIOS if shares[ratio].share <= _MOST_EXPECTED), default=RATIOS[0])
+    told = share_sentence(shares[ratio].share, *shares[ratio].interval)
+    level = logging.INFO if shares[ratio].share <= _MOST_EXPECTED else logging.WARNING
+    log.log(level, "max_ratio: auto takes %g; expected share of false negatives %s", ratio, told)
+    return ratio, f", chosen at an expected share of false negatives of {told}"
+
+
+@step(
+    "max_ratio",
+    MaxRatio,
+    requires=lambda p: {p.column} | ({"p_relevant"} if p.max_ratio == "auto" else set()),
+    fit=fit_max_ratio,
+    thresholds=("max_ratio",),
+)
 def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
     """Keep s < s⁺ − |s⁺|(1 − p) for the ratio p (NV-Retriever's TopK-PercPos; methods §3.2).
 
@@ -208,14 +243,19 @@ def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidat
     ``elo`` it is the published Elo form, gap / Elo⁺ > 1 − p, as long as Elo⁺ > 0, that is for every strength above −5.
     Below that the published form turns round and this one does not.
     """
+    return _below(block, params, *(context.fitted or (params.max_ratio,)))
+
+
+def _below(block: Candidates, params: MaxRatio, given: float, why: str = "") -> Candidates:
+    """Reject what is not below the ratio."""
     positive = block.positive_columns[params.column][:, :1]
-    ratio = np.full_like(positive, params.max_ratio, dtype=np.float64)
+    ratio = np.full_like(positive, given, dtype=np.float64)
     if params.adaptive:
         ratio[positive > 0.9] -= 0.02
-        ratio[positive < 0.7] = max(params.max_ratio, min(params.max_ratio + 0.03, 1.0))
+        ratio[positive < 0.7] = max(given, min(given + 0.03, 1.0))
     ceiling = positive - np.abs(positive) * (1 - ratio)
     about = ", adapted" if params.adaptive else ""
-    rule = f"{params.column} ≥ {params.max_ratio:g}{about} of the positive's"
+    rule = f"{params.column} ≥ {given:g}{about} of the positive's{why}"
     return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling), rule, "unsafe")
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 import scipy
@@ -306,17 +306,7 @@ _MOST_VALUES: Final = 50_000
 _ELO_SPREAD: Final = 200 * math.sqrt(2)
 
 
-class Fitted(Protocol):
-    """A mixture per row; that of one row serves any number of rows."""
-
-    @property
-    def sound(self) -> NDArray[np.bool_]:
-        """False where one component describes the row better, [Q]."""
-        ...
-
-    def probability_lower(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Posterior of the lower component, [Q, M]."""
-        ...
+Fitted = Gaussians | Betas
 
 
 class Mixture(Params):
@@ -332,23 +322,28 @@ class Mixture(Params):
     components: Literal[2, 3] = Field(
         2, description="Of Gaussians: true and false negatives, and one in between (ANMI 2.1 report)."
     )
-    per: Literal["pooled", "query"] = Field(
-        "pooled", description="One fit for all queries, or one per row, however few its values (ANMI 2.1 report)."
+    per: Literal["pooled", "query", "dev"] = Field(
+        "pooled",
+        description="One fit for all queries, or one per row, however few its values (ANMI 2.1 report). `dev`: one, "
+        "fitted to what retrieval finds for dev queries.",
     )
     fewest: int = Field(200, ge=10, description="Below this many values a pooled fit is noise, and weights stay 1.")
 
     @model_validator(mode="after")
     def _of_gaussians(self) -> Mixture:
         for name in ("components", "per"):
-            if self.family != "gaussian" and getattr(self, name) != (kept := type(self).model_fields[name].default):
+            kept = type(self).model_fields[name].default
+            if self.family != "gaussian" and getattr(self, name) not in (kept, "dev"):
                 raise ValueError(f"{name} is {kept} with family {self.family}; take gaussian, or leave out {name}")
+        if self.per == "dev" and self.measure == "elo_gap":
+            raise ValueError("per dev fits similarities, since dev queries have no Elo; leave out measure")
         return self
 
 
 def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitted | None:
     """Fit one mixture to the undecided candidates of all queries; None, with a warning, when one component is better.
 
-    With ``per: query`` each row fits its own when its weights are set.
+    With ``per: query`` each row fits its own when its weights are set. With ``per: dev`` the queries are dev queries.
     """
     if params.per == "query":
         return None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -151,8 +150,6 @@ def _by_row(rows: NDArray[np.int32], values: NDArray[np.int32], count: int) -> N
     return result
 
 
-# Documents kept of the last steps for one that the ring buffer holds: some are encoded in several steps.
-_SPARE = 1.5
 # As many neighbours of a query as the report of DNH shows, of as many queries as people look at.
 DEPTH: Final = 5
 MOST_QUERIES: Final = 20
@@ -232,63 +229,6 @@ class RingBuffer:
         self._slot[:] = -1
         there = np.flatnonzero(self._documents >= 0)
         self._slot[self._documents[there]] = there
-
-
-class LastSteps:
-    """What the last steps encoded, untouched until it is needed.
-
-    A ring buffer is read when an index is made of it. What is encoded long before is gone by then, so it is not put in
-    at all; looking up which documents a step encoded, and copying them, costs more than anything else about the buffer.
-
-    Parameters
-    ----------
-    number
-        From ids to numbers of documents, int64; -1 for what is none.
-    enough
-        Documents of the newest steps that fill the buffer; older steps are dropped.
-
-    Examples
-    --------
-    >>> last, ring = LastSteps(lambda ids: np.array([int(name) for name in ids]), enough=2), RingBuffer(9, 2, 1)
-    >>> for step, document in enumerate("3478"):
-    ...     last.add([document], np.array([[step]], np.float32), 1, step)
-    >>> last.into(ring)
-    >>> sorted(ring.held().documents.tolist())
-    [7, 8]
-    """
-
-    def __init__(self, number: Callable[[Sequence[str]], NDArray[np.int64]], enough: int) -> None:
-        self._number, self._enough = number, enough
-        self._steps: deque[tuple[Sequence[str], NDArray[np.float32], int, int]] = deque()
-        self._count = 0
-
-    def add(self, ids: Sequence[str], vectors: NDArray[np.float32], count: int, step: int) -> None:
-        """Take in what a step encoded; ``count`` says how many of it are documents."""
-        self._steps.append((ids, vectors, count, step))
-        self._count += count
-        while self._count - self._steps[0][2] >= _SPARE * self._enough:
-            self._count -= self._steps.popleft()[2]
-
-    def into(self, ring: RingBuffer) -> None:
-        """Put all into the buffer, oldest first, and forget it."""
-        while self._steps:
-            ids, vectors, _, step = self._steps.popleft()
-            numbers = self._number(ids)
-            real = np.flatnonzero(numbers >= 0)
-            ring.add(numbers[real], vectors[real], step)
-        self._count = 0
-
-    def state(self) -> tuple[list[Any], dict[str, Tensor]]:
-        """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
-        values = [[list(ids), count, step] for ids, _, count, step in self._steps]
-        return values, {str(place): torch.from_numpy(vectors) for place, (_, vectors, _, _) in enumerate(self._steps)}
-
-    def load(self, values: list[Any], tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`state` gave."""
-        self._steps = deque(
-            (ids, tensors[str(place)].numpy().copy(), count, step) for place, (ids, count, step) in enumerate(values)
-        )
-        self._count = sum(count for _, count, _ in values)
 
 
 @dataclass(frozen=True)

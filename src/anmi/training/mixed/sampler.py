@@ -18,7 +18,7 @@ from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.latent import DEPTH, LastSteps, LatentIndex, RingBuffer, Stock, WatchedQueries
+from anmi.training.mixed.latent import DEPTH, LatentIndex, RingBuffer, Stock, WatchedQueries
 from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
@@ -33,50 +33,6 @@ _BUFFER: Final = 2048
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
-# Of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-
-
-class RowNumbers:
-    """Numbers in [0, 1) that depend on the seed, the stream's name, the row, the step and the slot, and nothing else.
-
-    :func:`anmi.seeds.uniform` gives such numbers for any block by a cipher of ten rounds and a hash of every row's name
-    in every step. Here a row's name is hashed once, and a step takes a dozen operations on the block.
-
-    Parameters
-    ----------
-    seed, stream
-        Name the stream, see :mod:`anmi.seeds`.
-    rows
-        A name of each row; rows of the same name get the same numbers.
-
-    Examples
-    --------
-    >>> numbers = RowNumbers(1, "example", ["a", "b", "c"])
-    >>> two = numbers(np.array([2, 0]), step=5, slots=4)
-    >>> two.shape, bool((numbers(np.array([0]), step=5, slots=3) == two[1, :3]).all())
-    ((2, 4), True)
-    """
-
-    def __init__(self, seed: int, stream: str, rows: Sequence[str]) -> None:
-        self._keys = np.array([seeds.key(seed, stream, name)[0] for name in rows], np.uint64)
-
-    def __call__(self, rows: NDArray[np.int64], step: int, slots: int) -> NDArray[np.float64]:
-        """Return the numbers of B rows in a step, float64 [B, slots]."""
-        # Each row and step begins its own sequence, at a place that nothing but the mixing tells.
-        start = _mixed(self._keys[rows] + _mixed(np.array([step], np.uint64) * _GOLDEN + _GOLDEN))
-        states = start[:, None] + np.arange(1, slots + 1, dtype=np.uint64) * _GOLDEN
-        result: NDArray[np.float64] = (_mixed(states) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return result
-
-
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64; arrays of unsigned integers wrap around."""
-    values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
-    values = (values ^ (values >> _SHIFTS[1])) * _FACTORS[1]
-    return values ^ (values >> _SHIFTS[2])
 
 
 @dataclass(frozen=True)
@@ -101,7 +57,7 @@ class Observed:
     documents: NDArray[np.float32]
 
 
-class MixedSampler:
+class DNHSampler:
     """Draws the negatives of a step from the corpus, the graph, the neighbourhood of the query, and edits.
 
     No document that states all facts of a positive is drawn, and none that is about the row's own entity is a latent
@@ -149,7 +105,7 @@ class MixedSampler:
         self._count, self._seed, self._stock, self._options = count, seed, stock, options
         self._curriculum = curriculum
         self._rows = rows
-        self._uniform = RowNumbers(seed, STREAM, [f"{row.query_id}\x1f{row.positive_id}" for row in rows])
+        self._names = np.array([f"{row.query_id}\x1f{row.positive_id}" for row in rows])
         self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
         self._about = stock.about[self._own]
         self._ids, self._texts = np.array(stock.ids, object), np.array(stock.texts, object)
@@ -162,20 +118,17 @@ class MixedSampler:
             sparse.csr_array(_listed([(row.positive_id,) for row in rows], stock) @ stock.entailing)
         )
         self._ring = RingBuffer(stock.documents, _BUFFER, dimension)
-        self._last = LastSteps(self._numbers, min(_BUFFER, stock.documents))
         self._index = LatentIndex(options.refresh)
         self.watched = WatchedQueries(rows, stock, seed)
         self._anchors = np.zeros((len(rows), dimension), np.float32)
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
         self._hit_rate = math.nan
-        # Documents that are negatives or positives of this step.
-        self._real = 0
         self.seconds = 0.0
         # Which documents a batch holds; here so that it is not made anew for every step.
         self._present = np.zeros(stock.documents, bool)
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def sample_negatives(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         begun = time.perf_counter()
         drawn, source = self.draw(rows, step)
@@ -189,6 +142,9 @@ class MixedSampler:
         made = [self._row(*line) for line in lines]
         self.seconds += time.perf_counter() - begun
         return made
+
+    # As the training calls whatever gives a step its rows.
+    __call__ = sample_negatives
 
     def _row(
         self, number: int, names: list[str], texts: list[str], size: int, boost: float, excluded: list[str]
@@ -220,7 +176,9 @@ class MixedSampler:
         if self._options.edit == 0:
             edits = edits[:, :0]
         widths = np.cumsum([count, count + self._spare, swaps.shape[1], edits.shape[1]])
-        uniform = np.split(self._uniform(rows, step, int(widths[-1])), widths[:-1], axis=1)
+        slots = np.tile(np.arange(widths[-1], dtype=np.int32), (len(rows), 1))
+        chances = seeds.uniform(self._seed, f"{STREAM}/{step}", self._names[rows], slots)
+        uniform = np.split(chances, widths[:-1], axis=1)
         asked = self._asked(uniform[0])
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_barred(rows, random)] = PADDING
@@ -237,23 +195,21 @@ class MixedSampler:
             taken = _taken(options[kind], mine)
             drawn[mine] = taken[mine]
             source[mine & (taken == PADDING)] = instead
-        real = drawn[(drawn != PADDING) & (drawn < self._stock.documents)]
-        self._real = len(np.unique(np.concatenate([real, own])))
         self._describe(asked, source, drawn, latent, staleness)
         self._report["false_negative_rate"] = float(
             self._among(self._entailing, rows, drawn).sum() / max(int((drawn != PADDING).sum()), 1)
         )
         return drawn, source
 
-    def observe(self, step: int, seen: Observed) -> None:
+    def update_index(self, step: int, seen: Observed) -> None:
         """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due."""
         if self._options.latent == 0:
             return
         begun = time.perf_counter()
-        self._last.add(seen.document_ids, seen.documents, self._real, step)
+        numbers = self._numbers(seen.document_ids)
+        self._ring.add(numbers[numbers >= 0], seen.documents[numbers >= 0], step)
         self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
         if self._index.is_due(step):
-            self._last.into(self._ring)
             self._index.take(self._ring.held())
             self._look(step)
         self.seconds += time.perf_counter() - begun
@@ -273,9 +229,7 @@ class MixedSampler:
         tensors = {f"ring.{name}": tensor for name, tensor in self._ring.tensors().items()}
         tensors |= {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
         tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
-        last, vectors = self._last.state()
-        tensors |= {f"last.{name}": tensor for name, tensor in vectors.items()}
-        return {"last": last, "seconds": self.seconds, "watched": self.watched.state()}, tensors
+        return {"seconds": self.seconds, "watched": self.watched.state()}, tensors
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
@@ -285,7 +239,6 @@ class MixedSampler:
 
         self._ring.load(part("ring."))
         self._index.load(part("index."))
-        self._last.load(values["last"], part("last."))
         self.seconds = values["seconds"]
         self.watched.load(values["watched"])
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
