@@ -15,7 +15,7 @@ from typing import Any, Final
 import fsspec
 
 from anmi import files
-from anmi.errors import AnmiError, causes, masked
+from anmi.errors import AnmiError, causes, first_line
 from anmi.files import aside, disk_errors
 from anmi.fingerprint import files_in
 
@@ -24,7 +24,6 @@ _PARTS: Final = 4
 # Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice a part, so that an
 # upload takes some 800 MiB at worst and not 64 GiB.
 _FILES: Final = 4
-_LONGEST_REASON: Final = 200
 # Marks in a bucket a folder of which all is there.
 COMPLETE: Final = "_complete"
 
@@ -182,9 +181,7 @@ def sentence(place: str, error: BaseException) -> str:
 AWS_SECRET_ACCESS_KEY) and what they allow'
     """
     names = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
-    # Masked before it is cut: of half a secret nobody could tell that it is one.
-    reason = masked(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__))
-    reason = reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"
+    reason = first_line(error)
     s3 = place.startswith(("s3:", "s3a:"))
     keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if s3 else ""
     endpoint = " and AWS_ENDPOINT_URL" if s3 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ _SECRET: Final = frozenset({"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PAS
 _PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
 _SHORTEST_SECRET: Final = 8
 _LONGEST: Final = 1200
+_LONGEST_LINE: Final = 200
 # Names, of which an error lists all no longer where it can guess what was meant.
 _MANY: Final = 30
 # Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
@@ -64,6 +65,13 @@ def shortened(text: str) -> str:
     """
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, short and without passwords."""
+    # Masked before it is cut: half an address is not seen to hold a password.
+    first = masked((str(error).strip() or type(error).__name__).splitlines()[0])
+    return first if len(first) <= _LONGEST_LINE else first[:_LONGEST_LINE] + "…"
 
 
 def masked(text: str, known: Mapping[str, str] | None = None) -> str:
@@ -119,6 +127,21 @@ def visible(text: str) -> str:
     a\x1b[2Jb
     """
     return COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """Return nested mappings and lists with each text in them changed; names stay.
+
+    Examples
+    --------
+    >>> each_text({"a": ["s3://key:secret@bucket", 1]}, masked)
+    {'a': ['s3://***@bucket', 1]}
+    """
+    if isinstance(value, Mapping):
+        return {key: each_text(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [each_text(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def is_plain_name(name: str) -> bool:

@@ -46,7 +46,7 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """Turn NumPy values, paths and NaN into what JSON knows (NaN and infinities become null).
+    """Turn NumPy values, models of pydantic, paths and NaN into what JSON knows (NaN and infinities become null).
 
     Examples
     --------
@@ -58,6 +58,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

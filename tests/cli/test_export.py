@@ -17,7 +17,6 @@ from anmi.cli import cli
 from anmi.hooks.record import RunRecord
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.selection.nodes import export_formats
-from anmi.selection.export import FORMATS
 
 ROOT = Path(__file__).parents[2]
 VERSION = "2026-01-01T00.00.00.000Z"
@@ -207,18 +206,6 @@ def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Pa
     assert not (tmp_path / "out").exists()
     (data / "05_model_input" / "training_rows.parquet").rename(data / "gone")
     assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out")).stderr
-
-
-def test_the_list_names_every_format() -> None:
-    done = invoke("--list")
-    assert done.exit_code == 0
-    assert [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")] == [
-        *FORMATS,
-        "opensearch",
-        "vectors",
-        "mteb",
-        "beir",
-    ]
 
 
 def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) -> None:

@@ -6,8 +6,6 @@ import inspect
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,30 +187,6 @@ def test_an_error_while_saving_leaves_nothing(tmp_path: Path) -> None:
     again = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, None))
     assert again.resolve_load_version() == ONE
     assert same(again.load().whole(), block(5))
-
-
-@pytest.mark.parametrize("versioned", [True, False])
-def test_what_a_killed_process_leaves_is_never_loaded(tmp_path: Path, versioned: bool) -> None:
-    script = f"""
-import os
-from kedro.io.core import Version
-from anmi.candidates import CandidateShards
-from anmi.datasets import CandidateShardsDataset
-def blocks():
-    import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
-    from test_datasets import block
-    yield block(0)
-    os._exit(9)
-version = Version(None, {ONE!r}) if {versioned} else None
-CandidateShardsDataset(filepath={f"{tmp_path}/c"!r}, version=version).save(CandidateShards(blocks))
-"""
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
-    assert list(tmp_path.rglob("part-00000.parquet")), "the process was to die while a shard lay there"
-    version = Version(None, None) if versioned else None
-    dataset = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=version)
-    assert not dataset.exists()
-    with pytest.raises(DatasetError, match="Did not find any versions" if versioned else "does not exist"):
-        dataset.load()
 
 
 def test_no_pickle_in_or_out(tmp_path: Path) -> None:

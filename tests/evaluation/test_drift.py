@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.evaluation.drift import VALUES, drift, profile
+from anmi.evaluation.drift import VALUES, drift, in_words, profile
 
 KINDS = ("distributions", "shares", "counts")
 WORDS = np.array([f"word{i}" for i in range(3000)])
@@ -199,3 +199,28 @@ def test_unseen_categories_drift_and_random_halves_do_not(shared_data: Path) -> 
     assert len(unseen) > 500
     assert worst(found)
     assert worst(drift(half, of(known[2000:]))) == {}
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    old, new = whole(world(1, 100)), whole(world(2, 100))
+    assert not drift(None, new)["compared"]
+    assert drift({}, new)["reason"] == "there is no champion to compare with"
+    assert "format" in drift(old | {"format": 0}, new)["reason"]
+    assert in_words(drift(None, new)) == ["Drift was not measured: there is no champion to compare with."]
+    del old["distributions"]["negative_dense"]
+    found = drift(old | {"made_with": {"encoder": "a"}}, new | {"made_with": {"encoder": "b"}})
+    assert "negative_dense" not in found["distributions"]
+    assert found["different"] == {"encoder": {"reference": "a", "current": "b"}}
+    assert in_words(found)[-1] == "encoder was a and is b: scores may differ because of it."
+    few = drift(whole(world(1, 6)), whole(world(2, 6, shift=0.4)))
+    assert not few["distributions"]
+
+
+def test_the_words_tell_what_differs_the_strong_first() -> None:
+    made = world(1, 300, longer=0)
+    found = drift(whole(made), part(world(2, 300, longer=6), np.arange(180)))
+    lines = in_words(found)
+    assert lines[0] == "The training data differ strongly from the champion's."
+    assert "strong: train queries: 300 before, 180 now." in lines
+    verdicts = [line.split(":")[0] for line in lines[1:]]
+    assert verdicts == sorted(verdicts, reverse=True)

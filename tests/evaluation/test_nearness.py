@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.candidates import NEGATIVE, Candidates
+from anmi.candidates import NEGATIVE, Candidates, CandidateShards
 from anmi.evaluation.diagnostics import SCORE_COLUMNS, Distributions, RelevanceByNearness, diagnose, fate_of, ranges
 
 
@@ -111,3 +112,33 @@ def test_no_shards_and_no_order_change_a_bit(block: Callable[..., Candidates], c
         diagnose(each, RelevanceByNearness(equivalents, IDS)) for each in ([whole], parts[:: -1 if turned else 1])
     )
     assert one == other
+
+
+def stored(folder: Path, *blocks) -> CandidateShards:
+    for number, each in enumerate(blocks):
+        (folder / f"part-{number}.parquet").write_bytes(each.to_bytes())
+    return CandidateShards.read(sorted(folder.iterdir()))
+
+
+def test_stored_shards_have_the_same_distributions_as_those_in_memory(block, tmp_path: Path) -> None:
+    blocks = [block(1), block(2, width=5)]
+    blocks[0].columns["dense"][1, 2] = np.nan
+    columns = ("dense", "elo", "cross")
+    found = stored(tmp_path, *blocks)
+    assert ranges(found, columns) == ranges(blocks, columns)
+    assert distributions(found, columns) == distributions(blocks, columns)
+
+
+def test_an_infinity_in_a_file_is_no_end_of_a_range(block, tmp_path: Path) -> None:
+    blocks = [block(1), block(2)]
+    blocks[1].columns["dense"][0, 0] = -np.inf
+    found = stored(tmp_path, *blocks)
+    assert ranges(found, ("dense", "elo")) == ranges(blocks, ("dense", "elo"))
+    assert ranges(found, ("dense",))["dense"][0] >= 0
+
+
+def test_nothing_is_told_where_nothing_is_compared(block: Callable[..., Candidates]) -> None:
+    none = pd.DataFrame({"query_id": [], "document_id": []})
+    assert diagnose([block(1)], RelevanceByNearness(none, IDS)) == [None], "nothing was judged, and nothing is known"
+    assert diagnose([judged(block(1)).only(("p_relevant",))], RelevanceByNearness(none, IDS)) == [None]
+    assert diagnose([], RelevanceByNearness(none, IDS)) == [None]

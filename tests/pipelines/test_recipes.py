@@ -36,7 +36,6 @@ from anmi.report.console import (
     expected_sentence,
     origins_table,
     rejections_table,
-    source_lines,
     source_table,
 )
 from anmi.selection.recipe import RecipeBook, rated, recipe_book
@@ -197,6 +196,6 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     assert "d40" not in {document for _, document in negatives}, "no new document"
     # What a user is shown of it.
     shown = [source_table(summary["by_source"]), rejections_table(summary["funnel"]), origins_table(summary["origins"])]
-    assert all(table.row_count for table in shown[:2]) and source_lines(summary["by_source"])
+    assert all(table.row_count for table in shown[:2])
     assert dropped_table(summary["funnel"]) is None or recipe.startswith("bm25_random")
     assert (expected_sentence(summary["expected"]) != "") == (chosen.judged and bool(negatives))

@@ -134,7 +134,7 @@ def full(**changes) -> ReportInputs:
             "edges": edges.tolist(),
             "counts": counts.tolist(),
         },
-        "expected": {"share": 0.012, "judged": 6111, "total": 6111, "doubtful": 0},
+        "expected": {"share": 0.012, "low": 0.01, "high": 0.015, "judged": 6111, "total": 6111, "doubtful": 0},
         "false_negatives": {
             "count": 31,
             "total": 6111,

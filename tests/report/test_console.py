@@ -10,7 +10,7 @@ from rich.console import Console
 from anmi.judging.calibration import cross_fitted, reliability
 from anmi.report.console import rejections_table, results_table
 from anmi.report.inputs import judge_entries
-from anmi.report.sentences import false_negatives_sentence
+from anmi.report.sentences import false_negatives_lines
 
 
 def printed(table, width: int = 80) -> str:
@@ -53,8 +53,8 @@ def test_the_leak_is_not_played_down_when_no_truth_is_known():
         "queries_total": 2,
         "known": 0,
     }
-    assert "more may be hidden" in false_negatives_sentence(leak)
-    assert false_negatives_sentence({}) == ""
+    assert "more may hide" in false_negatives_lines(leak)[1]
+    assert false_negatives_lines({}) == []
 
 
 def test_judges_are_read_from_what_the_stages_write():

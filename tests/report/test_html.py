@@ -103,7 +103,7 @@ def test_the_headline_says_what_training_brought(page):
     shown = text(page)
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown
     assert "zero-shot 0.602 (+0.062 [+0.047, +0.078], p < 0.001)" in shown
-    assert "31 of 6,111 selected negatives (0.51 %" in shown
+    assert "By truth: selected negatives that are in truth relevant: 31 of 6111 (0.5%" in shown
 
 
 def test_an_uncertain_difference_is_not_sold_as_a_gain(make):

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.errors import AnmiError, holds_address_secret, masked, secrets_of_environment, visible
+from anmi.errors import AnmiError, first_line, holds_address_secret, masked, secrets_of_environment, visible
 from anmi.hooks.checks import check_model, check_no_secrets, mask_error, mask_logs
-from anmi.hooks.mlflow import first_line
 from anmi.hooks.record import RunRecord, data_root
 from anmi.judging.endpoint import Endpoint, EndpointOptions
 

@@ -36,12 +36,6 @@ def test_in_batch_columns_by_mode():
     assert weights_of(rows, "all")[0] == [{"b": 1.0, "x": 0.5, "y": 1.0}, {"a": 1.0, "x": 1.0, "y": 1.0}]
 
 
-def test_every_document_has_the_id_that_it_came_with_first():
-    copy = Row("q2", "q2", "COPY", "x", ("B2", "Y"), ("b", "y"), (1.0, 0.0), 1.0, frozenset({"COPY"}))
-    assembly = assemble([row("q1", "a", ["x", "b"]), copy, row("q3", "c")], "all")
-    assert dict(zip(assembly.texts, assembly.ids, strict=True)) == {"a": "A", "x": "COPY", "c": "C", "b": "B"}
-
-
 @pytest.mark.parametrize("mode", ["none", "positives", "all"])
 def test_no_known_positive_is_ever_a_negative(mode):
     rows = [
@@ -86,13 +80,6 @@ def test_what_mining_found_unsafe_for_a_query_is_no_negative_of_it_in_a_batch(mo
     assert weights[0].keys() == {"x"}
     assert "y" in weights[2], "what excludes a document is the row, not the query"
     assert weights[1].keys() >= {"a", "c"}
-
-
-def test_padding_is_not_even_encoded():
-    padded = row("q1", "a", ["x", "", ""], [0.7, 0.0, 0.0])
-    weights, assembly = weights_of([padded, row("q2", "b")], "all")
-    assert assembly.texts == ["a", "b", "x"]
-    assert weights[0] == {"b": 1.0, "x": pytest.approx(0.7)}
 
 
 def table(**changes) -> pd.DataFrame:

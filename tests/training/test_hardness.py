@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from anmi.training.batch import Batcher, Row, assemble
+from anmi.training.batch import Row
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import build_sampler, rated, round_at_random
 
@@ -61,16 +60,3 @@ def test_harder_queries_bring_more_of_the_best_negatives():
     assert max(map(max, counts.values())) <= 3
     assert np.mean(counts["hard"]) > np.mean(counts["easy"]) + 0.5
     assert draw.report() == {"negatives": (counts["easy"][-1] + counts["hard"][-1]) / 2}
-
-
-def test_hardness_reaches_the_batch_and_is_absent_without_it():
-    rows = rated([row("a", "go"), row("b", "why, oh! " * 30)])
-    assert 0 < rows[0].hardness < rows[1].hardness <= 1
-
-    def tokenise(texts: list[str], role: str) -> dict[str, object]:
-        return {"role": role, "texts": texts}
-
-    batch = Batcher(tokenise, "all", 8)(rows)
-    assert batch["hardness"].tolist() == pytest.approx([r.hardness for r in rows])
-    assert Batcher(tokenise, "all", 8)([row("a")])["hardness"] is None
-    assert assemble(rows, "all").weights.shape == (2, 10)

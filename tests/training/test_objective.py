@@ -72,21 +72,6 @@ def test_a_table_gives_queries_and_documents_in_one_call_what_each_call_gives(st
     assert len(calls) == 2 + 1
 
 
-def test_bfloat16_is_close(encoder):
-    encoder.eval()
-    exact, _ = loss_and_gradient(encoder, batch(encoder, 3))
-    rough, gradient = loss_and_gradient(encoder, batch(encoder, 3), autocast=torch.bfloat16)
-    assert rough.item() == pytest.approx(exact.item(), rel=0.05, abs=0.02)
-    assert gradient.dtype == torch.float32
-
-
-def test_training_length_cuts_without_touching_the_encoder(encoder):
-    own = encoder.max_seq_length
-    groups = batch(encoder, 100, max_length=5)["documents"]["groups"]
-    assert groups[0]["input_ids"].shape[1] == 5
-    assert encoder.max_seq_length == own
-
-
 def test_the_rule_of_the_temperature_is_the_spread_of_the_negatives_over_the_root_of_their_number():
     random = np.random.default_rng(0)
     similarity, weights = random.uniform(-1, 1, (5, 9)), random.choice([0.0, 0.5, 1.0], (5, 9))

@@ -122,11 +122,6 @@ def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
     assert set(places[1]) < {4, 5, 6, 7, 8}
 
 
-def test_the_state_says_how_many():
-    rows = [row(0, range(100, 900, 50))]
-    assert len(sampler(rows, 2, Held(200, 500, 5))(np.array([0]), 0)[0].negatives) == 5
-
-
 @pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])
 def test_a_pool_with_nothing_to_choose_is_refused(negatives, message):
     with pytest.raises(AnmiError, match=message):

@@ -49,12 +49,6 @@ def test_an_epoch_has_one_view_of_every_document_and_the_next_another():
     assert all(row.query_id.split(":")[2] == row.positive_id for row in first)
 
 
-def test_held_out_documents_are_not_trained_on():
-    rows = pseudo()
-    trained = {row.positive_id for epoch in range(3) for row in rows.rows(np.arange(len(rows)), epoch)}
-    assert trained == set(IDS[:11])
-
-
 def test_what_is_related_to_a_document_is_not_its_negative():
     known = pd.DataFrame({"document_id": ["d0", "d2"], "other_id": ["d1", "d3"], "kind": ["near", "copy"]})
     rows = pseudo(kinds=("title",), related=RelatedDocuments.from_table(known, IDS)).rows(np.arange(4), 0)

@@ -50,10 +50,6 @@ def drawn(steps=4, **options) -> list[tuple[str, ...]]:
     return [sampler(np.array([1]), step)[0].negatives for step in range(steps)]
 
 
-def test_first_is_the_same_best_in_every_step():
-    assert set(drawn()) == {ROWS[1].negatives[:3]}
-
-
 @pytest.mark.parametrize("kind", ["learning_progress", "bandit", "tiers"])
 @pytest.mark.parametrize("window", ["elo", "rank"])
 def test_a_curriculum_draws_from_its_window(kind, window):
@@ -96,13 +92,6 @@ def test_remembered_tokens_are_those_of_the_encoder():
         assert got.keys() == expected.keys()
         for name, tensor in expected.items():
             assert torch.equal(got[name], tensor)
-
-
-def test_prompts_go_to_their_role():
-    model = encoder(prompts={"query": "q "})
-    tokenise = Tokeniser(model, None)
-    assert tokenise(["a"], "query")["input_ids"].tolist() == [4, 1]
-    assert tokenise(["a"], "document")["input_ids"].tolist() == [1]
 
 
 def test_a_sparse_retriever_remembers_its_documents(word_encoder):

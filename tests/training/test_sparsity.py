@@ -7,9 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
-from transformers import BertConfig, BertForMaskedLM, BertTokenizer, PreTrainedModel
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
 from anmi.retrieval.encoders import load_encoder
@@ -142,15 +141,6 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
     trained.save(str(tmp_path / "model"), create_model_card=False)
     again, _ = search(load_encoder(str(tmp_path / "model"), tmp_path), QUERIES, DOCUMENTS, 3)
     assert (again == found).all()
-
-
-def test_threads_that_load_at_once_leave_the_library_as_it_was(masked_lm):
-    before = PreTrainedModel.tie_weights
-    found = [
-        *in_threads(lambda _: of_masked_lm(str(masked_lm), DOCUMENTS)[0].sub_modules["document"][0].model, range(24), 4)
-    ]
-    assert PreTrainedModel.tie_weights is before
-    assert all(each.cls.predictions.decoder.weight is each.get_input_embeddings().weight for each in found)
 
 
 @pytest.mark.parametrize("size", [70, 60])

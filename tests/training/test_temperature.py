@@ -9,12 +9,6 @@ from anmi.training.losses.temperature import Adaptive, Dual, Temperature, build_
 from anmi.training.options import TrainingOptions
 
 
-def test_fixed_temperature_has_nothing_to_learn():
-    temperature = Temperature(0.07)
-    assert list(temperature.parameters()) == []
-    assert temperature()[0].item() == pytest.approx(0.07)
-
-
 @pytest.mark.parametrize(("direction", "bound"), [(1.0, 0.01), (-1.0, 1.0)])
 def test_learned_temperature_stops_at_its_bounds_and_comes_back(direction, bound):
     temperature = Temperature(0.07, learnable=True)

@@ -1,5 +1,4 @@
 import json
-import os
 from copy import deepcopy
 
 import pandas as pd
@@ -9,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.errors import AnmiError
 from anmi.training.options import TrainingOptions
-from anmi.training.trainer import choose_precision, train
+from anmi.training.trainer import train
 
 WORDS = [f"w{i}" for i in range(60)]
 
@@ -96,17 +95,6 @@ def weights(model: SentenceTransformer) -> torch.Tensor:
     return model[0].embedding.weight.detach().clone()
 
 
-def test_same_seed_gives_the_same_weights_and_another_seed_others(encoder):
-    start = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    results = []
-    for seed in (1, 1, 2):
-        encoder.load_state_dict(start)
-        torch.rand(seed)  # what was drawn before must not matter
-        results.append(weights(fit(encoder, seed=seed).model))
-    assert torch.equal(results[0], results[1])
-    assert not torch.equal(results[0], results[2])
-
-
 @pytest.mark.parametrize("encoders", ["shared", "two"])
 def test_what_has_no_direction_gets_none(encoder, encoders):
     encoder[0].embedding.weight.data[:2] = 0
@@ -160,16 +148,3 @@ def test_saved_model_is_the_trained_one_and_replaces_an_old_one(encoder, tmp_pat
     again = SentenceTransformer(str(output), device="cpu")
     assert torch.equal(weights(again), weights(result.model))
     assert again.encode("w1").tolist() == result.model.encode("w1").tolist()
-
-
-def test_training_leaves_nothing_lying_about_and_is_silent(encoder, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    fit(encoder)
-    assert os.listdir(tmp_path) == []  # noqa: PTH208
-    out, err = capfd.readouterr()
-    assert (out, err) == ("", "")
-
-
-def test_static_encoder_stays_float32(encoder):
-    assert choose_precision(TrainingOptions(), encoder) == torch.float32
-    assert choose_precision(TrainingOptions(precision="bfloat16"), encoder) == torch.bfloat16

@@ -13,7 +13,7 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import belonging, console, echo_json, echo_where, example, load, project, run_option
-from anmi.errors import AnmiError, visible
+from anmi.errors import AnmiError, each_text, visible
 
 _WIDTH: Final = 200
 _LIKELY: Final = 2000
@@ -156,19 +156,11 @@ def _only(
     return found | {"positives": shown, "candidates": mine, "not_a_candidate": reason}
 
 
-def _visible(value: Any) -> Any:
-    """Write out what would command the terminal: ids and texts come from the collection."""
-    if isinstance(value, dict):
-        return {key: _visible(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_visible(item) for item in value]
-    return visible(value) if isinstance(value, str) else value
-
-
 def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
     from anmi.report.explanation import candidates_table, document_table, number
 
-    found, document_id = _visible(found), _visible(document_id)
+    # What would command the terminal is written out: ids and texts come from the collection.
+    found, document_id = each_text(found, visible), each_text(document_id, visible)
     # Where the width is not known, a wide one: rather long lines than cut ones.
     out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
     out.print(f"{found['query_id']}: {found['query']}", style="bold")

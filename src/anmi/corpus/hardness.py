@@ -6,10 +6,13 @@ it and evaluation reports by it.
 
 from __future__ import annotations
 
+import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,131 +21,52 @@ from pydantic import BaseModel, ConfigDict
 
 from anmi.errors import AnmiError
 
-LETTER, DIGIT, PUNCTUATION, JOINER = 1, 2, 3, 4
+_LETTER, _DIGIT, _PUNCTUATION, _JOINER = 1, 2, 3, 4
 # Apostrophes, and the two invisible characters that Indic and Arabic spelling puts inside words.
 _JOINERS: Final = "'’\u200c\u200d"
 # Chinese and Japanese write words without blanks; their three scripts are mixed within a word.
 _UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA")
 
 
-@dataclass(frozen=True)
-class Characters:
-    """The characters of T texts, one after another.
-
-    Attributes
-    ----------
-    joined
-        All texts without anything between them, C characters.
-    text
-        Number of the text each character stands in, int64 [C].
-    place
-        Number of each character among the distinct ones, int64 [C].
-    kind
-        ``LETTER`` (with its marks), ``DIGIT``, ``PUNCTUATION`` (and symbols), ``JOINER`` or 0, int8 [C].
-    script
-        Place in ``scripts``, -1 for characters of no script such as digits, int64 [C].
-    ideograph
-        Whether a character is a word by itself, bool [C].
-    scripts
-        Names of the scripts found, in alphabetical order, as Unicode names them (``LATIN``).
-    count
-        T.
-    """
-
-    joined: str
-    text: NDArray[np.int64]
-    place: NDArray[np.int64]
-    kind: NDArray[np.int8]
-    script: NDArray[np.int64]
-    ideograph: NDArray[np.bool_]
-    scripts: tuple[str, ...]
-    count: int
-
-
-@dataclass(frozen=True)
-class Words:
-    """The words of T texts, in order.
-
-    Attributes
-    ----------
-    text
-        Number of the text, int64 [W].
-    start, end
-        Where in ``Characters.joined`` a word starts and ends, int64 [W].
-    script
-        Place of its script in ``Characters.scripts``, -1 for a number, int64 [W].
-    """
-
-    text: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    script: NDArray[np.int64]
-
-
-def read_characters(texts: Sequence[str]) -> Characters:
-    """Look up every character of ``texts``; only distinct ones are asked about."""
-    joined = "".join(texts)
-    codes = np.frombuffer(joined.encode("utf-32-le", errors="surrogatepass"), dtype="<u4")
-    distinct, place = np.unique(codes, return_inverse=True)
-    known = [_character(int(code)) for code in distinct]
-    scripts = sorted({script for _, script, _ in known if script})
-    number = {"": -1} | {script: i for i, script in enumerate(scripts)}
-    place = place.astype(np.int64)
-    return Characters(
-        joined,
-        np.repeat(np.arange(len(texts)), [len(text) for text in texts]),
-        place,
-        np.array([kind for kind, _, _ in known], np.int8)[place],
-        np.array([number[script] for _, script, _ in known], np.int64)[place],
-        np.array([alone for _, _, alone in known], bool)[place],
-        tuple(scripts),
-        len(texts),
-    )
-
-
-def split_words(characters: Characters) -> Words:
-    """Return the words: runs of letters and digits of one script, and single ideographs.
+def split_words(text: str) -> list[tuple[str, str]]:
+    """Return the words, runs of letters and digits of one script and single ideographs, each with its script.
 
     An apostrophe stays inside its word. Thai and other scripts that write without blanks, ideographs aside, give one
-    word for each run.
+    word for each run. Scripts are called as in Unicode (``LATIN``), that of a number is empty.
 
     Examples
     --------
-    >>> characters = read_characters(["don't stop 中文"])
-    >>> words = split_words(characters)
-    >>> [characters.joined[a:b] for a, b in zip(words.start, words.end)]
-    ["don't", 'stop', '中', '文']
+    >>> split_words("don't stop 中文 42")
+    [("don't", 'LATIN'), ('stop', 'LATIN'), ('中', 'CJK'), ('文', 'CJK'), ('42', '')]
     """
-    kind, text, script = characters.kind, characters.text, characters.script
-    letter = kind == LETTER
-    # A joiner counts only between two letters of one text.
-    inside = np.zeros(len(kind), bool)
-    same = text[2:] == text[:-2]
-    inside[1:-1] = (kind[1:-1] == JOINER) & letter[2:] & letter[:-2] & same
-    in_word = letter | (kind == DIGIT) | inside
-    where = np.flatnonzero(in_word)
-    if not len(where):
-        nothing = np.zeros(0, np.int64)
-        return Words(nothing, nothing, nothing, nothing)
-    before, here = where[:-1], where[1:]
-    other_script = (script[before] != script[here]) & (script[before] >= 0) & (script[here] >= 0)
-    apart = (here != before + 1) | (text[before] != text[here]) | other_script
-    apart |= characters.ideograph[before] | characters.ideograph[here]
-    first = np.flatnonzero(np.concatenate([[True], apart]))
-    last = np.append(first[1:], len(where)) - 1
-    start = where[first]
-    return Words(text[start], start, where[last] + 1, np.maximum.reduceat(script[where], first))
+    known = [_character(character) for character in text]
+    starts, ends, scripts = list[int](), list[int](), list[str]()
+    before: tuple[int, str, bool] | None = None
+    for place, here in enumerate(known):
+        kind, script, ideograph = here
+        if kind == _JOINER:
+            beside = [found[0] for found in known[max(place - 1, 0) : place + 2 : 2]]
+            kind = _LETTER if beside == [_LETTER, _LETTER] else _JOINER
+        if kind not in (_LETTER, _DIGIT):
+            before = None
+            continue
+        if before is None or ideograph or before[2] or (script and before[1] and script != before[1]):
+            starts.append(place)
+            ends.append(place)
+            scripts.append("")
+        ends[-1], scripts[-1] = place + 1, max(scripts[-1], script)
+        before = here
+    return [(text[start:end], script) for start, end, script in zip(starts, ends, scripts, strict=True)]
 
 
 @lru_cache(maxsize=65536)
-def _character(code: int) -> tuple[int, str, bool]:
+def _character(character: str) -> tuple[int, str, bool]:
     """Return kind, script and whether it is an ideograph."""
-    character = chr(code)
     if character in _JOINERS:
-        return JOINER, "", False
-    category = unicodedata.category(character)
-    kind = {"L": LETTER, "M": LETTER, "N": DIGIT, "P": PUNCTUATION, "S": PUNCTUATION}.get(category[0], 0)
-    if kind != LETTER:
+        return _JOINER, "", False
+    kinds = {"L": _LETTER, "M": _LETTER, "N": _DIGIT, "P": _PUNCTUATION, "S": _PUNCTUATION}
+    kind = kinds.get(unicodedata.category(character)[0], 0)
+    if kind != _LETTER:
         return kind, "", False
     # The standard library knows no scripts, but the name of a letter starts with its own.
     script = unicodedata.name(character, "").split(" ")[0].split("-")[0]
@@ -233,43 +157,38 @@ def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "la
     >>> found.tokens.item(), found.entropy.item(), found.punctuation.item(), round(found.value.item(), 4)
     (1.0, 1.5, 0.25, 0.3083)
     """
-    characters = read_characters(texts)
-    words = split_words(characters)
-    lengths = np.bincount(characters.text, minlength=len(texts))
-    marks = np.bincount(characters.text, weights=characters.kind == PUNCTUATION, minlength=len(texts))
-    tokens = np.bincount(words.text, minlength=len(texts)).astype(np.float64)
-    punctuation = marks / np.maximum(lengths, 1)
-    entropy = _entropy(characters, lengths)
-    mixed = mixed_share(characters, words, by=code_mix)
+    words = [split_words(text) for text in texts]
+    tokens = np.array([*map(len, words)], np.float64)
+    punctuation = np.array([_share(_character(each)[0] == _PUNCTUATION for each in text) for text in texts], float)
+    entropy = np.array([_entropy(text) for text in texts], float)
+    mixed = np.array([mixed_share(found, by=code_mix) for found in words], float)
     parts = (tokens / _MOST_TOKENS, entropy / _MOST_ENTROPY, punctuation / _MOST_PUNCTUATION, mixed)
     value = sum(weight * np.minimum(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True))
     return Hardness(np.minimum(value, 1.0), tokens, entropy, punctuation, mixed)
 
 
-def _entropy(characters: Characters, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the Shannon entropy of each text's distribution of characters, in bits."""
-    if not len(characters.text):
-        return np.zeros(characters.count)
-    size = int(characters.place.max()) + 1
-    pairs, counts = np.unique(characters.text * size + characters.place, return_counts=True)
-    text = pairs // size
-    share = counts / lengths[text]
-    # The sum of a text's terms may be -0.0 or a rounding below it.
-    return np.maximum(np.bincount(text, weights=-share * np.log2(share), minlength=characters.count), 0.0)
+def _share(found: Iterable[bool]) -> float:
+    every = list(found)
+    return sum(every) / max(len(every), 1)
 
 
-def mixed_share(
-    characters: Characters, words: Words, by: Literal["language", "script"] = "language"
-) -> NDArray[np.float64]:
-    """Return the share of each text's words whose script or language is not the main one, float64 [T].
+def _entropy(text: str) -> float:
+    """Return the Shannon entropy of the distribution of characters, in bits."""
+    shares = (count / len(text) for _, count in sorted(Counter(text).items()))
+    # The sum may be -0.0 or a rounding below it.
+    return max(sum(-share * math.log2(share) for share in shares), 0.0)
 
-    The main script is that of most words, the main language the one that makes the text's words of that script
-    likeliest. A word of it is mixed in if another language has it twenty times as often. Numbers are no words here.
+
+def mixed_share(words: Sequence[tuple[str, str]], by: Literal["language", "script"] = "language") -> float:
+    """Return the share of words whose script or language is not the main one.
+
+    The main script is that of most words, the main language the one that makes the words of that script likeliest. A
+    word of it is mixed in if another language has it twenty times as often. Numbers are no words here.
 
     Parameters
     ----------
-    characters, words
-        Of T texts.
+    words
+        Of a text, see :func:`split_words`.
     by
         ``language`` looks at both, by lists of word frequencies; ``script`` at scripts only.
 
@@ -280,38 +199,32 @@ def mixed_share(
 
     Examples
     --------
-    >>> found = read_characters(["what is कल का मौसम", "all in one"])
-    >>> mixed_share(found, split_words(found), by="script").tolist()
-    [0.4, 0.0]
+    >>> mixed_share(split_words("what is कल का मौसम"), by="script")
+    0.4
     """
-    lettered = words.script >= 0
-    text, script = words.text[lettered], words.script[lettered]
-    size, scripts = max(len(characters.scripts), 1), list(characters.scripts)
-    counts = np.bincount(text * size + script, minlength=characters.count * size).reshape(-1, size)
-    home = counts.argmax(axis=1)
-    mixed = (script != home[text]).astype(np.float64)
-    for name, languages in LANGUAGES.items() if by == "language" else ():
-        here = np.flatnonzero((script == home[text]) & (script == (scripts.index(name) if name in scripts else -2)))
-        if len(here):
-            spans = zip(words.start[lettered][here], words.end[lettered][here], strict=True)
-            tokens = [characters.joined[start:end].lower() for start, end in spans]
-            mixed[here] = _in_another_language(tokens, text[here], languages)
-    return np.bincount(text, weights=mixed, minlength=characters.count) / np.maximum(counts.sum(axis=1), 1)
+    of_script = {
+        script: [word.lower() for word, _ in found]
+        for script, found in groupby(sorted(words, key=lambda word: word[1]), key=lambda word: word[1]) if script
+    }  # fmt: skip
+    if not of_script:
+        return 0.0
+    count, main = sum(map(len, of_script.values())), max(of_script, key=lambda script: len(of_script[script]))
+    mixed = count - len(of_script[main])
+    if by == "language" and main in LANGUAGES:
+        mixed += _in_another_language(of_script[main], LANGUAGES[main])
+    return mixed / count
 
 
-def _in_another_language(tokens: list[str], text: NDArray[np.int64], languages: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which words, [W], of the texts [W] are likelier in another language than the main one of their text."""
-    wordfreq = _wordfreq()
-    distinct, place = np.unique(tokens, return_inverse=True)
-    listed = [
-        [wordfreq.word_frequency(word[:100], language, minimum=_UNLISTED) for language in languages]
-        for word in distinct
-    ]
-    likelihood = np.log10(np.array(listed))[place]
-    of_text = np.zeros((int(text.max()) + 1, len(languages)))
-    np.add.at(of_text, text, likelihood)
-    home = of_text.argmax(axis=1)[text]
-    return np.asarray(likelihood.max(axis=1) - likelihood[np.arange(len(text)), home] > _SWITCH)
+def _in_another_language(words: Sequence[str], languages: tuple[str, ...]) -> int:
+    """Return how many words of a text are likelier in another language than its main one."""
+    likelihood = np.log10([_frequencies(word[:100], languages) for word in words])
+    home = likelihood.sum(axis=0).argmax()
+    return int((likelihood.max(axis=1) - likelihood[:, home] > _SWITCH).sum())
+
+
+@lru_cache(maxsize=65536)
+def _frequencies(word: str, languages: tuple[str, ...]) -> list[float]:
+    return [_wordfreq().word_frequency(word, language, minimum=_UNLISTED) for language in languages]
 
 
 def _wordfreq() -> Any:

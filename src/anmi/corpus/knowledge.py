@@ -129,7 +129,7 @@ class KnowledgeGraph:
         ).astype(np.int64)
         triples, place = np.unique(numbers.reshape(-1, 3), axis=0, return_inverse=True)
         row = pd.Index(document_ids).get_indexer(pd.Index(facts.document_id))
-        stated = _membership(row, place.ravel()[len(graph) :], (len(document_ids), len(triples)))
+        stated = membership(row, place.ravel()[len(graph) :], (len(document_ids), len(triples)))
         return cls(
             uris=uris,
             labels=tuple(entities.label),
@@ -171,8 +171,8 @@ class KnowledgeGraph:
         present = positives != PADDING
         own, place = np.unique(positives[present], return_inverse=True)
         of_document = self._supersets(own)
-        membership = _membership(np.nonzero(present)[0], place, (len(positives), len(own)))
-        found = sparse.csr_array(membership.astype(np.int32) @ of_document)
+        of_query = membership(np.nonzero(present)[0], place, (len(positives), len(own)))
+        found = sparse.csr_array(of_query.astype(np.int32) @ of_document)
         return sparse.csr_array(found.astype(bool))
 
     def _supersets(self, documents: NDArray[np.int32]) -> sparse.csr_array:
@@ -198,7 +198,8 @@ class KnowledgeGraph:
         return code
 
 
-def _membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> sparse.csr_array:
+def membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> sparse.csr_array:
+    """Return the matrix of pairs, each once, its columns in ascending order; bool."""
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
     result.sort_indices()
@@ -213,7 +214,7 @@ def _types(lists: Sequence[str]) -> sparse.csr_array:
         for name in dict.fromkeys(json.loads(text))
     ]
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    return _membership(rows, columns, (len(lists), len(number)))
+    return membership(rows, columns, (len(lists), len(number)))
 
 
 def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArray[np.int32]:

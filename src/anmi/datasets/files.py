@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from anmi.selection.row_table import TrainingRows
 
-    pass
-
 
 class PlainDataset(ArtifactDataset):
     """A file that a dataset of kedro-datasets writes and reads.

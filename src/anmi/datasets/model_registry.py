@@ -21,7 +21,7 @@ from typing import Any, Final
 from filelock import FileLock
 from kedro.io.core import AbstractDataset, DatasetError
 
-from anmi.errors import AnmiError, masked
+from anmi.errors import AnmiError, first_line, masked
 from anmi.files import aside
 from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import is_sparse
@@ -37,7 +37,6 @@ ROLLED_BACK: Final = "rolled_back"
 _NOT_OURS: Final = "registered_model_meta"
 # Instead of a number where there was no champion before.
 _FIRST: Final = "none"
-_LONGEST: Final = 200
 WEIGHTS: Final = served.WEIGHTS
 SERVING: Final = "anmi.json"
 PROFILE: Final = "training_profile.json"
@@ -282,9 +281,8 @@ def told(uri: str, what: str = "the model registry cannot be used", hint: str = 
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        first = masked((str(error).strip() or type(error).__name__).splitlines()[0])[:_LONGEST]
         hint = hint or "check MLFLOW_TRACKING_URI and that the server is up"
-        raise AnmiError(f"{what} ({masked(uri)}: {first}): {hint}") from None
+        raise AnmiError(f"{what} ({masked(uri)}: {first_line(error)}): {hint}") from None
 
 
 def digest(folder: Path) -> str:

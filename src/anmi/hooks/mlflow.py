@@ -19,13 +19,13 @@ from kedro.pipeline import Pipeline
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anmi.datasets.model_registry import connect
-from anmi.errors import AnmiError, masked
+from anmi.errors import AnmiError, first_line, masked
 from anmi.files import plain
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_KEY, _LONGEST_VALUE, _LONGEST_MESSAGE = 250, 6000, 200
+_LONGEST_KEY, _LONGEST_VALUE = 250, 6000
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
 _HEADLINE: Final = re.compile(r" has (\S+ [\d.]+) \[")
@@ -260,13 +260,6 @@ class MlflowHooks:
             yield
         except Exception as error:
             logger.warning("tracking: %s failed: %s", what, first_line(error))
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, short and without passwords."""
-    # Masked before it is cut: half an address is not seen to hold a password.
-    first = masked((str(error).strip() or type(error).__name__).splitlines()[0])
-    return first if len(first) <= _LONGEST_MESSAGE else first[:_LONGEST_MESSAGE] + "…"
 
 
 def _key(name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from anmi import buckets
 from anmi.datasets.artifact import record_of
-from anmi.errors import AnmiError, holds_address_secret, masked, nearest, secrets_of_environment
+from anmi.errors import AnmiError, each_text, holds_address_secret, masked, nearest, secrets_of_environment
 from anmi.files import is_held, plain
 from anmi.fingerprint import hash_value
 
@@ -84,7 +84,7 @@ class RunRecord:
         names = ("tags", "from_nodes", "to_nodes", "node_names", "from_inputs", "to_outputs", "namespaces")
         self.filters = {name: list(run_params[name]) for name in names if run_params.get(name)}
         self.runtime_parameters = dict(run_params.get("runtime_params") or {})
-        self.parameters = as_plain(parameters)
+        self.parameters = plain(parameters)
         self.start = now()
         self.git = git_state(project)
         self.machine = {"platform": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
@@ -228,29 +228,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def as_plain(value: Any) -> Any:
-    """Turn parameters (pydantic models among them) into what JSON knows."""
-    if hasattr(value, "model_dump"):
-        return plain(value.model_dump(mode="json"))
-    if isinstance(value, Mapping):
-        return {str(key): as_plain(item) for key, item in value.items()}
-    return [as_plain(item) for item in value] if isinstance(value, (list, tuple)) else plain(value)
-
-
-def all_masked(value: Any, known: Mapping[str, str] | None = None) -> Any:
-    """Mask the secrets of all texts in nested mappings and lists; for ``known`` see :func:`anmi.errors.masked`.
-
-    Examples
-    --------
-    >>> all_masked({"a": ["s3://key:secret@bucket", 1]})
-    {'a': ['s3://***@bucket', 1]}
-    """
-    known = secrets_of_environment() if known is None else known
-    if isinstance(value, Mapping):
-        return {key: all_masked(item, known) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [all_masked(item, known) for item in value]
-    return masked(value, known) if isinstance(value, str) else value
+def all_masked(value: Any) -> Any:
+    """Mask the secrets of all texts in nested mappings and lists."""
+    known = secrets_of_environment()
+    return each_text(value, lambda text: masked(text, known))
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -39,7 +39,6 @@ AUDITED: Final = (
 _SNIPPET: Final = 120
 # A path is shown whole, on several lines if need be, so that the file can be opened.
 _ID: Final = 200
-_SHOWN: Final = 20
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
@@ -120,31 +119,6 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return made
 
 
-def source_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the same as :func:`source_table` as sentences, one per source, for a log of any width.
-
-    Examples
-    --------
-    >>> counts = {"queries": 9, "passed": 6, "failed": 3, "rows": 6, "examples": 45}
-    >>> negatives = {"negatives_mean": 6.5, "negatives_min": 4, "negatives_max": 7}
-    >>> source_lines([{"source": "x"} | counts | negatives])
-    ['x: 6 of 9 queries passed, 3 failed; 6 rows with 6.50 negatives each (4 to 7), 45 examples']
-    """
-    lines = []
-    for row in rows[:_SHOWN]:
-        passed = f"{row['passed']:,} of {row['queries']:,} queries passed, {row['failed']:,} failed"
-        spread = (
-            f"{row['rows']:,} rows with {row['negatives_mean']:.2f} negatives each "
-            f"({row['negatives_min']} to {row['negatives_max']}), {row['examples']:,} examples"
-            if row["rows"]
-            else "no rows"
-        )
-        lines.append(f"{row['source']}: {passed}; {spread}")
-    if len(rows) > _SHOWN:
-        lines.append(f"and {len(rows) - _SHOWN} more sources: kedro anmi results shows them")
-    return lines
-
-
 def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
     """Return where the negatives came from: by source, and by tier of the back-off where there is one."""
     rows = [
@@ -177,9 +151,7 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     """
     if not expected:
         return ""
-    share = expected["share"]
-    # Runs of earlier versions have no bounds.
-    told = share_sentence(share, expected["low"], expected["high"]) if "low" in expected else f"{100 * share:.2g} %"
+    told = share_sentence(*(expected[name] for name in ("share", "low", "high")))
     if expected.get("basis") == "nothing":
         told = f"at most {100 * expected['high']:.2g} %"
     sentence = f"selected negatives that are expected to be relevant: {told} of {expected['judged']:,} judged"

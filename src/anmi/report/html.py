@@ -38,7 +38,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.sentences import composition, false_negatives_sentence, standing_in, verdict, warning, where
+from anmi.report.sentences import composition, false_negatives_lines, standing_in, verdict, warning, where
 
 
 class Toned(str):
@@ -225,7 +225,8 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
 def _mined(inputs: ReportInputs) -> Iterator[Section]:
     expected = expected_sentence(inputs.expected)
     ways = ", ".join(f"{count:,} {name}" for name, count in routes(inputs.funnel).items())
-    said = [false_negatives_sentence(inputs.false_negatives), f"By the judge: {expected}." if expected else ""]
+    truth = "; ".join(map(str.strip, false_negatives_lines(inputs.false_negatives)))
+    said = [f"By truth: {truth}." if truth else "", f"By the judge: {expected}." if expected else ""]
     said.append(f"Three ways: {ways}." if ways else "")
     total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
     yield Section(

@@ -1,7 +1,4 @@
-"""What is said of results: what is deployed against the others, what it is made of, whether it lost where it matters.
-
-Results of an earlier release have no buckets; of these there is nothing to say.
-"""
+"""What is said of results: what is deployed against the others, what it is made of, and where it lost."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def where(collection: str, recipe: str, run: str, date: str) -> str:
 
 
 def standing_in(test_queries: str | None) -> str:
-    """Say where nobody labelled the test queries; nothing for ``labels``, or where an earlier release does not say.
+    """Say where nobody labelled the test queries; nothing for ``labels``.
 
     Examples
     --------
@@ -139,28 +136,6 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     )
 
 
-def false_negatives_sentence(found: Mapping[str, Any]) -> str:
-    """Say how many selected negatives were in truth relevant, by :func:`anmi.evaluation.diagnostics.false_negatives`.
-
-    Empty where it was not measured.
-    """
-    if not found:
-        return ""
-    if not found["total"]:
-        return "No negatives were selected, so none of them can be relevant."
-    sentence = (
-        f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives "
-        f"({100 * found['share']:.2f} %; 95 % interval over queries {100 * found['low']:.2f} to "
-        f"{100 * found['high']:.2f} %) were in truth relevant, in "
-        f"{found['queries']:,} of {found['queries_total']:,} queries."
-    )
-    if not found["known"]:
-        return sentence + " For none of these queries are unlabelled relevant documents known: more may be hidden."
-    sentence += f" Unlabelled relevant documents are known for {found['known']:,} of the queries."
-    judged = judged_by(found.get("judge") or {})
-    return sentence + (f" They were {judged}." if judged else "")
-
-
 def false_negatives_lines(found: Mapping[str, Any]) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
@@ -169,11 +144,11 @@ def false_negatives_lines(found: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     share = "none chosen" if not found["total"] else f"{found['share']:.1%}"
-    judged = judged_by(found.get("judge") or {})
+    hidden = "" if found["known"] else "no unlabelled relevant document of these queries is known, so more may hide"
     return [
         f"{found.get('of', 'selected')} negatives that are in truth relevant: {found['count']} of {found['total']} "
         f"({share}, 95 % interval over queries {found['low']:.1%} to {found['high']:.1%})",
-        *([f"  {judged}"] if judged else []),
+        *(f"  {said}" for said in (hidden, judged_by(found.get("judge") or {})) if said),
     ]
 
 

@@ -180,10 +180,7 @@ class _Kept:
         self.documents.fill(-1)
         self.scores.fill(-np.inf)
         self.held[:] = 0
-        counts = np.bincount(row, minlength=len(self.held))
-        place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.documents[row, place], self.scores[row, place] = documents, scores
-        self.held += counts
+        self.add(row, documents, scores)
 
     def _widen(self, least: int) -> None:
         more = max(least - self.documents.shape[1], 0)

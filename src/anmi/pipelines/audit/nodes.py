@@ -60,13 +60,20 @@ def audit_recipes(
     info: dict[str, Any],
     recipes: RecipeBook,
     seed: int,
+    recipe: str | None = None,
     **columns: ColumnShards,
 ) -> pd.DataFrame:
-    """Run every recipe and count what of the planted truth it takes for negatives."""
+    """Run every recipe, or this one and ``naive_top``, and count what of the planted truth it takes for negatives."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
     from anmi.selection.recipe import believed, rated
 
+    if recipe is not None:
+        # Beside the recipe's own false negatives those of no filter at all, where the book has it.
+        chosen: dict[str, Any] = {
+            name: recipes.get(name) for name in sorted({recipe, "naive_top"} & {*recipes.names()})
+        }
+        recipes = RecipeBook.model_construct(**chosen)
     planted = PlantedTruth(truth, corpus.document_id)
     table = audit.audit_recipes(rated(candidates, **columns).map(believed), planted, recipes, seed=seed)
     table.insert(0, "collection", info["collection"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.candidates import CandidateShards, ColumnShards
+from anmi.candidates import CandidateShards
 from anmi.datasets.model_registry import (
     CHAMPION,
     PROFILE,
@@ -26,7 +26,6 @@ from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.fingerprint import hash_value
-from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.search import HYBRID
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
@@ -41,30 +40,8 @@ log = logging.getLogger(__name__)
 _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
-# Beside the recipe's own false negatives those of no filter at all, where the book has it.
-_UNFILTERED: Final = "naive_top"
 # What the champion is fused by as long as it is in use.
 _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
-
-
-def audit_recipe(
-    candidates: CandidateShards,
-    *,
-    truth: pd.DataFrame,
-    corpus: pd.DataFrame,
-    info: dict[str, Any],
-    recipes: RecipeBook,
-    recipe: str,
-    seed: int,
-    **columns: ColumnShards,
-) -> pd.DataFrame:
-    """Audit the recipe that is trained with, and ``naive_top`` to compare with; the others are not asked."""
-    names = {name for name in (recipe, _UNFILTERED) if name in recipes.names()}
-    chosen: dict[str, Any] = {name: recipes.get(name) for name in sorted(names)}
-    return audit_recipes(
-        candidates, truth=truth, corpus=corpus, info=info, recipes=RecipeBook.model_construct(**chosen), seed=seed,
-        **columns,
-    )  # fmt: skip
 
 
 def profile_training_data(

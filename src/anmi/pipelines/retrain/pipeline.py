@@ -6,9 +6,9 @@ from typing import Final
 
 from kedro.pipeline import Node, Pipeline
 
+from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.audit.pipeline import NAMESPACE
 from anmi.pipelines.retrain.nodes import (
-    audit_recipe,
     decide_promotion,
     evaluate_champion,
     measure_drift,
@@ -64,7 +64,7 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
         [node for node in audit.nodes if node.name in _RETRIEVING]
     )
     measured = Node(
-        audit_recipe,
+        audit_recipes,
         inputs=by_name(
             "params:recipes", "params:recipe", "params:seed", truth="planted_truth",
             info=f"{NAMESPACE}.collection_info",

@@ -203,7 +203,7 @@ def summarise_selection(
         ranges,
     )
     from anmi.judging.fusing import provenance
-    from anmi.report.console import expected_sentence, source_lines
+    from anmi.report.console import expected_sentence
 
     wanted = recipes.get(recipe).negatives
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
@@ -229,8 +229,6 @@ def summarise_selection(
             "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
             compared["relevant"] + compared["not_relevant"], compared["relevant"], compared["brier"],
         )  # fmt: skip
-    for line in source_lines(found["by_source"]):
-        _LOG.info("%s", line)
     if said := expected_sentence(found["expected"]):
         _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
     asked = labelled.drop_duplicates("query_id")

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.knowledge import KnowledgeGraph, membership
 
 Span = tuple[int, int]
 
@@ -169,14 +169,6 @@ def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArra
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     found = np.flatnonzero(known[place] == wanted)
     return place[found], found
-
-
-def membership(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:
-    """Return the matrix of pairs, each once, its columns in ascending order; bool."""
-    result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
-    result.sum_duplicates()
-    result.sort_indices()
-    return result
 
 
 def picked(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi import seeds
-from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.retrieval.variants.context import Context, documents_as_variants, first_of_each, matches, membership, picked
+from anmi.corpus.knowledge import KnowledgeGraph, membership
+from anmi.retrieval.variants.context import Context, documents_as_variants, first_of_each, matches, picked
 
 # Draws for one that is wanted, in each degree of likeness: many are about the same entity, or repeated.
 _SPARE: Final = 8

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi import seeds
-from anmi.corpus.knowledge import KnowledgeGraph
-from anmi.retrieval.variants.context import Context, first_of_each, matches, membership, picked, replaced, surface
+from anmi.corpus.knowledge import KnowledgeGraph, membership
+from anmi.retrieval.variants.context import Context, first_of_each, matches, picked, replaced, surface
 
 # Draws for one that is wanted: most are repeated, or true.
 _SPARE: Final = 8
