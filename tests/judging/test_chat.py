@@ -4,112 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from tests.judging.conftest import SHOWN, Server, completion
 
 from anmi.errors import AnmiError
 from anmi.judging.pairwise import ChatJudge, ChatOptions, verdict
 from anmi.store import Store
-
-SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>")
-
-
-def completion(text: str) -> bytes:
-    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
-
-
-def honest(body: dict[str, Any]) -> str:
-    """The document with the larger number wins."""
-    shown = SHOWN.search(body["messages"][-1]["content"])
-    assert shown is not None
-    first, second = (int(text.split()[-1]) for text in shown.groups()[1:])
-    return "TIE" if first == second else "A" if first > second else "B"
-
-
-class Server(ThreadingHTTPServer):
-    """Answers by ``behave(number of the request, body)``: status, headers and content, or None to hang up."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.behave: Callable[[int, dict[str, Any]], tuple[int, dict[str, str], bytes] | None] = self.well
-        self.lock = threading.Lock()
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.times: list[float] = []
-        self.under_way = self.most_under_way = 0
-        self.closing = threading.Event()
-
-    @staticmethod
-    def well(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-        return 200, {}, completion(honest(body))
-
-    def says(self, text: str) -> None:
-        self.behave = lambda number, body: (200, {}, completion(text))
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is part of the tests."""
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        server = self.server
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with server.lock:
-            number = len(server.bodies)
-            server.bodies.append(body | {"path": self.path})
-            server.headers.append({name.lower(): value for name, value in self.headers.items()})
-            server.times.append(time.monotonic())
-            server.under_way += 1
-            server.most_under_way = max(server.most_under_way, server.under_way)
-        try:
-            reply = server.behave(number, body)
-        finally:
-            with server.lock:
-                server.under_way -= 1
-        self.close_connection = True
-        if reply is None:
-            return
-        status, headers, content = reply
-        self.send_response(status)
-        for name, value in (
-            {"Content-Length": str(len(content)), "Content-Type": "application/json"} | headers
-        ).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server() as running:
-        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield running
-        running.closing.set()
-        running.shutdown()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def judge(server: Server, store: Store, seed: int = 0, **changes: Any) -> ChatJudge:

@@ -1,9 +1,21 @@
 """The central type: blocks of queries with their candidates, the columns that stages add, and shards of both."""
 
-from anmi.candidates.block import MARKED, MEASURED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, Kind, Rule
+from anmi.candidates.block import (
+    GRADE,
+    MARKED,
+    MEASURED,
+    NEGATIVE,
+    OPEN,
+    PADDING,
+    SHIFT,
+    SOURCES,
+    Candidates,
+    Kind,
+    Rule,
+)
 from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, block_of
 
 __all__ = [
-    "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SOURCES", "CandidateShards", "Candidates", "ColumnShards",
-    "Columns", "Kind", "Rule", "block_of",
+    "GRADE", "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SHIFT", "SOURCES", "CandidateShards",
+    "Candidates", "ColumnShards", "Columns", "Kind", "Rule", "block_of",
 ]  # fmt: skip

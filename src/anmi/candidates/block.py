@@ -22,10 +22,13 @@ PADDING: Final = -1
 _RETRIEVED: Final = "bm25 bm25_rank dense dense_rank fused coverage match likeness likeness_terms containment contained"
 _JUDGED: Final = (
     "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se p_preferred related consistent "
-    "positive_rank"
+    "positive_rank llm llm_shift"
 )
 # What a person said of a candidate: 0 where it was marked as not relevant; it is there only where there are marks.
 MARKED: Final = "marked"
+# The grade by a language model, and by how much it, or what was learned from others, moved the log-odds of relevance.
+GRADE: Final = "llm"
+SHIFT: Final = "llm_shift"
 MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split(), "consistent", "positive_rank"])
 SOURCES: Final = {"bm25": 1, "dense": 2, "graph": 4, "random": 8}
 OPEN: Final = 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,13 +16,17 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from anmi.errors import AnmiError
+from anmi.fingerprint import digest
 
+log = logging.getLogger(__name__)
 # Capitals only, as is customary: keys have small letters, and one that is put here by mistake must not be recorded.
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 # Replies that say that the endpoint is not what was meant.
 _MISTAKEN: Final = (401, 403, 404, 405)
 _SENT_AT_ONCE: Final = 4096
 _GIVE_UP_AFTER: Final = 10
+_UNDER_WAY: Final = ("validating", "in_progress", "finalizing")
+_LOOKED_AFTER: Final = 20.0
 
 
 class EndpointOptions(BaseModel):
@@ -82,10 +89,11 @@ def plain_address(value: str) -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer, or the kind of problem because of which there is none."""
+    """The answer, or the kind of problem because of which there is none; tokens of question and answer."""
 
     text: str = ""
     problem: str = ""
+    tokens: tuple[int, int] = (0, 0)
 
 
 class Endpoint:
@@ -114,16 +122,20 @@ class Endpoint:
         self._client = OpenAI(
             api_key=key, base_url=options.base_url, timeout=options.timeout, max_retries=options.retries
         )
-        # Questions in a row for which there was no connection, retries and all.
+        # Questions in a row that were not answered in time, retries and all.
         self._unreached = 0
 
-    def ask(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[int, Reply]]:
+    def ask(
+        self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[int, Reply]]:
         """Yield (number of the question, reply) as replies come.
 
         Parameters
         ----------
         questions
             (system prompt, user prompt) each.
+        schema
+            JSON schema of the answers; None for plain text.
 
         Raises
         ------
@@ -135,23 +147,67 @@ class Endpoint:
                 # In parts, so that millions of questions do not become millions of waiting tasks.
                 for start in range(0, len(questions), _SENT_AT_ONCE):
                     part = range(start, min(start + _SENT_AT_ONCE, len(questions)))
-                    futures = {pool.submit(self._reply, *questions[number]): number for number in part}
+                    futures = {pool.submit(self._reply, self._body(*questions[n], schema)): n for n in part}
                     for future in as_completed(futures):
                         yield futures[future], future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _reply(self, system: str, user: str) -> Reply:
+    def ask_in_batch(
+        self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[int, Reply]]:
+        """As :meth:`ask` by the endpoint's batches, which cost less and take up to a day.
+
+        A run that was stopped meanwhile finds the batch again when it asks the same.
+        """
         import openai
 
-        asked: dict[str, Any] = {"model": self.options.model, "temperature": 0, "max_tokens": self.options.max_tokens}
-        if self.options.max_tokens is None:
-            del asked["max_tokens"]
-        messages: Any = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        sent = [
+            {"custom_id": str(n), "method": "POST", "url": "/v1/chat/completions", "body": self._body(*each, schema)}
+            for n, each in enumerate(questions)
+        ]
+        data = "\n".join(json.dumps(each) for each in sent).encode()
+        named, batches = {"anmi": digest("batch", data).hex()}, self._client.batches
         try:
-            text = self._client.chat.completions.create(messages=messages, **asked).choices[0].message.content
-        except openai.APITimeoutError:
-            return Reply(problem="timed out")
+            known = (batch for batch in batches.list(limit=100).data if batch.metadata == named)
+            batch = next((each for each in known if each.status in (*_UNDER_WAY, "completed")), None)
+            if batch is None:
+                file = self._client.files.create(file=("questions.jsonl", data), purpose="batch")
+                batch = batches.create(
+                    input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata=named
+                )
+            log.info("asking %s in batch %s, which may take a day", self.options.model, batch.id)
+            while batch.status in _UNDER_WAY:
+                time.sleep(_LOOKED_AFTER)
+                batch = batches.retrieve(batch.id)
+            text = self._client.files.content(batch.output_file_id).text if batch.output_file_id else ""
+        except openai.OpenAIError as error:
+            raise AnmiError(
+                f"{self.options.base_url} does no batches ({error.__class__.__name__}): set batch of the chat endpoint "
+                "to false, or run again if it did not answer"
+            ) from None
+        for line in text.splitlines():
+            found = json.loads(line)
+            response = found.get("response") or {}
+            failed = response.get("status_code") != 200
+            reply = Reply(problem=f"status {response.get('status_code')}") if failed else _read(response.get("body"))
+            yield int(found["custom_id"]), reply
+
+    def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+        asked: dict[str, Any] = {"model": self.options.model, "temperature": 0}
+        asked["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        if self.options.max_tokens is not None:
+            asked["max_tokens"] = self.options.max_tokens
+        if schema is not None:
+            named = {"name": "answer", "strict": True, "schema": schema}
+            asked["response_format"] = {"type": "json_schema", "json_schema": named}
+        return asked
+
+    def _reply(self, body: dict[str, Any]) -> Reply:
+        import openai
+
+        try:
+            found = self._client.chat.completions.create(**body).model_dump(warnings=False)
         except openai.APIConnectionError as error:
             self._unreached += 1
             if self._unreached >= _GIVE_UP_AFTER:
@@ -159,7 +215,7 @@ class Endpoint:
                     f"{self.options.base_url} cannot be reached; what it answered so far is stored, so run again when "
                     "it answers, or check base_url"
                 ) from error
-            return Reply(problem="no connection")
+            return Reply(problem="timed out" if isinstance(error, openai.APITimeoutError) else "no connection")
         except openai.APIStatusError as error:
             if error.status_code in _MISTAKEN:
                 raise AnmiError(
@@ -168,7 +224,19 @@ class Endpoint:
                     f"{self.options.key_variable or 'key_variable, of which there is none'}"
                 ) from None
             return Reply(problem=f"status {error.status_code}")
-        except (openai.OpenAIError, ValueError, AttributeError, IndexError, TypeError):
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError):
             return Reply(problem="malformed answer")
         self._unreached = 0
-        return Reply(text) if isinstance(text, str) else Reply(problem="malformed answer")
+        return _read(found)
+
+
+def _read(body: Any) -> Reply:
+    """Return what an answer of an endpoint says."""
+    try:
+        message, used = body["choices"][0]["message"], body.get("usage") or {}
+        tokens = (int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0))
+        if isinstance(message.get("content"), str):
+            return Reply(message["content"], tokens=tokens)
+        return Reply(problem="refused" if message.get("refusal") else "malformed answer", tokens=tokens)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return Reply(problem="malformed answer")

@@ -13,6 +13,7 @@ from scipy.special import expit, logit
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.fused import combined, log_odds
 from anmi.judging.judgments import Judgments
+from anmi.judging.llm import Read
 
 _LEAST: Final = 50
 _TINY: Final = 1e-9
@@ -89,14 +90,17 @@ class Stacked:
         Of the second judge.
     stack
         Its weight.
+    answers
+        Of a language model, which come first.
     """
 
     judgments: Judgments
     stack: Stack
+    answers: Read | None = None
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with all judgments and ``p_relevant``."""
-        return self.stack(self.judgments(block))
+        return self.stack(self.judgments(block if self.answers is None else self.answers(block)))
 
 
 def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDArray[np.int64], prior: float) -> float:

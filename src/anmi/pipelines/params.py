@@ -19,6 +19,7 @@ from anmi.evaluation.promotion import PromotionRule
 from anmi.judging.cross_encoder import CrossEncoderOptions
 from anmi.judging.endpoint import EndpointOptions
 from anmi.judging.fusing import FusedOptions
+from anmi.judging.llm import LLMOptions
 from anmi.judging.pairwise import PairwiseOptions
 from anmi.judging.rating import RatingOptions
 from anmi.retrieval.prompts import Prompt, Prompts
@@ -135,6 +136,7 @@ class DenoisingParams(Params):
     """Which candidates are judged, and by whom."""
 
     fused: FusedOptions = FusedOptions()
+    llm: LLMOptions | None = None
     depth: int = Field(16, ge=1)
     cross_encoder: CrossEncoderOptions = CrossEncoderOptions()
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from anmi.candidates import MARKED, Candidates, CandidateShards, ColumnShards
+from anmi.candidates import GRADE, MARKED, SHIFT, Candidates, CandidateShards, ColumnShards
 from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.steps import STEPS, Context, StepType
@@ -50,9 +50,10 @@ def needed(requires: Collection[str]) -> set[str]:
     Examples
     --------
     >>> sorted(needed({"dense", "p_relevant"}))
-    ['dense', 'marked', 'p_evidence', 'p_relevant']
+    ['dense', 'llm', 'llm_shift', 'marked', 'p_evidence', 'p_relevant']
     """
-    return {*requires, "p_evidence", MARKED} if "p_relevant" in requires else {*requires}
+    more = {"p_evidence", MARKED} if "p_relevant" in requires else set()
+    return {*requires, *more, GRADE, SHIFT} if {"p_relevant", "p_evidence"} & {*requires} else {*requires}
 
 
 class Step(BaseModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import MARKED, CandidateShards, ColumnShards
+from anmi.candidates import MARKED, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.pipelines.params import DenoisingParams, EloParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, RecipeBook
+from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook, Runner, believed
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
@@ -75,19 +75,39 @@ def judge_candidates(
     store: Store,
     engine: EngineParams = IN_PROCESS,
     elo: EloParams = _EQUAL,
-) -> tuple[ColumnShards, dict[str, Any]]:
-    """Add the cross-encoder's judgment, if the recipe or an Elo that it reads asks it, and the final ``p_relevant``."""
+    info: Mapping[str, Any] = _UNNAMED,
+) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:
+    """Ask a language model where there is one, and add the cross-encoder's judgment and the final ``p_relevant``.
+
+    The cross-encoder is asked if the recipe reads it, or an Elo that it reads.
+    """
     read = recipes.get(recipe).requires
     params, elo = recipes.get(recipe).settings("denoising", params), recipes.get(recipe).settings("elo", elo)
     asked = read & (OF_CROSS_ENCODER - OF_ELO) or (read & OF_ELO and elo.judges.get("cross"))
-    if not asked or not (queries.split == "train").any():
-        return ColumnShards.none(), {"judged_pairs": 0}
+    candidates, none, told = candidates.joined(evidence), {"judged_pairs": 0}, {"calls": 0}
+    if not (queries.split == "train").any():
+        return ColumnShards.none(), none, told
     from anmi.corpus.texts import document_texts
+
+    answers = None
+    if params.llm is not None and recipes.get(recipe).judged:
+        from anmi.judging.llm import LLMJudge, Reader
+
+        llm = LLMJudge(
+            reader=Reader(params.llm, store, info.get("language", "en")),
+            query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
+            document_texts=document_texts(corpus),
+            seed=seed,
+            select=_selecting(recipes.get(recipe), candidates, seed),
+        )
+        answers, told = llm.fit(candidates), llm.summary
+    if not asked:
+        return ColumnShards.none() if answers is None else add_columns(engine, answers, candidates), none, told
     from anmi.judging.denoise import Judge
     from anmi.judging.stacking import Stack, Stacked
 
     store.run = partial(map_shards, engine)
-    candidates = candidates.joined(evidence)
+    read_by = candidates if answers is None else candidates.map(answers)
     judge = Judge(
         options=params.cross_encoder,
         depth=params.depth,
@@ -98,7 +118,7 @@ def judge_candidates(
         seed=seed,
     )
     # What is fitted looks at a few of many columns.
-    some = candidates.only("dense", "p_evidence", "p_heldout", MARKED)
+    some = read_by.only("dense", "p_evidence", "p_heldout", MARKED)
     judgments = judge.fit(some)
     stack = Stack.fit(some.map(judgments))
     log.info(
@@ -106,4 +126,16 @@ def judge_candidates(
         stack.weight,
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
-    return add_columns(engine, Stacked(judgments, stack), candidates), judge.summary | {"stack": stack.as_dict()}
+    added = add_columns(engine, Stacked(judgments, stack, answers), candidates)
+    return added, judge.summary | {"stack": stack.as_dict()}, told
+
+
+def _selecting(recipe: Recipe, shards: CandidateShards, seed: int) -> Callable[[Candidates], Candidates]:
+    """Return what gives verdicts as the recipe does, or as nearly as its columns allow by now."""
+    known = next((block for block in shards), None)
+    if known is None or recipe.requires - {*known.columns, *known.query_columns, "p_relevant"}:
+        steps = {"route": {"column": "p_evidence", "negative": 0.5, "positive": 1}, "top": {"by": "dense"}}
+        recipe = Recipe(description="The nearest that are doubted less than not.", steps=steps)
+    runner = Runner(recipe, seed)
+    runner.fit(shards.map(believed))
+    return lambda block: runner.apply(believed(block))

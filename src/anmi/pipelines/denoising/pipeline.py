@@ -18,5 +18,7 @@ def create_pipeline() -> Pipeline:
         node(judge_by_evidence, shared | by_name(
             "terms", "document_embeddings", "encoder_info", "knowledge", info="collection_info",
         ), ["evidence", "fused_judge"]),
-        node(judge_candidates, shared | by_name("evidence", "store", "params:elo"), ["judgments", "cross_encoder"]),
+        node(judge_candidates, shared | by_name(
+            "evidence", "store", "params:elo", info="collection_info",
+        ), ["judgments", "cross_encoder", "llm_judge"]),
     ])  # fmt: skip

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from anmi import seeds
-from anmi.candidates import OPEN, Candidates
+from anmi.candidates import GRADE, OPEN, Candidates
 from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
+from anmi.judging.fused import SURE, unread
 from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS
 
@@ -134,8 +135,11 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     if params.negative is not None and params.positive is not None:
         return Bars(params.negative, params.positive)
     heldout, sample, count = [np.zeros(0, np.float32)], _Sample(context.seed), _HighCount()
-    for block in blocks:
-        held = block.positive_columns.get("p_heldout", np.full(block.positives.shape, np.nan))
+    for each in blocks:
+        # What a language model said of some changes what becomes of those, not the bars.
+        block = each.with_columns({params.column: unread(each.columns, params.column)})
+        none = np.full(block.positives.shape, np.nan, np.float32)
+        held = unread({"p_heldout": none} | block.positive_columns, "p_heldout")
         held = np.where((block.query_verdict == OPEN)[:, None], held, np.nan)
         heldout.append(held[np.isfinite(held)])
         count.add(block, params.column, held)
@@ -300,11 +304,18 @@ def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
     bars: Bars = context.fitted
-    judged = block.columns[params.column]
+    judged, before = block.columns[params.column], unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
     sure = f"{params.column} ≥ {bars.positive:.3g}" if bars.positive <= 1 else "the judge is never sure enough"
-    block = block.rejected("promote", judged >= bars.positive, sure, "promoted", in_batch=True)
-    between = block.undecided & (judged >= bars.negative)
+    if GRADE in block.columns:
+        wanted, read = params.positive or SURE, np.isfinite(block.columns[GRADE])
+        rule = f"{params.column} ≥ {wanted:g} after a language model read it"
+        block = block.rejected("promote", read & (judged >= wanted), rule, "promoted", in_batch=True)
+        before = np.where(read, np.minimum(before, np.nextafter(np.float32(bars.positive), 0)), before)
+    block = block.rejected("promote", before >= bars.positive, sure, "promoted", in_batch=True)
+    # Nothing that was doubted before becomes a negative by it.
+    doubted = np.fmax(judged, before)
+    between = block.undecided & (doubted >= bars.negative)
     if params.uncertain == "soft":
         weight = np.where(between, block.weight * (1 - judged), block.weight).astype(np.float32)
         return replace(_last(block, between), weight=weight)
@@ -312,13 +323,13 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         rows = np.flatnonzero(between.any(axis=1))
         spared = np.zeros_like(between)
         spared[rows] = between[rows] & _least_doubted(
-            block.take(rows), judged[rows], min(params.at_least, context.negatives), _EVEN
+            block.take(rows), doubted[rows], min(params.at_least, context.negatives), _EVEN
         )
         block, between = _last(block, spared), between & ~spared
     barred = bars.negative if params.barred is None else params.barred
     if barred > bars.negative:
         rule = f"{params.column} ≥ {barred:.3g}"
-        block = block.rejected("barred", between & (judged >= barred), rule, "uncertain", in_batch=True)
+        block = block.rejected("barred", between & (doubted >= barred), rule, "uncertain", in_batch=True)
     everywhere = barred <= bars.negative
     rule = f"{params.column} ≥ {bars.negative:.3g}"
     block = block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)

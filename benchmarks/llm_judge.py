@@ -1,0 +1,181 @@
+"""What a language model that reads single documents is worth, by calls, errors and whom it is asked about.
+
+It is simulated: a server on this machine knows the truth and errs at known rates. ``unbiased``, it errs as often both
+ways; ``biased``, it misses nothing and calls twice as many others relevant. ``doubt`` asks as `denoising.llm` does,
+``random`` about any candidates. Rows: ``collection, error_rate, biased, asked_by, calls, share_asked,
+false_negative_rate, promoted_right, promoted_wrong, ndcg_10``; rates are of 15 negatives a query by the recipe
+``anmi_labels_only``, static encoder, coefficients fitted without the collection; nDCG@10 is of test queries with
+completed judgments, after training, for a few cells. Run: ``python benchmarks/llm_judge.py``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from anmi import seeds
+from anmi.candidates import CandidateShards
+from anmi.judging.fusing import FusedJudge, FusedOptions
+from anmi.judging.llm import LLMJudge, LLMOptions, Reader
+from anmi.pipelines.reporting.nodes import machine, versions
+from anmi.selection.recipe import Recipe, Runner
+from anmi.store import Store
+from fit_fused import WORK
+from planted import COLLECTIONS, Opened, planted
+
+ROOT = Path(__file__).parents[1]
+RESULT = Path(__file__).parent / "results" / "llm_judge.json"
+NAMES = ("api_docs", "kg_webnlg/beir_en")
+RATES, CALLS, TRAINED = (0.02, 0.1, 0.2), (100, 1000, 10_000), (1000, 10_000)
+SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document>\n(.*)\n</document>", re.DOTALL)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the model whose name holds its errors."""
+
+    protocol_version = "HTTP/1.1"
+    truth: dict[str, set[str]]
+
+    def do_POST(self) -> None:
+        """Answer one question."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        query, document = SHOWN.search(body["messages"][1]["content"]).groups()  # type: ignore[union-attr]
+        _, rate, biased = body["model"].split("-")
+        rates = (2 * float(rate), 0.0) if biased == "biased" else (float(rate), float(rate))
+        relevant = document in self.truth.get(query, ())
+        draw = int(seeds.key(1, body["model"], query + document)[0]) / 2**64
+        yes = relevant != (draw < rates[int(relevant)])
+        said = json.dumps({"grade": 3 if yes else 0, "snippet": document.split()[0] if yes else ""})
+        content = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def serve(truth: dict[str, set[str]], port: Any) -> None:
+    """Answer until the process ends, and tell the port."""
+    Handler.truth = truth
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        port.send(server.server_address[1])
+        server.serve_forever()
+
+
+class AtRandom(LLMJudge):
+    """Asks about any candidates."""
+
+    def gains(self, block: Any, chosen: Any, errors: Any) -> list[Any]:
+        """Draw."""
+        return [seeds.uniform(1, "llm/random", block.query_ids, block.documents)]
+
+
+class Collection:
+    """One collection with planted truth, judged by evidence, and a server that knows its truth."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        (each,) = planted([name], "static", WORK)
+        opened = Opened.of(name, "static", WORK)
+        read, self.texts = opened.read, opened.texts
+        judge = FusedJudge(FusedOptions(without=name), opened.material(each.block.query_ids.tolist()), "static", 42)
+        judge.fit(CandidateShards.of([each.block]))
+        self.block, self.truth = judge(each.block), each.truth
+        self.queries = dict(zip(read.queries.query_id, read.queries.text, strict=True))
+        book = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
+        steps = {name: given for name, given in book["anmi_labels_only"]["steps"].items() if name in ("route", "top")}
+        self.runner = Runner(Recipe(description="", negatives=15, steps=steps), 42)
+        self.runner.fit(CandidateShards.of([self.block]))
+        text = dict(zip(read.corpus.document_id, self.texts, strict=True))
+        known: dict[str, set[str]] = {}
+        for table in (read.qrels[read.qrels.relevance > 0], read.equivalents):
+            for query, document in zip(table.query_id, table.document_id, strict=True):
+                known.setdefault(self.queries[query], set()).add(text[document])
+        mine, other = get_context("fork").Pipe()
+        get_context("fork").Process(target=serve, args=(known, other), daemon=True).start()
+        self.address = f"http://127.0.0.1:{mine.recv()}/v1"
+
+    def row(self, rate: float, biased: bool, by: str, calls: int, store: Store) -> dict[str, Any]:
+        """Ask, choose negatives, and compare with the truth."""
+        model = f"judge-{rate:g}-{'biased' if biased else 'unbiased'}"
+        options = LLMOptions(
+            base_url=self.address,
+            model=model,
+            calls=calls,
+            concurrency=8,
+            prompt=str(ROOT / LLMOptions.model_fields["prompt"].default),
+        )
+        kind = AtRandom if by == "random" else LLMJudge
+        judge = kind(Reader(options, store, "en"), self.queries, self.texts, 42, self.runner.apply)
+        read = judge.fit(CandidateShards.of([self.block]))
+        block = self.runner.apply(self.block if read is None else read(self.block))
+        taken, promoted = block.negatives, block.of_kind("promoted")
+        found = {
+            "collection": self.name, "error_rate": rate, "biased": biased, "asked_by": by, "calls": calls,
+            "share_asked": calls / int(self.block.filled.sum()),
+            "false_negative_rate": float(self.truth[taken].mean()), "negatives": int(taken.sum()),
+            "promoted_right": int((promoted & self.truth).sum()), "promoted_wrong": int((promoted & ~self.truth).sum()),
+            "ndcg_10": None,
+        }  # fmt: skip
+        print(*found.values(), judge.summary.get("errors"), flush=True)
+        return found
+
+    def trained(self, work: Path) -> dict[int, float]:
+        """Train without answers and with those of the judge that errs in 0.1, and return nDCG@10 by calls."""
+        asked = {"base_url": self.address, "model": "judge-0.1-unbiased", "concurrency": 8}
+        systems = [
+            f"asked_{calls}=anmi_labels_only,"
+            + ",".join(f"denoising.llm.{key}={value}" for key, value in (asked | {"calls": calls}).items())
+            for calls in TRAINED
+        ]
+        place = COLLECTIONS[self.name][0] + ("" if self.name == "api_docs" else ",ingestion.max_queries=3000")
+        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", "asked_0=anmi_labels_only", *systems]
+        command += ["--collections", f"{self.name}={place}", "--params", "encoder=static", "--output", str(work)]
+        subprocess.run(command, cwd=ROOT, check=True)
+        rows = json.loads((work / "ablation.json").read_text(encoding="utf-8"))["rows"]
+        return {
+            int(row["system"].split("_")[1]): row["ndcg_10"]
+            for row in rows if row["judgments"] == "completed" and row["bucket"] == "all"
+        }  # fmt: skip
+
+
+def main() -> None:
+    """Measure, and write the result."""
+    rows = []
+    for name in NAMES:
+        each = Collection(name)
+        store = Store(Path(tempfile.mkdtemp()))
+        for rate in RATES:
+            for biased in (False, True):
+                for calls in CALLS if rate == 0.1 else CALLS[:-1]:
+                    rows += [each.row(rate, biased, by, calls, store) for by in ("doubt", "random")]
+        rows.append(each.row(0, False, "nobody", 0, store))
+        if "--untrained" in sys.argv:
+            continue
+        trained = each.trained(WORK / "llm_judge" / name.replace("/", "-"))
+        for row in rows:
+            mine = (row["collection"], row["biased"], row["asked_by"] != "random") == (name, False, True)
+            if mine and row["error_rate"] in (0, 0.1):
+                row["ndcg_10"] = trained.get(row["calls"])
+    found = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(), "versions": versions(), "rows": rows,
+    }  # fmt: skip
+    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,465 @@
+"""A language model reads single documents where it pays, and its answers improve the fused judge on all others."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from scipy.special import expit, logit
+from tqdm import tqdm
+
+from anmi import seeds
+from anmi.candidates import GRADE, MARKED, PADDING, SHIFT, Candidates, CandidateShards
+from anmi.corpus.passages import TARGET, cut_text
+from anmi.errors import AnmiError
+from anmi.fingerprint import digest
+from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
+from anmi.judging.fused import SURE, log_odds
+from anmi.judging.pointwise import join, split
+from anmi.retrieval.tokenize import tokenizer
+from anmi.store import Store
+
+log = logging.getLogger(__name__)
+_COLUMNS: Final = ["query_id", "document", "odds", "stands", "grade", "snippet"]
+# From this grade on a document answers the query.
+RELEVANT: Final = 2
+_PROPERTIES: Final = {"grade": {"type": "integer", "enum": [0, 1, 2, 3]}, "snippet": {"type": "string"}}
+_SCHEMA: Final = {
+    "type": "object", "properties": _PROPERTIES, "required": [*_PROPERTIES], "additionalProperties": False
+}  # fmt: skip
+_AROUND: Final = re.compile(r"\A\s*(?:<think>.*?</think>)?\s*(?:```(?:json)?)?|```\s*\Z", re.DOTALL)
+_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:query|document)\b)", re.IGNORECASE)
+_WORD: Final = re.compile(r"\w+")
+_GAP: Final = "\n[…]\n"
+# The store keeps values of one size; an answer is cut to it.
+_BYTES: Final = 512
+_MOST_AT_ONCE: Final = 256
+_ROUNDS: Final = 3
+_EXAMPLES: Final = 20
+# Known pairs: at most so many of each kind, a tenth of the budget; relevant ones must be called so more often by this.
+_KNOWN: Final = 50
+_LEAST_KNOWN: Final = 5
+_LEAST_LEAD: Final = 0.25
+# What is taken for granted before anything is known: one error in ten, as if ten pairs had been seen; that far random
+# documents count as twenty pairs at most, since candidates are harder; and how far the fused judge may be off.
+_PRIOR: Final = (9.0, 1.0)
+_MOST_FAR: Final = 20
+_DEVIATIONS: Final = np.array([0.25, 1.5])
+
+
+class LLMOptions(EndpointOptions):
+    """Which language model reads, and how much it may."""
+
+    max_tokens: int | None = Field(512, ge=1)
+    calls: int = Field(1000, ge=0)
+    cost: float | None = Field(None, gt=0)
+    prices: tuple[float, float] = (0.0, 0.0)
+    batch: bool = False
+    max_characters: int = Field(4000, ge=100)
+    prompt: str = "conf/base/prompts/relevance.txt"
+
+    @model_validator(mode="after")
+    def _cost_is_known(self) -> Self:
+        if self.cost is not None and not max(self.prices) > 0:
+            raise ValueError("cost is a limit in money, and prices are 0: give those of a million tokens in and out")
+        return self
+
+
+class _Answer(BaseModel):
+    """What the model has to say."""
+
+    model_config = ConfigDict(strict=True)
+
+    grade: Literal[0, 1, 2, 3]
+    snippet: str
+
+
+def _words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+def answer(text: str, document: str) -> tuple[int, str]:
+    r"""Return grade and snippet.
+
+    Raises
+    ------
+    ValueError
+        It is no such JSON, or a document is called relevant by words that it does not hold.
+
+    Examples
+    --------
+    >>> answer('```json\n{"grade": 3, "snippet": "it IS tall."}\n```', "Oaks: it is tall, and old.")
+    (3, 'it IS tall.')
+    """
+    try:
+        said = _Answer.model_validate_json(_AROUND.sub("", text))
+    except ValidationError:
+        raise ValueError("another schema") from None
+    quoted = _words(said.snippet)
+    if said.grade >= RELEVANT and (not quoted.strip() or quoted not in _words(document)):
+        raise ValueError("a snippet that the document does not hold")
+    return said.grade, said.snippet
+
+
+def best_passages(query: str, document: str, longest: int, language: str) -> str:
+    """Return the passages of a long document that hold most of the query's words, in their order."""
+    if len(document) <= longest:
+        return document
+    texts = [document[part.start : part.end] for part in cut_text(document, TARGET, language)]
+    wanted, *found = ({*words} for words in tokenizer("auto", language)([query, *texts]))
+    held = Counter(word for words in found for word in words & wanted)
+    value = [sum(np.log1p(len(texts) / held[word]) for word in words & wanted) for words in found]
+    room, kept = longest, list[int]()
+    for place in sorted(range(len(texts)), key=lambda place: -value[place]):
+        if not kept or len(texts[place]) + len(_GAP) <= room:
+            kept.append(place)
+            room -= len(texts[place]) + len(_GAP)
+    return _GAP.join(texts[place] for place in sorted(kept))[:longest]
+
+
+class Reader:
+    """Asks for grades, one call each; answers are stored under prompt and model, and asked for once.
+
+    Attributes
+    ----------
+    left
+        Questions that may still be asked; stored ones count, so that a run that is repeated is the same.
+    sent, tokens, problems
+        Calls that were made, their tokens in and out, and why some gave no judgment.
+    """
+
+    def __init__(self, options: LLMOptions, store: Store, language: str) -> None:
+        self.options, self._store, self._language = options, store, language
+        self._endpoint = Endpoint(options)
+        try:
+            self._system, _, self._user = Path(options.prompt).read_text(encoding="utf-8").partition("\n---\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise AnmiError(
+                f"denoising.llm.prompt: {options.prompt} cannot be read ({error.__class__.__name__}); give a text file"
+            ) from error
+        if not {"{query}", "{document}"} <= {*re.findall(r"\{\w+\}", self._user)}:
+            raise AnmiError(
+                f"denoising.llm.prompt: {options.prompt} must hold instructions, a line --- and below it {{query}} and "
+                "{document}"
+            )
+        parts = (options.base_url, options.model, str(options.max_tokens), self._system, self._user)
+        self.fingerprint = digest("llm", *parts).hex()
+        self.left, self.sent, self.tokens, self.problems = options.calls, 0, np.zeros(2, np.int64), Counter[str]()
+
+    @property
+    def money(self) -> float:
+        """What was spent."""
+        return float(self.tokens @ np.array(self.options.prices)) / 1e6
+
+    @property
+    def reasons(self) -> str:
+        """Why there was no judgment, for warnings."""
+        said = ", ".join(f"{count} × {reason}" for reason, count in self.problems.most_common())
+        return f" ({said})" if said else ""
+
+    def read(self, queries: Sequence[str], documents: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+        """Return grades [n], NaN where none came or the budget is spent, and the snippets."""
+        longest, language = self.options.max_characters, self._language
+        shown = [
+            join(*(_TAG.sub("‹", text) for text in (query, best_passages(query, document, longest, language))))
+            for query, document in zip(queries[: self.left], documents[: self.left], strict=True)
+        ]
+        self.left -= len(shown)
+        keys = self._store.keys(self.fingerprint, shown, self.options.model)
+        found = {key: value for key, value in zip(keys, self._store.read(keys), strict=True) if value is not None}
+        unknown = {key: text for key, text in zip(keys, shown, strict=True) if key not in found}
+        with tqdm(total=len(unknown), desc=f"asking {self.options.model}", delay=2, disable=None) as bar:
+            while unknown and (some := self._affordable()):
+                part = {key: unknown.pop(key) for key in list(unknown)[:some]}
+                found |= self._asked(part)
+                bar.update(len(part))
+        texts = [found[key].rstrip(b"\0").decode() if key in found else "" for key in keys]
+        texts += [""] * (len(queries) - len(texts))
+        return np.array([float(text[:1] or "nan") for text in texts]), [text[1:] for text in texts]
+
+    def _affordable(self) -> int:
+        """How many questions the money left pays for; a few until their price is known."""
+        most = 20_000 if self.options.batch else _MOST_AT_ONCE
+        if self.options.cost is None:
+            return most
+        each = self.money / self.sent if self.money else self.options.cost / self.options.concurrency
+        return int(min((self.options.cost - self.money) / each, most))
+
+    def _asked(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
+        """Put questions to the endpoint, and store what comes although it stops: it was paid for."""
+        pairs = [split(text) for text in texts.values()]
+        asked = [(self._system, self._filled(*pair)) for pair in pairs]
+        keys, came = list(texts), dict[bytes, bytes]()
+        ask = self._endpoint.ask_in_batch if self.options.batch else self._endpoint.ask
+        try:
+            for number, reply in ask(asked, _SCHEMA):
+                self.sent += 1
+                self.tokens += reply.tokens
+                if value := self._value(reply, pairs[number][1]):
+                    came[keys[number]] = value
+        finally:
+            self._store.write(list(came), list(came.values()))
+        return came
+
+    def _filled(self, query: str, document: str) -> str:
+        return re.sub(r"\{(query|document)\}", lambda at: query if at[1] == "query" else document, self._user)
+
+    def _value(self, reply: Reply, document: str) -> bytes | None:
+        if reply.problem:
+            self.problems[reply.problem] += 1
+            return None
+        try:
+            grade, snippet = answer(reply.text, document)
+        except ValueError as error:
+            self.problems[str(error)] += 1
+            return None
+        text = f"{grade}{snippet}".replace("\0", " ").encode("utf-8", "replace")[:_BYTES]
+        return text.decode(errors="ignore").encode().ljust(_BYTES, b"\0")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How a reader errs, and how the fused judge does: its log-odds x are in truth slope · x + intercept.
+
+    Attributes
+    ----------
+    hit, false
+        Chance that a document is called relevant which is, and which is not.
+    """
+
+    hit: float = 0.9
+    false: float = 0.1
+    slope: float = 1.0
+    intercept: float = 0.0
+
+    def right(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return log-odds as they should be."""
+        return self.slope * odds + self.intercept
+
+    def told(self, grades: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what grades add to log-odds; 0 where there is none."""
+        told = np.where(grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false))
+        return np.where(np.isfinite(grades), np.log(told), 0.0)
+
+
+def fit_errors(
+    odds: NDArray[np.float64], yes: NDArray[np.bool_], relevant: NDArray[np.bool_], far: NDArray[np.bool_]
+) -> Errors:
+    """Fit all four numbers by maximum a posteriori; which candidates are relevant is not known.
+
+    Parameters
+    ----------
+    odds, yes
+        Log-odds of candidates by the fused judge, and whether they were called relevant, [n].
+    relevant, far
+        Whether labelled positives and random documents were.
+    """
+    from scipy.optimize import minimize
+
+    share = min(1.0, _MOST_FAR / max(len(far), 1))
+    seen = np.array([np.bincount(~relevant, minlength=2), share * np.bincount(~far, minlength=2)])
+    counts = seen + np.array([_PRIOR, _PRIOR[::-1]])
+
+    def objective(point: NDArray[np.float64]) -> float:
+        hit, false = expit(point[:2])
+        chance = false + (hit - false) * expit(point[2] * odds + point[3])
+        said = np.log(np.where(yes, chance, 1 - chance)).sum()
+        known = (counts * np.log([[hit, 1 - hit], [false, 1 - false]])).sum()
+        return float(0.5 * (((point[2:] - [1, 0]) / _DEVIATIONS) ** 2).sum() - said - known)
+
+    start = np.array([*logit(counts[:, 0] / counts.sum(axis=1)), 1.0, 0.0])
+    found = minimize(objective, start, bounds=[(-9, 9), (-9, 9), (0.1, 3), (-6, 6)], method="L-BFGS-B").x
+    return Errors(*(float(value) for value in (*expit(found[:2]), *found[2:])))
+
+
+@dataclass(frozen=True)
+class Read:
+    """Adds to blocks what was answered of some of their candidates, and what follows from it for the others.
+
+    ``llm`` is the grade. ``p_evidence`` becomes the probability after the answer, or that of the recalibrated judge.
+
+    Attributes
+    ----------
+    table
+        A row for each candidate that was asked about: ``query_id, document, odds, stands, grade, snippet``.
+    """
+
+    table: pd.DataFrame
+    errors: Errors
+
+    def grades(self, block: Candidates, none: float = np.nan) -> NDArray[np.float64]:
+        """Return the grades, [Q, M]: NaN for what was not asked, ``none`` where no judgment came."""
+        found = np.full(block.documents.shape, np.nan)
+        order = np.argsort(block.query_ids, kind="stable")
+        ids = block.query_ids[order]
+        table = self.table[self.table.query_id.isin(ids)]
+        rows = order[np.searchsorted(ids, table.query_id.to_numpy(str))]
+        which, slot = np.nonzero(block.documents[rows] == table.document.to_numpy()[:, None])
+        found[rows[which], slot] = table.grade.fillna(none).to_numpy()[which]
+        return found
+
+    def __call__(self, block: Candidates) -> Candidates:
+        """Return the block with the columns."""
+        grades, before = self.grades(block), log_odds(block.columns["p_evidence"])
+        after = self.errors.right(before) + self.errors.told(grades)
+        own = dict[str, NDArray[Any]]()
+        for name in {"p_evidence", "p_heldout"} & block.positive_columns.keys():
+            odds = log_odds(block.positive_columns[name])
+            own |= {name: expit(self.errors.right(odds)), SHIFT: self.errors.right(odds) - odds}
+        return block.with_columns({"p_evidence": expit(after), GRADE: grades, SHIFT: after - before}, own)
+
+
+@dataclass
+class LLMJudge:
+    """Asks about candidates until the budget is spent, in turn about negatives and about what may be a positive.
+
+    Parameters
+    ----------
+    reader
+        Who is asked.
+    query_texts, document_texts
+        Texts by query id and by document index.
+    seed
+        Of the run.
+    select
+        Returns a block with the verdicts that a recipe gives.
+    """
+
+    reader: Reader
+    query_texts: Mapping[str, str]
+    document_texts: Sequence[str]
+    seed: int
+    select: Callable[[Candidates], Candidates]
+    summary: dict[str, Any] = field(default_factory=lambda: {"calls": 0})
+
+    def fit(self, shards: CandidateShards) -> Read | None:
+        """Ask; None where nothing was learned."""
+        if not self.reader.left:
+            return None
+        known = self._known(shards, min(_KNOWN, self.reader.left // 10))
+        yes = [_said(self._read(table)).to_numpy(bool) for table in known]
+        nothing = np.zeros(0)
+        read = Read(pd.DataFrame(columns=_COLUMNS), fit_errors(nothing, nothing.astype(bool), *yes))
+        trusted = self._trusted(*yes)
+        rounds = 1 if self.reader.options.batch else _ROUNDS
+        for number in range(rounds if trusted else 0):
+            more = self._worth_it(shards, read, self.reader.left // (rounds - number))
+            table = pd.concat([*([read.table] if len(read.table) else []), self._read(more)], ignore_index=True)
+            judged = table[table.grade.notna()]
+            errors = fit_errors(judged.odds.to_numpy(float), _said(judged).to_numpy(bool), *yes)
+            read = Read(table, errors)
+        self._summarise(read, yes, trusted)
+        return read if trusted else None
+
+    def gains(self, block: Candidates, chosen: Candidates, errors: Errors) -> list[NDArray[np.float64]]:
+        """Return the chance that a call finds a false negative, and that it finds a positive, [Q, M] each."""
+        chance = block.columns["p_evidence"].astype(np.float64)
+        yes = errors.false + (errors.hit - errors.false) * chance
+        sure = chance * errors.hit >= SURE * yes
+        maybe = chosen.of_kind("uncertain", "promoted") | chosen.undecided
+        return [np.where(chosen.negatives, chance * errors.hit, 0), np.where(maybe & sure, yes, 0)]
+
+    def _worth_it(self, shards: CandidateShards, read: Read, most: int) -> pd.DataFrame:
+        """Return the candidates with the largest gains, of both kinds alike as long as there are any."""
+        best = [pd.DataFrame(columns=[*_COLUMNS, "gain", "kind"])]
+        for block in map(read, shards):
+            chosen = self.select(block)
+            fresh = block.filled & np.isnan(read.grades(block, -1)) & np.isnan(block.columns.get(MARKED, np.nan))
+            for kind, gain in enumerate(self.gains(block, chosen, read.errors)):
+                rows, slots = np.nonzero(fresh & (gain > 0))
+                best.append(pd.DataFrame({
+                    "query_id": block.query_ids[rows], "document": block.documents[rows, slots],
+                    "odds": (log_odds(block.columns["p_evidence"]) - block.columns[SHIFT])[rows, slots],
+                    "stands": chosen.negatives[rows, slots], "gain": gain[rows, slots], "kind": kind,
+                }).nlargest(most, "gain"))  # fmt: skip
+        found = pd.concat([each for each in best if len(each)] or best).sort_values(
+            ["gain", "query_id", "document"], ascending=[False, True, True]
+        )
+        return found.iloc[np.argsort(found.groupby("kind").cumcount(), kind="stable")[:most]]
+
+    def _known(self, shards: CandidateShards, most: int) -> list[pd.DataFrame]:
+        """Draw labelled positives, and random documents that are no candidates of their queries."""
+        parts = []
+        for block in shards.only():
+            draws = seeds.uniform(self.seed, "llm/known", block.query_ids, np.array([[0, 1]] * len(block), np.int32))
+            document = (draws[:, 1] * len(self.document_texts)).astype(int)
+            near = (np.hstack([block.documents, block.positives]) == document[:, None]).any(axis=1)
+            parts.append(pd.DataFrame({
+                "query_id": block.query_ids, "draw": draws[:, 0], "relevant": block.positives[:, 0],
+                "far": np.where(near, PADDING, document),
+            }))  # fmt: skip
+        drawn = pd.concat(parts).sort_values("draw")
+        tables = (drawn.rename(columns={kind: "document"}) for kind in ("relevant", "far"))
+        return [table[table.document != PADDING].head(most) for table in tables]
+
+    def _read(self, table: pd.DataFrame) -> pd.DataFrame:
+        queries = [self.query_texts[str(query)] for query in table.query_id]
+        grades, snippets = self.reader.read(queries, [self.document_texts[int(each)] for each in table.document])
+        return table.assign(grade=grades, snippet=snippets)
+
+    def _trusted(self, relevant: NDArray[np.bool_], far: NDArray[np.bool_]) -> bool:
+        """Whether it calls labelled positives relevant and not just anything; else say why it is not used."""
+        name, counts = self.reader.options.model, (len(relevant), len(far))
+        if min(counts) < _LEAST_KNOWN:
+            log.warning(
+                "%s judged only %d labelled positives and %d random documents, so its errors are not known and its "
+                "answers are not used%s; see denoising.llm", name, *counts, self.reader.reasons,
+            )  # fmt: skip
+            return False
+        if relevant.mean() - far.mean() < _LEAST_LEAD:
+            log.warning(
+                "%s calls %.0f %% of labelled positives relevant and %.0f %% of random documents, so its answers are "
+                "not used; take another model or prompt", name, 100 * relevant.mean(), 100 * far.mean(),
+            )  # fmt: skip
+            return False
+        return True
+
+    def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
+        reader, table = self.reader, read.table
+        judged = table[table.grade.notna()]
+        after = expit(read.errors.right(judged.odds.to_numpy(float)) + read.errors.told(judged.grade.to_numpy(float)))
+        judged = judged.assign(before=expit(judged.odds.astype(float)), after=after, said=_said(judged))
+        stands = judged.stands.astype(bool)
+        changed = {
+            "negatives_asked": int(stands.sum()), "negatives_called_relevant": int((stands & judged.said).sum()),
+            "others_asked": int((~stands).sum()), "others_promoted": int((~stands & (judged.after >= SURE)).sum()),
+        }  # fmt: skip
+        moved = judged.iloc[np.argsort(judged.before - judged.after, kind="stable")[:_EXAMPLES]]
+        examples = [
+            {
+                "query": self.query_texts[str(row["query_id"])], "document": self.document_texts[row["document"]][:300],
+                **{name: row[name] for name in ("snippet", "grade", "before", "after")},
+            }
+            for row in moved.to_dict("records")
+        ]  # fmt: skip
+        self.summary = {
+            "model": reader.options.model, "base_url": reader.options.base_url, "fingerprint": reader.fingerprint,
+            "calls": reader.sent, "questions": reader.options.calls - reader.left, "tokens": reader.tokens.tolist(),
+            "cost": reader.money, "problems": dict(reader.problems), "used": trusted,
+            "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes],
+            "errors": asdict(read.errors), **changed, "examples": examples,
+        }  # fmt: skip
+        if reader.problems:
+            log.warning(
+                "%d of %d calls to %s gave no judgment%s; they are asked again next time", reader.problems.total(),
+                reader.sent, reader.options.model, reader.reasons,
+            )  # fmt: skip
+        if trusted:
+            log.info(
+                "%s read %d negatives and called %d relevant, and %d others, of which %d are promoted; it calls "
+                "%.0f %% of relevant documents relevant and %.1f %% of others; cost %.2f", reader.options.model,
+                *changed.values(), 100 * read.errors.hit, 100 * read.errors.false, reader.money,
+            )  # fmt: skip
+
+
+def _said(table: pd.DataFrame) -> pd.Series:
+    return table.grade[table.grade.notna()] >= RELEVANT
