@@ -2,8 +2,9 @@
 
 It is simulated: a server on this machine knows the truth and errs at known rates. ``unbiased``, it errs as often both
 ways; ``biased``, it misses nothing and calls twice as many others relevant. ``doubt`` asks as `denoising.llm` does,
-``random`` about any candidates. Rows: ``collection, error_rate, biased, asked_by, calls, share_asked,
-false_negative_rate, promoted_right, promoted_wrong, ndcg_10``; rates are of 15 negatives a query by the recipe
+``random`` about any candidates; more than 1,000 questions go by batches. 1,000 queries at most. Rows: ``collection,
+error_rate, biased, asked_by, calls, share_asked, false_negative_rate, negatives, promoted_right, promoted_wrong,
+ndcg_10``; rates are of 15 negatives a query by the recipe
 ``anmi_labels_only``, static encoder, coefficients fitted without the collection; nDCG@10 is of test queries with
 completed judgments, after training, for a few cells. Run: ``python benchmarks/llm_judge.py``.
 """
@@ -17,9 +18,10 @@ import subprocess
 import sys
 import tempfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -34,34 +36,58 @@ from fit_fused import WORK
 from planted import COLLECTIONS, Opened, planted
 
 ROOT = Path(__file__).parents[1]
+FOLDER = WORK.with_name("llm_judge")
 RESULT = Path(__file__).parent / "results" / "llm_judge.json"
 NAMES = ("api_docs", "kg_webnlg/beir_en")
-RATES, CALLS, TRAINED = (0.02, 0.1, 0.2), (100, 1000, 10_000), (1000, 10_000)
+RATES, CALLS, QUERIES = (0.02, 0.1, 0.2), (100, 1000, 10_000), 1000
+PROMPT = str(ROOT / LLMOptions.model_fields["prompt"].default)
 SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document>\n(.*)\n</document>", re.DOTALL)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as the model whose name holds its errors."""
+    """Answers single questions, and batches at once, as the model whose name holds its errors."""
 
     protocol_version = "HTTP/1.1"
     truth: dict[str, set[str]]
+    sent: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
-        """Answer one question."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        """Answer a question, or take a file of them."""
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if self.path.endswith("/files"):
+            self.sent.append("\n".join(line for line in body.splitlines() if line.startswith('{"custom_id"')))
+            return self.reply({"id": f"f{len(self.sent) - 1}"})
+        asked = json.loads(body)
+        file = asked.get("input_file_id")
+        return self.reply({"id": "b", "status": "completed", "output_file_id": file} if file else self.answer(asked))
+
+    def do_GET(self) -> None:
+        """Return the answers of a batch; no batch is known from before."""
+        if not self.path.endswith("/content"):
+            return self.reply({"data": []})
+        lines = map(json.loads, self.sent[int(self.path.split("/")[-2][1:])].splitlines())
+        made = [{"custom_id": x["custom_id"], "response": {"body": self.answer(x["body"])}} for x in lines]
+        return self.reply("\n".join(map(json.dumps, made)))
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Grade a document, rightly but for the model's errors, the same for the same pair."""
         query, document = SHOWN.search(body["messages"][1]["content"]).groups()  # type: ignore[union-attr]
         _, rate, biased = body["model"].split("-")
         rates = (2 * float(rate), 0.0) if biased == "biased" else (float(rate), float(rate))
         relevant = document in self.truth.get(query, ())
         draw = int(seeds.key(1, body["model"], query + document)[0]) / 2**64
         yes = relevant != (draw < rates[int(relevant)])
-        said = json.dumps({"grade": 3 if yes else 0, "snippet": document.split()[0] if yes else ""})
-        content = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+        said = {"grade": 3, "snippet": " ".join(document.split()[:5])} if yes else {"grade": 0, "snippet": ""}
+        return {"choices": [{"message": {"content": json.dumps(said)}}]}
+
+    def reply(self, content: Any) -> None:
+        """Send text, or JSON."""
+        raw = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(raw)))
         self.send_header("Content-Type", "application/json")
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(raw)
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -88,8 +114,9 @@ class Collection:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        (each,) = planted([name], "static", WORK)
-        opened = Opened.of(name, "static", WORK)
+        COLLECTIONS[name] = (*COLLECTIONS[name][:2], QUERIES)
+        (each,) = planted([name], "static", FOLDER)
+        opened = Opened.of(name, "static", FOLDER)
         read, self.texts = opened.read, opened.texts
         judge = FusedJudge(FusedOptions(without=name), opened.material(each.block.query_ids.tolist()), "static", 42)
         judge.fit(CandidateShards.of([each.block]))
@@ -111,13 +138,8 @@ class Collection:
     def row(self, rate: float, biased: bool, by: str, calls: int, store: Store) -> dict[str, Any]:
         """Ask, choose negatives, and compare with the truth."""
         model = f"judge-{rate:g}-{'biased' if biased else 'unbiased'}"
-        options = LLMOptions(
-            base_url=self.address,
-            model=model,
-            calls=calls,
-            concurrency=8,
-            prompt=str(ROOT / LLMOptions.model_fields["prompt"].default),
-        )
+        given = {"model": model, "calls": calls, "batch": calls > CALLS[1], "prompt": PROMPT, "concurrency": 8}
+        options = LLMOptions(base_url=self.address, **given)
         kind = AtRandom if by == "random" else LLMJudge
         judge = kind(Reader(options, store, "en"), self.queries, self.texts, 42, self.runner.apply)
         read = judge.fit(CandidateShards.of([self.block]))
@@ -135,14 +157,11 @@ class Collection:
 
     def trained(self, work: Path) -> dict[int, float]:
         """Train without answers and with those of the judge that errs in 0.1, and return nDCG@10 by calls."""
-        asked = {"base_url": self.address, "model": "judge-0.1-unbiased", "concurrency": 8}
-        systems = [
-            f"asked_{calls}=anmi_labels_only,"
-            + ",".join(f"denoising.llm.{key}={value}" for key, value in (asked | {"calls": calls}).items())
-            for calls in TRAINED
-        ]
-        place = COLLECTIONS[self.name][0] + ("" if self.name == "api_docs" else ",ingestion.max_queries=3000")
-        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", "asked_0=anmi_labels_only", *systems]
+        most = CALLS[-1]
+        asked = {"base_url": self.address, "model": "judge-0.1-unbiased", "calls": most, "batch": "true"}
+        system = ",".join([f"asked_{most}=anmi_labels_only", *(f"denoising.llm.{k}={v}" for k, v in asked.items())])
+        place = COLLECTIONS[self.name][0] + ("" if self.name == "api_docs" else f",ingestion.max_queries={QUERIES}")
+        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", "asked_0=anmi_labels_only", system]
         command += ["--collections", f"{self.name}={place}", "--params", "encoder=static", "--output", str(work)]
         subprocess.run(command, cwd=ROOT, check=True)
         rows = json.loads((work / "ablation.json").read_text(encoding="utf-8"))["rows"]
@@ -153,28 +172,21 @@ class Collection:
 
 
 def main() -> None:
-    """Measure, and write the result."""
-    rows = []
+    """Measure, and write the result after each collection."""
+    rows: list[dict[str, Any]] = []
     for name in NAMES:
-        each = Collection(name)
-        store = Store(Path(tempfile.mkdtemp()))
-        for rate in RATES:
-            for biased in (False, True):
-                for calls in CALLS if rate == 0.1 else CALLS[:-1]:
-                    rows += [each.row(rate, biased, by, calls, store) for by in ("doubt", "random")]
+        each, store = Collection(name), Store(Path(tempfile.mkdtemp()))
         rows.append(each.row(0, False, "nobody", 0, store))
-        if "--untrained" in sys.argv:
-            continue
-        trained = each.trained(WORK / "llm_judge" / name.replace("/", "-"))
+        for rate, biased in product(RATES, (False, True)):
+            for calls, by in product(CALLS if (rate, biased) == (0.1, False) else CALLS[:-1], ("doubt", "random")):
+                rows.append(each.row(rate, biased, by, calls, store))
+        trained = {} if "--untrained" in sys.argv else each.trained(FOLDER / "trained" / name.replace("/", "-"))
         for row in rows:
-            mine = (row["collection"], row["biased"], row["asked_by"] != "random") == (name, False, True)
-            if mine and row["error_rate"] in (0, 0.1):
-                row["ndcg_10"] = trained.get(row["calls"])
-    found = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": machine(), "versions": versions(), "rows": rows,
-    }  # fmt: skip
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            if row["collection"] == name and row["asked_by"] != "random" and row["error_rate"] in (0, 0.1):
+                row["ndcg_10"] = None if row["biased"] else trained.get(row["calls"])
+        about = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "machine": machine()}
+        found = about | {"versions": versions(), "rows": rows}
+        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

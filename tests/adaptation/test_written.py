@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.judging.test_chat import BROKEN, Server, completion
+from tests.judging.conftest import Server, completion
+from tests.judging.test_chat import BROKEN
 
 from anmi.adaptation.kinds import KINDS, Document, Material
 from anmi.adaptation.written import Writer, queries_in
@@ -72,25 +72,6 @@ def test_the_budget_bounds_the_calls_and_a_larger_one_holds_the_smaller(server: 
     more = writer(server, store, budget=12).write(DOCUMENTS, 1)
     assert few.items() <= more.items() and len(more) == len(server.bodies) == 12
     assert writer(server, store, budget=0).write(DOCUMENTS, 1) == {}
-
-
-def test_what_came_is_kept_when_the_endpoint_dies_half_way(
-    server: Server, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    def dies(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
-        if number < 10:
-            return answer(number, body)
-        server.closing.wait(3)
-        return None
-
-    server.behave = dies
-    with caplog.at_level(logging.WARNING):
-        found = writer(server, store, timeout=0.2, retries=0, concurrency=1).write(DOCUMENTS, 1)
-    assert len(found) == 10 and all(found[d.document_id] == expected(d) for d in DOCUMENTS if d.document_id in found)
-    assert "of 20 of 30 documents the language model wrote no queries" in caplog.text and "timed out" in caplog.text
-    sent = len(server.bodies)
-    server.behave = answer
-    assert len(writer(server, store).write(DOCUMENTS, 1)) == 30 and len(server.bodies) == sent + 20
 
 
 @pytest.mark.parametrize("how", [name for name in BROKEN if name not in ("neither A nor B", "both")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +83,6 @@ def test_a_server_that_hangs_is_left_after_the_time_out(server: Server, store: S
     assert len(server.bodies) == 2
 
 
-def test_a_slow_server_that_is_right_is_waited_for(server: Server, store: Store) -> None:
-    def slow(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-        time.sleep(0.1)
-        return Server.well(number, body)
-
-    server.behave = slow
-    queries, first, second, truth = pairs(4)
-    assert (judge(server, store).prefer(queries, first, second) == truth).all()
-    assert len(server.bodies) == 4
-
-
 BROKEN = {
     "hangs up": lambda number, body: None,
     "status 500": lambda number, body: (500, {}, b"Internal Server Error"),
@@ -138,16 +126,6 @@ def test_what_fails_stays_missing_is_said_once_and_asked_again(
     server.behave = Server.well
     assert (asked.prefer(queries, first, second) == truth).all()
     assert len(server.bodies) == before + 1
-
-
-def test_a_server_that_is_gone_ends_the_run_and_what_it_answered_is_stored(server: Server, store: Store) -> None:
-    queries, first, second, truth = pairs(40)
-    server.behave = lambda number, body: Server.well(number, body) if number < 5 else None
-    with pytest.raises(AnmiError, match="cannot be reached; what it answered so far is stored"):
-        judge(server, store, retries=0, concurrency=1).prefer(queries, first, second)
-    server.behave, before = Server.well, len(server.bodies)
-    assert (judge(server, store).prefer(queries, first, second) == truth).all()
-    assert len(server.bodies) - before == 35
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

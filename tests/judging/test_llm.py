@@ -133,8 +133,11 @@ def test_a_few_answers_mend_what_was_never_asked(shift: float, server: Server, s
 
 
 LIES = {
-    "says yes to everything": ('{"grade": 3, "snippet": "document"}', "100 % of random documents, so its answers are"),
-    "says no to everything": ('{"grade": 0, "snippet": ""}', "0 % of labelled positives relevant"),
+    "says yes to everything": (
+        '{"grade": 3, "snippet": "document"}',
+        "50 of 50 random documents, so its",
+    ),
+    "says no to everything": ('{"grade": 0, "snippet": ""}', "0 of 50 labelled positives relevant and 0 of"),
     "another schema": ('{"relevance": "high"}', "100 × another schema"),
     "no JSON": ("Relevant!", "100 × another schema"),
     "invents a quotation": ('{"grade": 3, "snippet": "as everybody knows"}', "100 × a snippet that the document does"),
@@ -229,11 +232,11 @@ def test_nonsense_is_no_answer(text: str) -> None:
         answer(text, "a document")
 
 
-def test_a_prompt_that_cannot_be_used_is_named(tmp_path: Path, store: Store) -> None:
+@pytest.mark.parametrize("name", ["none", "prompt"])
+def test_a_prompt_that_cannot_be_used_is_named(name: str, tmp_path: Path, store: Store) -> None:
     (tmp_path / "prompt").write_text("Is it relevant? {query}")
-    for place, message in ((tmp_path / "none", "cannot be read"), (tmp_path / "prompt", "must hold instructions")):
-        with pytest.raises(AnmiError, match=f"denoising.llm.prompt: .*{message}"):
-            Reader(LLMOptions(base_url="http://h/v1", model="m", prompt=str(place)), store, "en")
+    with pytest.raises(AnmiError, match=f"denoising.llm.prompt: .*{name} must be a file that holds instructions"):
+        Reader(LLMOptions(base_url="http://h/v1", model="m", prompt=str(tmp_path / name)), store, "en")
 
 
 class Batches(BaseHTTPRequestHandler):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from tests.judging.conftest import Server, completion
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import GRADE, SHIFT, Candidates, CandidateShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.judging.fused import transferred
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
@@ -47,6 +49,7 @@ class Mined:
     embeddings: NDArray[np.float32]
     encoder_info: dict[str, Any]
     store: Store
+    told: dict[str, Any] = field(default_factory=dict)
 
     def judged(
         self, recipe: str, candidates: CandidateShards | None = None, **params: Any
@@ -61,8 +64,8 @@ class Mined:
             **shared, terms=self.terms, document_embeddings=self.embeddings, encoder_info=self.encoder_info,
             knowledge=self.knowledge,
         )  # fmt: skip
-        judgments, teacher = judge_candidates(**shared, evidence=evidence, store=self.store)
-        fused, teacher = (json.loads(json.dumps(each)) for each in (fused, teacher))
+        judgments, teacher, told = judge_candidates(**shared, evidence=evidence, store=self.store)
+        fused, teacher, self.told[recipe] = (json.loads(json.dumps(each)) for each in (fused, teacher, told))
         return candidates.joined(evidence, judgments), fused, teacher
 
 
@@ -159,6 +162,34 @@ def test_a_second_judge_is_weighed_on_hidden_positives(mined: Mined, caplog: pyt
     unseen = block.filled & np.isnan(block.columns["cross"])
     assert unseen.any()
     np.testing.assert_allclose(block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4)
+
+
+@pytest.mark.parametrize("recipe", ["clean", "rated"])
+def test_a_language_model_reads_what_is_doubted(recipe: str, mined: Mined, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        """Call relevant what holds the query."""
+        query, document = body["messages"][1]["content"].split("\n</query>\n<document>\n")
+        said = {"grade": 3, "snippet": query[8:]} if query[8:] in document else {"grade": 0, "snippet": ""}
+        return 200, {}, completion(json.dumps(said))
+
+    ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
+    with Server() as running:
+        running.behave = behave
+        Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        llm = {"base_url": f"http://127.0.0.1:{running.server_address[1]}/v1", "model": "m", "calls": 200}
+        shards, _, _ = mined.judged(recipe, fused={"least_queries": 30}, llm=llm, cross_encoder=ready)
+        told = mined.told[recipe]
+        running.shutdown()
+    before = mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0].map(believed).whole()
+    block = shards.map(believed).whole()
+    assert before.columns.keys() & {GRADE, SHIFT} == set() and told["used"]
+    grades = block.columns[GRADE]
+    called, refused = grades >= 2, grades < 2
+    assert called.any() and refused.any() and told["calls"] <= 200
+    more = block.columns["p_relevant"] - before.columns["p_relevant"]
+    assert (more[called] > 0).all() and np.median(more[refused]) <= 0
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:

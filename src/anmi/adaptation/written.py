@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
-
-from tqdm.auto import tqdm
 
 from anmi.adaptation.kinds import Document
 from anmi.corpus.splits import choose
 from anmi.fingerprint import digest
-from anmi.store import Store
+from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +33,6 @@ _REMARK: Final = re.compile(r":$|^(?:here are|sure\b)", re.IGNORECASE)
 _LONGEST: Final = 200
 # The store keeps values of one size: an answer in UTF-8, cut to whole lines and filled up with zeros.
 _BYTES: Final = 2048
-_SAVED_AT_ONCE: Final = 64
 
 
 def queries_in(answer: str) -> list[str]:
@@ -106,43 +102,22 @@ class Writer:
         }
 
     def _answers(self, texts: dict[bytes, str]) -> dict[bytes, bytes]:
-        """Put documents to the model, storing each answer soon after it came: it was paid for."""
-        keys = list(texts)
-        problems: Counter[str] = Counter()
-        answers: dict[bytes, bytes] = {}
-        fresh: dict[bytes, bytes] = {}
-        try:
-            with tqdm(total=len(keys), desc="asking for queries", unit="document", delay=2, disable=None) as bar:
-                for number, reply in self._ask([(self._system, _QUESTION.format(text)) for text in texts.values()]):
-                    bar.update()
-                    if queries := queries_in(reply.text):
-                        fresh[keys[number]] = _packed(queries)
-                    else:
-                        problems[reply.problem or "no query in the answer"] += 1
-                    if len(fresh) >= _SAVED_AT_ONCE:
-                        answers |= self._saved(fresh)
-        finally:
-            answers |= self._saved(fresh)
-        if missing := len(keys) - len(answers):
-            reasons = ", ".join(f"{count} × {reason}" for reason, count in problems.most_common())
+        """Put documents to the model, and say for how many there was no query."""
+        questions = {key: (self._system, _QUESTION.format(text)) for key, text in texts.items()}
+        answers, problems = self._store.answers(questions, self._ask, _packed, "asking for queries")
+        if missing := len(texts) - len(answers):
             log.warning(
                 "of %d of %d documents the language model wrote no queries (%s); they are asked about again next time",
-                missing, len(keys), reasons,
+                missing, len(texts), reasons(problems),
             )  # fmt: skip
         return answers
 
-    def _saved(self, fresh: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """Store answers, and return them; none is left in what was given."""
-        saved = dict(fresh)
-        if saved:
-            self._store.write(list(saved), list(saved.values()))
-        fresh.clear()
-        return saved
 
-
-def _packed(queries: Sequence[str]) -> bytes:
+def _packed(reply: Any, _: bytes) -> bytes:
     """Return the first queries that fit, of which one always does, filled up to the size of the store's values."""
-    kept = ""
+    queries, kept = queries_in(reply.text), ""
+    if not queries:
+        raise ValueError("no query in the answer")
     for query in queries:
         longer = f"{kept}\n{query}" if kept else query
         if len(longer.encode("utf-8", "replace")) > _BYTES:

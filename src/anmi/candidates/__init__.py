@@ -12,7 +12,7 @@ from anmi.candidates.block import (
     Candidates,
     Kind,
     Rule,
-)
+)  # fmt: skip
 from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, block_of
 
 __all__ = [

@@ -188,10 +188,7 @@ class Endpoint:
             ) from None
         for line in text.splitlines():
             found = json.loads(line)
-            response = found.get("response") or {}
-            failed = response.get("status_code") != 200
-            reply = Reply(problem=f"status {response.get('status_code')}") if failed else _read(response.get("body"))
-            yield int(found["custom_id"]), reply
+            yield int(found["custom_id"]), _read((found.get("response") or {}).get("body"))
 
     def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         asked: dict[str, Any] = {"model": self.options.model, "temperature": 0}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -15,7 +16,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy.special import expit, logit
-from tqdm import tqdm
 
 from anmi import seeds
 from anmi.candidates import GRADE, MARKED, PADDING, SHIFT, Candidates, CandidateShards
@@ -26,7 +26,7 @@ from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
 from anmi.judging.fused import SURE, log_odds
 from anmi.judging.pointwise import join, split
 from anmi.retrieval.tokenize import tokenizer
-from anmi.store import Store
+from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)
 _COLUMNS: Final = ["query_id", "document", "odds", "stands", "grade", "snippet"]
@@ -45,6 +45,7 @@ _BYTES: Final = 512
 _MOST_AT_ONCE: Final = 256
 _ROUNDS: Final = 3
 _EXAMPLES: Final = 20
+_COUNTS: Final = ("negatives_asked", "negatives_called_relevant", "others_asked", "others_promoted")
 # Known pairs: at most so many of each kind, a tenth of the budget; relevant ones must be called so more often by this.
 _KNOWN: Final = 50
 _LEAST_KNOWN: Final = 5
@@ -142,14 +143,12 @@ class Reader:
         self._endpoint = Endpoint(options)
         try:
             self._system, _, self._user = Path(options.prompt).read_text(encoding="utf-8").partition("\n---\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise AnmiError(
-                f"denoising.llm.prompt: {options.prompt} cannot be read ({error.__class__.__name__}); give a text file"
-            ) from error
+        except (OSError, UnicodeDecodeError):
+            self._user = ""
         if not {"{query}", "{document}"} <= {*re.findall(r"\{\w+\}", self._user)}:
             raise AnmiError(
-                f"denoising.llm.prompt: {options.prompt} must hold instructions, a line --- and below it {{query}} and "
-                "{document}"
+                f"denoising.llm.prompt: {options.prompt} must be a file that holds instructions, a line --- and below "
+                "it {query} and {document}"
             )
         parts = (options.base_url, options.model, str(options.max_tokens), self._system, self._user)
         self.fingerprint = digest("llm", *parts).hex()
@@ -159,12 +158,6 @@ class Reader:
     def money(self) -> float:
         """What was spent."""
         return float(self.tokens @ np.array(self.options.prices)) / 1e6
-
-    @property
-    def reasons(self) -> str:
-        """Why there was no judgment, for warnings."""
-        said = ", ".join(f"{count} × {reason}" for reason, count in self.problems.most_common())
-        return f" ({said})" if said else ""
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
         """Return grades [n], NaN where none came or the budget is spent, and the snippets."""
@@ -177,11 +170,13 @@ class Reader:
         keys = self._store.keys(self.fingerprint, shown, self.options.model)
         found = {key: value for key, value in zip(keys, self._store.read(keys), strict=True) if value is not None}
         unknown = {key: text for key, text in zip(keys, shown, strict=True) if key not in found}
-        with tqdm(total=len(unknown), desc=f"asking {self.options.model}", delay=2, disable=None) as bar:
-            while unknown and (some := self._affordable()):
-                part = {key: unknown.pop(key) for key in list(unknown)[:some]}
-                found |= self._asked(part)
-                bar.update(len(part))
+        while unknown and (some := self._affordable()):
+            part = {key: unknown.pop(key) for key in list(unknown)[:some]}
+            questions = {key: (self._system, self._filled(*split(text))) for key, text in part.items()}
+            packed = partial(_packed, part)
+            came, problems = self._store.answers(questions, self._ask, packed, f"asking {self.options.model}")
+            found |= came
+            self.problems += problems
         texts = [found[key].rstrip(b"\0").decode() if key in found else "" for key in keys]
         texts += [""] * (len(queries) - len(texts))
         return np.array([float(text[:1] or "nan") for text in texts]), [text[1:] for text in texts]
@@ -194,36 +189,22 @@ class Reader:
         each = self.money / self.sent if self.money else self.options.cost / self.options.concurrency
         return int(min((self.options.cost - self.money) / each, most))
 
-    def _asked(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
-        """Put questions to the endpoint, and store what comes although it stops: it was paid for."""
-        pairs = [split(text) for text in texts.values()]
-        asked = [(self._system, self._filled(*pair)) for pair in pairs]
-        keys, came = list(texts), dict[bytes, bytes]()
+    def _ask(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[int, Reply]]:
         ask = self._endpoint.ask_in_batch if self.options.batch else self._endpoint.ask
-        try:
-            for number, reply in ask(asked, _SCHEMA):
-                self.sent += 1
-                self.tokens += reply.tokens
-                if value := self._value(reply, pairs[number][1]):
-                    came[keys[number]] = value
-        finally:
-            self._store.write(list(came), list(came.values()))
-        return came
+        for number, reply in ask(questions, _SCHEMA):
+            self.sent += 1
+            self.tokens += reply.tokens
+            yield number, reply
 
     def _filled(self, query: str, document: str) -> str:
         return re.sub(r"\{(query|document)\}", lambda at: query if at[1] == "query" else document, self._user)
 
-    def _value(self, reply: Reply, document: str) -> bytes | None:
-        if reply.problem:
-            self.problems[reply.problem] += 1
-            return None
-        try:
-            grade, snippet = answer(reply.text, document)
-        except ValueError as error:
-            self.problems[str(error)] += 1
-            return None
-        text = f"{grade}{snippet}".replace("\0", " ").encode("utf-8", "replace")[:_BYTES]
-        return text.decode(errors="ignore").encode().ljust(_BYTES, b"\0")
+
+def _packed(pairs: Mapping[bytes, str], reply: Reply, key: bytes) -> bytes:
+    """Return an answer as it is stored."""
+    grade, snippet = answer(reply.text, split(pairs[key])[1])
+    said = f"{grade}{snippet}".replace("\0", " ").encode("utf-8", "replace")[:_BYTES]
+    return said.decode(errors="ignore").encode().ljust(_BYTES, b"\0")
 
 
 @dataclass(frozen=True)
@@ -408,20 +389,15 @@ class LLMJudge:
 
     def _trusted(self, relevant: NDArray[np.bool_], far: NDArray[np.bool_]) -> bool:
         """Whether it calls labelled positives relevant and not just anything; else say why it is not used."""
-        name, counts = self.reader.options.model, (len(relevant), len(far))
-        if min(counts) < _LEAST_KNOWN:
-            log.warning(
-                "%s judged only %d labelled positives and %d random documents, so its errors are not known and its "
-                "answers are not used%s; see denoising.llm", name, *counts, self.reader.reasons,
-            )  # fmt: skip
-            return False
-        if relevant.mean() - far.mean() < _LEAST_LEAD:
-            log.warning(
-                "%s calls %.0f %% of labelled positives relevant and %.0f %% of random documents, so its answers are "
-                "not used; take another model or prompt", name, 100 * relevant.mean(), 100 * far.mean(),
-            )  # fmt: skip
-            return False
-        return True
+        enough = min(len(relevant), len(far)) >= _LEAST_KNOWN
+        if enough and relevant.mean() - far.mean() >= _LEAST_LEAD:
+            return True
+        log.warning(
+            "%s calls %d of %d labelled positives relevant and %d of %d random documents, so its answers are not "
+            "used%s; take another model or prompt, or more than %d calls (denoising.llm)", self.reader.options.model,
+            relevant.sum(), len(relevant), far.sum(), len(far), "" if enough else ": too few", 10 * _LEAST_KNOWN,
+        )  # fmt: skip
+        return False
 
     def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
         reader, table = self.reader, read.table
@@ -429,10 +405,15 @@ class LLMJudge:
         after = expit(read.errors.right(judged.odds.to_numpy(float)) + read.errors.told(judged.grade.to_numpy(float)))
         judged = judged.assign(before=expit(judged.odds.astype(float)), after=after, said=_said(judged))
         stands = judged.stands.astype(bool)
-        changed = {
-            "negatives_asked": int(stands.sum()), "negatives_called_relevant": int((stands & judged.said).sum()),
-            "others_asked": int((~stands).sum()), "others_promoted": int((~stands & (judged.after >= SURE)).sum()),
-        }  # fmt: skip
+        counts = (
+            int(stands.sum()), int((stands & judged.said).sum()), int((~stands).sum()),
+            int((~stands & (judged.after >= SURE)).sum()),
+        )  # fmt: skip
+        errors = read.errors
+        said = (
+            "{} read {} negatives and called {} relevant, and {} others, {} of which it makes positives; it calls "
+            "{:.0%} of relevant documents relevant and {:.1%} of others; {} calls cost {:.2f}."
+        ).format(reader.options.model, *counts, errors.hit, errors.false, reader.sent, reader.money)
         moved = judged.iloc[np.argsort(judged.before - judged.after, kind="stable")[:_EXAMPLES]]
         examples = [
             {
@@ -442,23 +423,19 @@ class LLMJudge:
             for row in moved.to_dict("records")
         ]  # fmt: skip
         self.summary = {
-            "model": reader.options.model, "base_url": reader.options.base_url, "fingerprint": reader.fingerprint,
-            "calls": reader.sent, "questions": reader.options.calls - reader.left, "tokens": reader.tokens.tolist(),
-            "cost": reader.money, "problems": dict(reader.problems), "used": trusted,
-            "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes],
-            "errors": asdict(read.errors), **changed, "examples": examples,
+            "model": reader.options.model, "base_url": reader.options.base_url, "calls": reader.sent,
+            "questions": reader.options.calls - reader.left, "tokens": reader.tokens.tolist(), "cost": reader.money,
+            "problems": dict(reader.problems), "used": trusted, "errors": asdict(errors),
+            "said": said if trusted else "", **dict(zip(_COUNTS, counts, strict=True)),
+            "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes], "examples": examples,
         }  # fmt: skip
         if reader.problems:
             log.warning(
-                "%d of %d calls to %s gave no judgment%s; they are asked again next time", reader.problems.total(),
-                reader.sent, reader.options.model, reader.reasons,
+                "%d of %d calls to %s gave no judgment (%s); they are asked again next time", reader.problems.total(),
+                reader.sent, reader.options.model, reasons(reader.problems),
             )  # fmt: skip
         if trusted:
-            log.info(
-                "%s read %d negatives and called %d relevant, and %d others, of which %d are promoted; it calls "
-                "%.0f %% of relevant documents relevant and %.1f %% of others; cost %.2f", reader.options.model,
-                *changed.values(), 100 * read.errors.hit, 100 * read.errors.false, reader.money,
-            )  # fmt: skip
+            log.info("%s", said)
 
 
 def _said(table: pd.DataFrame) -> pd.Series:

@@ -12,17 +12,16 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from tqdm import tqdm
 
 from anmi import seeds
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
-from anmi.judging.endpoint import Endpoint, EndpointOptions, plain_address
+from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply, plain_address
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
 from anmi.retrieval.encoders import fingerprint, short_name
 from anmi.retrieval.kinds import quiet, resolve_precision
-from anmi.store import Store
+from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,6 @@ _VERDICT: Final = re.compile(
     r"""[\s"'*(\[]*(?:answer\s*:\s*)?(?:document[\s_]+)?[\s"'*(\[]*(A|B|TIE)[\s"'*)\].]*""", re.IGNORECASE
 )
 _VALUES: Final = {"A": 1.0, "B": 0.0, "TIE": 0.5}
-_SAVED_AT_ONCE: Final = 64
 
 
 class LocalPairwiseOptions(BaseModel):
@@ -251,44 +249,24 @@ class ChatJudge:
         return np.where(alike, 0.5, values)
 
     def _ask(self, texts: dict[bytes, str]) -> dict[bytes, float]:
-        """Put comparisons to the endpoint, storing each answer soon after it came: it was paid for."""
-        keys = list(texts)
-        questions = [(_SYSTEM, _QUESTION.format(*text.split(SEPARATOR, 2))) for text in texts.values()]
-        problems: Counter[str] = Counter()
-        answers: dict[bytes, float] = {}
-        saved = 0
-        try:
-            with tqdm(
-                total=len(keys), desc=f"asking {self.options.model}", unit="comparison", delay=2, disable=None
-            ) as bar:
-                for number, reply in self._endpoint.ask(questions):
-                    bar.update()
-                    value = verdict(reply.text)
-                    if np.isnan(value):
-                        problems[reply.problem or "neither A nor B nor TIE"] += 1
-                        continue
-                    answers[keys[number]] = value
-                    if len(answers) - saved >= _SAVED_AT_ONCE:
-                        saved = self._save(answers, saved)
-        finally:
-            self._save(answers, saved)
+        """Put comparisons to the endpoint, and say what failed."""
+        questions = {key: (_SYSTEM, _QUESTION.format(*text.split(SEPARATOR, 2))) for key, text in texts.items()}
+        name = self.options.model
+        answers, problems = self._store.answers(questions, self._endpoint.ask, _stored, f"asking {name}")
         if problems:
             self.problems += problems
             log.warning(
                 "%d of %d comparisons by %s failed (%s); they stay missing and are asked again next time",
-                problems.total(),
-                len(keys),
-                self.options.model,
-                ", ".join(f"{count} × {reason}" for reason, count in problems.most_common()),
-            )
-        return answers
+                problems.total(), len(texts), name, reasons(problems),
+            )  # fmt: skip
+        return {key: float(np.frombuffer(value, np.float32)[0]) for key, value in answers.items()}
 
-    def _save(self, answers: dict[bytes, float], saved: int) -> int:
-        """Store the answers after the first ``saved`` ones; return how many are stored then."""
-        fresh = list(answers.items())[saved:]
-        if fresh:
-            self._store.write([key for key, _ in fresh], [np.float32(value).tobytes() for _, value in fresh])
-        return len(answers)
+
+def _stored(reply: Reply, _: bytes) -> bytes:
+    value = verdict(reply.text)
+    if np.isnan(value):
+        raise ValueError("neither A nor B nor TIE")
+    return np.float32(value).tobytes()
 
 
 def check_given(judges: Mapping[str, PairwiseOptions]) -> None:

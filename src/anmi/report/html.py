@@ -142,6 +142,8 @@ class ReportInputs:
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     neighbours: Mapping[str, Any] = field(default_factory=dict)
     pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
+    # The artifact llm_judge.
+    llm: Mapping[str, Any] = field(default_factory=dict)
     # labels, or pseudo_queries where these stand in for test queries that nobody labelled.
     test_queries: str = "labels"
     # What the hybrid is made of, as the artifact results has it.
@@ -198,6 +200,14 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
         [_judge(name, entry) for name, entry in inputs.judges.items()], figures.judges(inputs.judges),
         "AUC: how often a judge scores a document labelled relevant above one that is not. Calibration error: mean "
         "distance between the probabilities a judge gives and the shares observed.",
+    )  # fmt: skip
+    yield Section(
+        "Read by a language model", [str(inputs.llm["said"])] if inputs.llm.get("said") else [],
+        ["query", "quoted from the document", "grade", "P before", "P after"],
+        [
+            [row["query"], row["snippet"] or "–", f"{row['grade']:.0f}", f"{row['before']:.2f}", f"{row['after']:.2f}"]
+            for row in inputs.llm.get("examples", ())
+        ],
     )  # fmt: skip
     metric = str(inputs.hardness.get("metric", ""))
     yield Section(

@@ -15,6 +15,7 @@ import logging
 import shutil
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
@@ -45,6 +46,7 @@ _REMOVED_AT_ONCE: Final = 100_000
 # Values whose bytes are in memory besides the array that they go to.
 _READ_AT_ONCE: Final = 1 << 14
 _MAX_READERS: Final = 512
+_SAVED_AT_ONCE: Final = 64
 _TWICE: Final = "already open"
 _REFILLED: Final = "it will be filled again"
 _DAY: Final = 86_400.0
@@ -387,6 +389,54 @@ class Store:
         self._drop(damaged)
         return values, absent
 
+    def answers(
+        self,
+        questions: Mapping[bytes, tuple[str, str]],
+        ask: Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]],
+        value: Callable[[Any, bytes], bytes],
+        name: str,
+    ) -> tuple[dict[bytes, bytes], Counter[str]]:
+        """Put questions to a language model, storing answers soon after they came: they were paid for.
+
+        Parameters
+        ----------
+        questions
+            (system prompt, user prompt) by key.
+        ask
+            Yields (number of the question, reply), as :meth:`anmi.judging.endpoint.Endpoint.ask` does; a reply has a
+            ``text``, or a ``problem`` because of which there is none.
+        value
+            From a reply and its key to what is stored; a ValueError says why there is nothing.
+        name
+            What is done, for the progress bar.
+
+        Returns
+        -------
+        tuple
+            Values by key, and how often there was none by the reason.
+        """
+        keys, came, problems, saved = list(questions), dict[bytes, bytes](), Counter[str](), 0
+        try:
+            with tqdm(total=len(keys), desc=name, unit="question", delay=2, disable=None) as bar:
+                for number, reply in ask(list(questions.values())):
+                    bar.update()
+                    try:
+                        if reply.problem:
+                            raise ValueError(reply.problem)
+                        came[keys[number]] = value(reply, keys[number])
+                    except ValueError as error:
+                        problems[str(error)] += 1
+                    if len(came) >= saved + _SAVED_AT_ONCE:
+                        saved = self._write_from(came, saved)
+        finally:
+            self._write_from(came, saved)
+        return came, problems
+
+    def _write_from(self, values: Mapping[bytes, bytes], first: int) -> int:
+        fresh = list(values.items())[first:]
+        self.write([key for key, _ in fresh], [value for _, value in fresh])
+        return len(values)
+
     def prune(self, older_than_days: float) -> tuple[int, int]:
         """Remove values and folders of models that were last used so many days ago; their room is used again.
 
@@ -423,6 +473,11 @@ class Store:
                     removed += 1
                 if removed < _REMOVED_AT_ONCE:
                     transaction.delete(prefix, db=self._registry)
+
+
+def reasons(problems: Counter[str]) -> str:
+    """Say why there was no answer, the most frequent reason first."""
+    return ", ".join(f"{count} × {reason}" for reason, count in problems.most_common())
 
 
 def _sum(data: bytes, key: bytes = b"") -> bytes:
