@@ -159,10 +159,11 @@ class Collection:
         """Train without answers and with those of the judge that errs in 0.1, and return nDCG@10 by calls."""
         most = CALLS[-1]
         asked = {"base_url": self.address, "model": "judge-0.1-unbiased", "calls": most, "batch": "true"}
-        system = ",".join([f"asked_{most}=anmi_labels_only", *(f"denoising.llm.{k}={v}" for k, v in asked.items())])
+        settings = ",".join(f"denoising.llm.{name}={value}" for name, value in asked.items())
         place = COLLECTIONS[self.name][0] + ("" if self.name == "api_docs" else f",ingestion.max_queries={QUERIES}")
-        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", "asked_0=anmi_labels_only", system]
-        command += ["--collections", f"{self.name}={place}", "--params", "encoder=static", "--output", str(work)]
+        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", "asked_0=anmi_labels_only"]
+        command += [f"asked_{most}=anmi_labels_only:{settings}", "--collections", f"{self.name}={place}"]
+        command += ["--params", f"encoder=static,denoising.fused.without={self.name}", "--output", str(work)]
         subprocess.run(command, cwd=ROOT, check=True)
         rows = json.loads((work / "ablation.json").read_text(encoding="utf-8"))["rows"]
         return {

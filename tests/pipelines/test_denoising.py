@@ -169,10 +169,10 @@ def test_a_language_model_reads_what_is_doubted(recipe: str, mined: Mined, monke
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-        """Call relevant what holds the query."""
-        query, document = body["messages"][1]["content"].split("\n</query>\n<document>\n")
-        said = {"grade": 3, "snippet": query[8:]} if query[8:] in document else {"grade": 0, "snippet": ""}
-        return 200, {}, completion(json.dumps(said))
+        """Call relevant what holds half of the query's words."""
+        query, document = (part.lower().split() for part in body["messages"][1]["content"].split("\n</query>\n"))
+        yes = len({*query[1:]} & {*document}) >= 0.5 * len({*query[1:]})
+        return 200, {}, completion(json.dumps({"grade": 3 * yes, "snippet": " ".join(document[1:4])}))
 
     ready = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
     with Server() as running:
@@ -189,7 +189,7 @@ def test_a_language_model_reads_what_is_doubted(recipe: str, mined: Mined, monke
     called, refused = grades >= 2, grades < 2
     assert called.any() and refused.any() and told["calls"] <= 200
     more = block.columns["p_relevant"] - before.columns["p_relevant"]
-    assert (more[called] > 0).all() and np.median(more[refused]) <= 0
+    assert np.median(more[called]) > np.median(more[refused])
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:
