@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from scipy.special import expit, logit
 
 from anmi import seeds
 from anmi.candidates import GRADE, MARKED, PADDING, SHIFT, Candidates, CandidateShards
@@ -251,15 +251,15 @@ def fit_errors(
     counts = seen + np.array([_PRIOR, _PRIOR[::-1]])
 
     def objective(point: NDArray[np.float64]) -> float:
-        hit, false = expit(point[:2])
-        chance = false + (hit - false) * expit(point[2] * odds + point[3])
+        hit, false = scipy.special.expit(point[:2])
+        chance = false + (hit - false) * scipy.special.expit(point[2] * odds + point[3])
         said = np.log(np.where(yes, chance, 1 - chance)).sum()
         known = (counts * np.log([[hit, 1 - hit], [false, 1 - false]])).sum()
         return float(0.5 * (((point[2:] - [1, 0]) / _DEVIATIONS) ** 2).sum() - said - known)
 
-    start = np.array([*logit(counts[:, 0] / counts.sum(axis=1)), 1.0, 0.0])
+    start = np.array([*scipy.special.logit(counts[:, 0] / counts.sum(axis=1)), 1.0, 0.0])
     found = minimize(objective, start, bounds=[(-9, 9), (-9, 9), (0.1, 3), (-6, 6)], method="L-BFGS-B").x
-    return Errors(*(float(value) for value in (*expit(found[:2]), *found[2:])))
+    return Errors(*(float(value) for value in (*scipy.special.expit(found[:2]), *found[2:])))
 
 
 @dataclass(frozen=True)
@@ -295,8 +295,8 @@ class Read:
         own = dict[str, NDArray[Any]]()
         for name in {"p_evidence", "p_heldout"} & block.positive_columns.keys():
             odds = log_odds(block.positive_columns[name])
-            own |= {name: expit(self.errors.right(odds)), SHIFT: self.errors.right(odds) - odds}
-        return block.with_columns({"p_evidence": expit(after), GRADE: grades, SHIFT: after - before}, own)
+            own |= {name: scipy.special.expit(self.errors.right(odds)), SHIFT: self.errors.right(odds) - odds}
+        return block.with_columns({"p_evidence": scipy.special.expit(after), GRADE: grades, SHIFT: after - before}, own)
 
 
 @dataclass
@@ -402,8 +402,10 @@ class LLMJudge:
     def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
         reader, table = self.reader, read.table
         judged = table[table.grade.notna()]
-        after = expit(read.errors.right(judged.odds.to_numpy(float)) + read.errors.told(judged.grade.to_numpy(float)))
-        judged = judged.assign(before=expit(judged.odds.astype(float)), after=after, said=_said(judged))
+        after = scipy.special.expit(
+            read.errors.right(judged.odds.to_numpy(float)) + read.errors.told(judged.grade.to_numpy(float))
+        )
+        judged = judged.assign(before=scipy.special.expit(judged.odds.astype(float)), after=after, said=_said(judged))
         stands = judged.stands.astype(bool)
         counts = (
             int(stands.sum()), int((stands & judged.said).sum()), int((~stands).sum()),
