@@ -11,7 +11,7 @@ import pytest
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
-from anmi.pipelines.dense.nodes import build_dense_index, retrieve, retrieve_for_dev
+from anmi.pipelines.dense.nodes import build_dense_index, retrieve, retrieve_dev
 from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.pool import Positives
 from anmi.selection.recipe import recipe_book
@@ -164,7 +164,7 @@ def test_a_source_that_no_step_reads_is_not_asked(merge: Merge, recipe: str, col
 
 def test_dev_queries_are_searched_apart_where_a_step_is_fitted_on_them(merge: Merge) -> None:
     splits = ["train", "dev", "test", *["train", "dev"] * 3]
-    asked: dict[str, Any] = {"splits": splits, "retrieved": retrieve_for_dev}
+    asked: dict[str, Any] = {"splits": splits, "retrieved": retrieve_dev}
     assert not [*merge.shards(5, **asked)]  # type: ignore[attr-defined]
     everything, found = merge(5, recipe="fitted", splits=["train"] * QUERIES), merge(5, recipe="fitted", **asked)
     rows = [row for row, split in enumerate(splits) if split == "dev"]

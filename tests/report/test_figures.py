@@ -1,7 +1,9 @@
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from anmi.report import figures
+from anmi.training.mixed import neighbour_table
 
 BACKGROUNDS = ("#ffffff", "#16181d")
 
@@ -125,3 +127,14 @@ def test_quality_is_drawn_against_hardness():
     figure = figures.hardness(rows, "ndcg@10")
     assert [trace["x"] for trace in figure.spec["data"]] == [[0.2, 0.6]]
     assert figures.hardness([], "ndcg@10") is None
+
+
+def test_neighbours_are_drawn_by_query_rank_and_step_with_their_uris():
+    lines = [(50, "b", 1, "d1", "u/x", "u/x", False), (50, "b", 2, "d2", "u/<y>", "u/x", True)]
+    lines += [(100, "b", 1, "d3", "u/z", "u/x", False), (50, "a", 1, "d4", "", "u/w", True)]
+    figure = figures.latent_neighbours(neighbour_table(lines))
+    (trace,) = figure.spec["data"]
+    assert trace["x"] == ["50", "100"] and trace["y"] == ["a · 1", "b · 1", "b · 2"]
+    assert trace["z"] == [[2, None], [0, 1], [2, None]] and trace["text"] == [["d4", ""], ["x", "z"], ["&lt;y&gt;", ""]]
+    assert trace["customdata"] == [["d4", ""], ["u/x", "u/z"], ["u/&lt;y&gt;", ""]]
+    assert go.Figure(figure.spec) and figures.latent_neighbours(neighbour_table()) is None

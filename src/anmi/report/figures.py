@@ -27,6 +27,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
+from anmi.report.sentences import of_the_hardest
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
@@ -140,11 +141,9 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
             ("kept", entry["kept"], {"color": KEPT, "width": 2.5, "dash": "dash"}, True),
             ("rejected", sum(rejected.values(), np.zeros(1)), {"color": REJECTED, "width": 2.5, "dash": "dot"}, True),
         ]
-        for i, (step, counts) in enumerate(rejected.items()):
+        for i, (step, counts) in enumerate(rejected.items() if len(rejected) > 1 else ()):
             line = {"color": REJECTED, "width": 1.2, "dash": DASHES[i % len(DASHES)]}
-            groups.append((f"rejected: {step}", counts, line, len(rejected) < 2))
-        if len(rejected) < 2:
-            groups = groups[:3]
+            groups.append((f"rejected: {step}", counts, line, False))
         traces = [
             scatter(
                 f"{name} ({int(np.sum(counts)):,})", entry["edges"], _shares(counts), line=line | {"shape": "hv"},
@@ -227,17 +226,14 @@ def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
-    figures = [
-        _reliability(f"judge-{place}", f"Calibration: {name}", name, entry.get("reliability") or {})
-        for place, (name, entry) in enumerate(by_name.items())
+    known = [
+        (name, entry["reliability"]) for name, entry in by_name.items() if (entry.get("reliability") or {}).get("bins")
     ]
-    return [figure for figure in figures if figure]
+    return [_reliability(f"judge-{place}", name, found) for place, (name, found) in enumerate(known)]
 
 
-def _reliability(figure: str, title: str, judge: str, reliability: Mapping[str, Any]) -> Figure | None:
-    bins = reliability.get("bins") or []
-    if not bins:
-        return None
+def _reliability(figure: str, judge: str, reliability: Mapping[str, Any]) -> Figure:
+    bins = reliability["bins"]
     counts = np.array([entry["count"] for entry in bins], np.float64)
     sizes = 7 + 17 * np.sqrt(counts / max(counts.max(), 1.0))
     traces = [
@@ -250,13 +246,11 @@ def _reliability(figure: str, title: str, judge: str, reliability: Mapping[str, 
         ),
     ]  # fmt: skip
     layout = plot_layout(420, "predicted probability of relevance", "observed share of relevant pairs")
-    for axis in ("xaxis", "yaxis"):
-        layout[axis] |= {"range": [-0.05, 1.05]}
-    error = reliability.get("expected_calibration_error")
+    layout["xaxis"]["range"] = layout["yaxis"]["range"] = [-0.05, 1.05]
     note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
-    if error is not None:
+    if (error := reliability.get("expected_calibration_error")) is not None:
         note += f" Expected calibration error {error:.3f}."
-    return Figure(figure, title, note, {"data": traces, "layout": layout})
+    return Figure(figure, f"Calibration: {judge}", note, {"data": traces, "layout": layout})
 
 
 def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
@@ -275,9 +269,11 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
     shapes, notes, start = [], [], low
     for name, border in ZONES:
         end = min(border, high)
-        notes.append(top_text(name, (max(start, low) + end) / 2) | {"textangle": -35, "xanchor": "left"})
+        place = {"x": (max(start, low) + end) / 2, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left"}
+        notes.append(place | {"text": name, "showarrow": False, "textangle": -35})
         if math.isfinite(border):
-            shapes.append(vertical(border, {"color": NEUTRAL, "width": 1.5, "dash": "dash"}))
+            line = {"color": NEUTRAL, "width": 1.5, "dash": "dash"}
+            shapes.append({"type": "line", "x0": border, "x1": border, "y0": 0, "y1": 1, "yref": "paper", "line": line})
         start = end
     layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
     layout["margin"] |= {"t": 64}
@@ -370,7 +366,7 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     layout["yaxis"] |= {"type": "log", "dtick": 1}
     note = (
         "The nearer a candidate is to the query, the more it teaches, and the likelier it is relevant after all, a "
-        f"false negative.{_of_the_hardest(found)} Bins of fewer than {_LEAST} are left out."
+        f"false negative.{of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are left out."
     )
     if truth:
         note += (
@@ -378,19 +374,6 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
             "are such, no mark where none is; the judge may expect others besides."
         )
     return Figure("nearness", "False negatives against hardness", note, {"data": traces, "layout": layout})
-
-
-def _of_the_hardest(found: Mapping[str, Any]) -> str:
-    """Say in words what the lines have to say, for who does not see them."""
-    shares = []
-    for name in ("chosen", "rejected"):
-        bins = zip(found["edges"], found[name]["judged"], found[name]["expected"], strict=False)
-        hardest = [(count, count * share) for low, count, share in bins if low >= 0 and count]
-        if sum(count for count, _ in hardest) < _LEAST:
-            return ""
-        share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
-        shares.append(f"{100 * share:.1f} % of the {name} ones")
-    return f" At least as near as the positive, by the judge {' and '.join(shares)} are relevant."
 
 
 def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
@@ -437,6 +420,35 @@ def sources(log: pd.DataFrame) -> Figure | None:
     return Figure("sources", "Where negatives came from as training went on", note, spec)
 
 
+def latent_neighbours(table: pd.DataFrame) -> Figure | None:
+    """Draw the five nearest documents of the first six watched queries over the steps; None where none was watched.
+
+    A row for each query and rank, a column for each time that the index was made, in each cell the entity. Colours say
+    whether it is another one than the query asks for, and so a negative.
+    """
+    if table.empty:
+        return None
+    shown = table[table.query_id.isin(sorted(set(table.query_id))[:6])]
+    kind = np.select([shown.usable, shown.uri == shown.own_uri], [2, 0], 1)
+    uri = shown.uri.where(shown.uri != "", shown.document_id).map(html.escape)
+    cells = shown.assign(kind=kind, uri=uri).set_index(["query_id", "rank", "step"])[["kind", "uri"]]
+    kinds, uris = cells["kind"].unstack(), cells["uri"].unstack(fill_value="")  # noqa: PD010
+    ways = {"own entity": POSITIVE, "barred": NEUTRAL, "negative": REJECTED}
+    trace = {
+        "type": "heatmap", "x": [*map(str, kinds.columns)], "z": [plain(line) for line in kinds.to_numpy(float)],
+        "y": [html.escape(f"{query} · {rank}") for query, rank in kinds.index], "customdata": uris.to_numpy().tolist(),
+        "text": uris.map(lambda uri: uri.rpartition("/")[2]).to_numpy().tolist(), "texttemplate": "%{text}",
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>", "zmin": -0.5, "zmax": 2.5, "xgap": 1, "ygap": 1,
+        "colorscale": [[(i + end) / 3, colour] for i, colour in enumerate(ways.values()) for end in (0, 1)],
+        "colorbar": {"tickvals": [0, 1, 2], "ticktext": [*ways]},
+    }  # fmt: skip
+    layout = plot_layout(80 + 20 * len(kinds), "step (optimiser updates)", "")
+    layout["xaxis"]["type"], layout["yaxis"]["autorange"] = "category", "reversed"
+    note = "Rows: query and rank. Columns: when the index was made. Cells: the neighbour's entity, its URI on hovering."
+    title = "The five nearest documents as training went on"
+    return Figure("neighbours", title, note, {"data": [trace], "layout": layout})
+
+
 def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:
     """Return a trace of lines or markers; the name is escaped."""
     return {"type": "scatter", "mode": mode, "name": html.escape(name), "x": x, "y": y, **more}
@@ -444,26 +456,10 @@ def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict
 
 def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
     """Return intervals of rows with ``low`` and ``high``, none where an end is missing; as `error_x` or `error_y`."""
-
-    def length(low: float | None, high: float | None) -> float:
-        return math.nan if low is None or high is None else max(high - low, 0.0)
-
-    ends = [(row["value"], row["low"], row["high"]) for row in rows]
-    return {
-        "type": "data", "symmetric": False, "thickness": 1.5, "width": 4,
-        "array": plain(length(middle, high) for middle, _, high in ends),
-        "arrayminus": plain(length(low, middle) for middle, low, _ in ends),
-    }  # fmt: skip
-
-
-def vertical(x: float, line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a line over the whole height, as a shape of a layout."""
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": dict(line)}
-
-
-def top_text(text: str, x: float) -> dict[str, Any]:
-    """Return a text above the plot, as an annotation of a layout; it is escaped."""
-    return {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "text": html.escape(text)}
+    ends = np.array([(row["value"], row["low"], row["high"]) for row in rows], float).reshape(-1, 3)
+    above, below = np.maximum(ends[:, 2] - ends[:, 0], 0), np.maximum(ends[:, 0] - ends[:, 1], 0)
+    shape = {"type": "data", "symmetric": False, "thickness": 1.5, "width": 4}
+    return shape | {"array": plain(above), "arrayminus": plain(below)}
 
 
 def plot_layout(height: int, x: str, y: str) -> dict[str, Any]:

@@ -133,6 +133,8 @@ class ReportInputs:
     origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
     training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # The artifact latent_neighbours.
+    latent_neighbours: pd.DataFrame = field(default_factory=pd.DataFrame)
     # What the run was given; nested, JSON-like.
     parameters: Mapping[str, Any] = field(default_factory=dict)
     # From judge_entries: by name auc, reliability and method, any of which may be missing.
@@ -226,7 +228,7 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
         "Training", [],
         figures=[
             figures.training(inputs.training_log), figures.curriculum(inputs.training_log),
-            figures.sources(inputs.training_log),
+            figures.sources(inputs.training_log), figures.latent_neighbours(inputs.latent_neighbours),
         ],
     )  # fmt: skip
     yield from _facts(inputs.knowledge, inputs.neighbours)

@@ -167,3 +167,16 @@ def judged_by(judge: Mapping[str, Any]) -> str:
     if judge["without"]:
         return f"scored with coefficients fitted without {judge['without']}"
     return f"scored with coefficients fitted on {', '.join(judge['fitted_on'])}, so in-sample on these"
+
+
+def of_the_hardest(found: Mapping[str, Any], least: int) -> str:
+    """Say in words what the lines of the figure of nearness say; nothing of fewer than ``least`` candidates."""
+    shares = []
+    for name in ("chosen", "rejected"):
+        bins = zip(found["edges"], found[name]["judged"], found[name]["expected"], strict=False)
+        hardest = [(count, count * share) for low, count, share in bins if low >= 0 and count]
+        if sum(count for count, _ in hardest) < least:
+            return ""
+        share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
+        shares.append(f"{100 * share:.1f} % of the {name} ones")
+    return f" At least as near as the positive, by the judge {' and '.join(shares)} are relevant."

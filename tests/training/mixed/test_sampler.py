@@ -1,6 +1,8 @@
 """What a step draws."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.training.curriculum import State
+from anmi.training.curriculum import State, build_curriculum
 from anmi.training.mixed import DNHSampler, Observed
-from anmi.training.parts import MixedSources
+from anmi.training.parts import LinearOptions, MixedSources
 
 ALL = np.arange(10)
 DIMENSION = 4
@@ -154,3 +156,24 @@ def test_a_copy_goes_on_alike(world):
     for one in (sampler, copy):
         observe(one, world, step=9, seed=6)
     assert names(copy(ALL, 9)) == names(sampler(ALL, 9))
+
+
+def test_the_loop_of_the_docs_comes_to_the_final_shares(world):
+    (snippet,) = re.findall(
+        r"```python\n(options = MixedSources.*?)```", Path("docs/methods.md").read_text(), re.DOTALL
+    )
+
+    def encode(texts):
+        made = np.stack([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts])
+        return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+
+    names = {
+        "np": np, "rows": world.rows, "stock": world.stock, "encode": encode, "MixedSources": MixedSources,
+        "LinearOptions": LinearOptions, "build_curriculum": build_curriculum, "DNHSampler": DNHSampler,
+        "Observed": Observed,
+    }  # fmt: skip
+    exec(snippet, names)
+    report = names["sampler"].report()
+    assert names["curriculum"].state.mix == (0, 0.6, 0.4, 0)
+    assert report["share_latent"] > 0.2 and report["negatives"] == 7
+    assert names["sampler"].watched.table().step.unique().tolist() == [10, 20, 30, 40, 50]

@@ -50,7 +50,7 @@ def _collection() -> Pipeline:
 def _mining() -> Pipeline:
     """Return the stages of mining as they are, on the audited queries and labels, judging for all recipes at once."""
     checked = consistency.create_pipeline().only_nodes("consistency.check_consistency")
-    asked = Pipeline([node for node in dense.create_pipeline().nodes if node.name != "dense.retrieve_for_dev"])
+    asked = Pipeline([node for node in dense.create_pipeline().nodes if node.name != "dense.retrieve_dev"])
     stages = Pipeline([checked, asked, *(stage.create_pipeline() for stage in (bm25, denoising, elo))])
     return Pipeline(stages, inputs=_AUDITED, parameters={"params:recipe": "params:audit_judges_for"})
 

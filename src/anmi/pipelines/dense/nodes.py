@@ -184,11 +184,10 @@ def retrieve(
     return found if marked is None else found.map(marked)
 
 
-def retrieve_for_dev(**inputs: Any) -> CandidateShards:
+def retrieve_dev(**inputs: Any) -> CandidateShards:
     """Retrieve candidates for dev queries, none unless a step is fitted on them; nothing of them is ever trained on."""
-    if "dev" not in inputs["recipes"].get(inputs["recipe"]).splits:
-        return CandidateShards.of([])
-    return retrieve(**inputs, split="dev")
+    wanted = "dev" in inputs["recipes"].get(inputs["recipe"]).splits
+    return retrieve(**inputs, split="dev") if wanted else CandidateShards.of([])
 
 
 def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:

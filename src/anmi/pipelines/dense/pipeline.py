@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Pipeline
 
-from anmi.pipelines.dense.nodes import (
-    build_dense_index,
-    encode_collection,
-    make_corpus_encoder,
-    retrieve,
-    retrieve_for_dev,
-)
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve, retrieve_dev
 from anmi.pipelines.wiring import by_name, node, stage
 
 
@@ -31,5 +25,5 @@ def create_pipeline() -> Pipeline:
         ), by_name("document_embeddings", "query_embeddings", "encoder_info")),
         node(build_dense_index, ["corpus", "document_embeddings", "encoder_info", "params:dense"], "dense_index"),
         node(retrieve, retrieved, "candidates"),
-        node(retrieve_for_dev, retrieved, "dev_candidates"),
+        node(retrieve_dev, retrieved, "dev_candidates"),
     ])  # fmt: skip

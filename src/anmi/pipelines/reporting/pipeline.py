@@ -20,7 +20,7 @@ def create_pipeline() -> Pipeline:
         ], ["metrics_figure", "funnel_figure", "nearness_figure", "training_figure"]),
         node(render_report, by_name(
             "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
-            "fused_judge", "llm_judge", "hardness_results", "knowledge_metrics", "neighbours", "pseudo_query_summary",
-            "encoder_info", "params:encoder", "params:recipe", info="collection_info",
+            "fused_judge", "llm_judge", "hardness_results", "knowledge_metrics", "neighbours", "latent_neighbours",
+            "pseudo_query_summary", "encoder_info", "params:encoder", "params:recipe", info="collection_info",
         ), "report"),
     ])  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -109,7 +109,6 @@ class DNHSampler:
         self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
         self._about = stock.about[self._own]
         self._ids, self._texts = np.array(stock.ids, object), np.array(stock.texts, object)
-        self._ones = [(1.0,) * size for size in range(count + 1)]
         self._barred = _barred(rows, stock, facts=options.fact_filter)
         self._codes = _codes(self._barred)
         few = np.diff(self._barred.indptr).max() <= _FEW_BARRED * stock.documents
@@ -150,20 +149,11 @@ class DNHSampler:
         self, number: int, names: list[str], texts: list[str], size: int, boost: float, excluded: list[str]
     ) -> Row:
         row, own = self._rows[number], tuple(names[:size])
-        # Not by dataclasses.replace, which costs twice as much and is called for every row of every step.
-        return Row(
-            query_id=row.query_id,
-            query=row.query,
-            positive_id=row.positive_id,
-            positive=row.positive,
-            negative_ids=own,
-            negatives=tuple(texts[:size]),
-            weights=self._ones[size],
-            query_weight=row.query_weight * boost,
-            positive_ids=row.positive_ids,
+        return replace(
+            row, negative_ids=own, negatives=tuple(texts[:size]), weights=(1.0,) * size, judged={}, hardness=math.nan,
+            query_weight=row.query_weight * boost, about=int(self._about[number]),
             excluded_ids=row.excluded_ids.union(excluded).difference(own) if excluded else row.excluded_ids,
-            about=int(self._about[number]),
-        )
+        )  # fmt: skip
 
     def draw(self, rows: NDArray[np.int64], step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what is drawn for B rows.
