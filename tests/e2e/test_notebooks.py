@@ -154,15 +154,19 @@ def test_own_data_and_model(run: Callable[..., Read]) -> None:
 
 
 @pytest.mark.rare
-def test_published_bm25_mining(run: Callable[..., Read]) -> None:
+@pytest.mark.data
+def test_published_bm25_mining(run: Callable[..., Read], shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANMI_DATA", str(shared_data))
     read = run("published_bm25_mining")
-    counts = re.search(r"consistent queries: ours (\d+) \| the pipeline's (\d+)", read.text)
-    assert counts and counts[1] == counts[2] != "0"
-    assert {
-        "BM25 scores along the top list", "Consistency rate: the positive is among the first K of BM25",
-        "Ranks of all drawn negatives", "What each step took out of the candidates",
-    } <= set(read.figures)  # fmt: skip
-    assert "'hard_negatives': 'list of 7'" in read.text
+    assert read.number("passed the filter:") > read.number("failed the filter:") > 0
+    assert "['query', 'positive_doc', 'hard_negatives', 'query_type', 'doc_type', 'source', 'language']" in read.text
+    (lines,) = re.findall(r"'part_sae4k_001.jsonl': '([\d,]+) lines'", read.text)
+    samples = int(lines.replace(",", ""))
+    assert samples >= read.number("passed the filter:")
+    statistics = read.text.rpartition("passed the filter")[2]
+    assert lines in statistics and f"{8 * samples:,}" in statistics, "a positive and seven negatives each"
+    assert statistics.count("7.00 / 7 / 7") == 2, "as in the report"
+    assert "Consistency rate: the positive is among the first K of BM25" in read.figures
 
 
 @pytest.mark.rare
