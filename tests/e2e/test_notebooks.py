@@ -170,16 +170,22 @@ def test_published_bm25_mining(run: Callable[..., Read], shared_data: Path, monk
 
 
 @pytest.mark.rare
-def test_published_elo_mining(run: Callable[..., Read]) -> None:
+@pytest.mark.data
+def test_published_elo_mining(run: Callable[..., Read], shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANMI_DATA", str(shared_data))
     read = run("published_elo_mining")
-    assert read.number("correlation of its Elo with ours:") > 0.95
-    assert read.number("gaps of at least 400: fitted") > read.number("as published"), (
-        "the published factor squeezes them"
-    )
+    assert "Elo follows the scores: True" in read.text
+    assert "the best four: [900, 850, 1050, 700]" in read.text, "as the report's own code has it"
     (zones,) = read.figures["Candidates by zone"]["data"]
     assert values(zones["x"]) == ["danger", "soft", "Goldilocks", "medium", "easy"]
     assert sum(values(zones["y"])) == pytest.approx(100)
-    assert {"P(row is better than column), by judge", "Gaps to the positive"} <= set(read.figures)
+    rows = read.number("rows with negatives:")
+    assert 18 <= rows <= 24 and 5 < read.number("negatives a row:") <= 7
+    assert 0.5 <= read.number("mean weight of a negative:") <= 1
+    assert "9 steps in 3 epochs" in read.text
+    assert read.number("mean change of a cosine:") > 0.01, "training moved the encoder"
+    measured = re.findall(r"(?:mrr|recall)@10: before (\S+), after (\S+)", read.text)
+    assert len(measured) == 2 and min(float(value) for pair in measured for value in pair) > 0.3
 
 
 @pytest.mark.rare
