@@ -58,6 +58,9 @@ class ContrastiveObjective(nn.Module):
         What terms cost, for a sparse retriever: its similarities are inner products. None for cosines.
     margin
         Count the rows' own negatives that are less than so much less similar than the positive; None does not count.
+    most
+        Leave out documents of other rows that score above a row's positive by more than this: by the batch's ``guide``
+        where there is one, else by the similarities themselves; None leaves out none.
     adversary
         Length of the step by which negatives are moved against the loss, see :func:`attacked`; 0 leaves them.
     """
@@ -70,6 +73,7 @@ class ContrastiveObjective(nn.Module):
         *,
         recompute: bool = False,
         margin: float | None = None,
+        most: float | None = None,
         sparsity: SparsityOptions | None = None,
         adversary: float = 0.0,
     ) -> None:
@@ -79,6 +83,7 @@ class ContrastiveObjective(nn.Module):
         self.autocast = autocast
         self.recompute = recompute
         self.margin = margin
+        self.most = most
         self.adversary = adversary
         self.sparsity = sparsity
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
@@ -86,6 +91,7 @@ class ContrastiveObjective(nn.Module):
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.violations: float | None = None
         self.temperature_rule: float | None = None
+        self.left_out: float | None = None
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -100,10 +106,15 @@ class ContrastiveObjective(nn.Module):
         queries, documents = self._encode_both(batch["queries"], batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
+        weights = batch["weights"]
+        if self.most is not None:
+            scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
+            weights = filtered(weights, scores, own, batch["negatives"], self.most)
+            self.left_out = 1 - float((weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1))
         if self.margin is not None:
             self.violations = violations(similarity.detach(), own, batch["negatives"], self.margin)
         if self.sparsity is None:
-            self.temperature_rule = temperature_rule(similarity.detach(), batch["weights"])
+            self.temperature_rule = temperature_rule(similarity.detach(), weights)
         facts = Facts(
             query=queries,
             document=documents,
@@ -115,7 +126,7 @@ class ContrastiveObjective(nn.Module):
             step=batch.get("step", 0),
             about=batch.get("about"),
         )
-        mine, log_weights = similarity.gather(1, own)[:, 0], batch["weights"].log()
+        mine, log_weights = similarity.gather(1, own)[:, 0], weights.log()
         if self.adversary and torch.is_grad_enabled():
 
             def harm(against: Tensor) -> Tensor:
@@ -145,8 +156,9 @@ class ContrastiveObjective(nn.Module):
         return queries[:, held] @ documents[:, held].T
 
     def report(self) -> dict[str, float]:
-        """Return the share of negatives that violate the margin in the last batch, where counted, and σ_s/√N."""
+        """Return shares of negatives of the last batch, where counted, and σ_s/√N."""
         found = {"margin_violations": self.violations, "temperature_rule": self.temperature_rule}
+        found |= {"left_out": self.left_out}
         return {name: value for name, value in found.items() if value is not None}
 
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
@@ -178,6 +190,31 @@ class ContrastiveObjective(nn.Module):
 def autocast_type(precision: torch.dtype) -> torch.dtype | None:
     """Return what :class:`ContrastiveObjective` wants to be told of a precision."""
     return None if precision == torch.float32 else precision
+
+
+def filtered(weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, most: float) -> Tensor:
+    """Return the weights with 0 for documents of other rows that score above a row's positive by more than ``most``.
+
+    A row's own mined negatives stay, since the recipe judged them.
+
+    Parameters
+    ----------
+    weights, scores
+        Of every document for every row, [B, U].
+    own, negatives
+        Columns of the positive, [B, 1], and of mined negatives, [B, n], padded with -1.
+    most
+        Margin that is allowed, in the unit of the scores.
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[0.5, 0.7, 0.55]])
+    >>> filtered(torch.ones(1, 3), scores, torch.tensor([[0]]), torch.tensor([[-1]]), 0.1).tolist()
+    [[1.0, 0.0, 1.0]]
+    """
+    mined = torch.zeros(len(weights), weights.shape[1] + 1, dtype=torch.bool, device=weights.device)
+    mined.scatter_(1, negatives.where(negatives >= 0, weights.shape[1]), value=True)
+    return weights.masked_fill((scores > scores.gather(1, own) + most) & ~mined[:, :-1], 0.0)
 
 
 def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float) -> Tensor:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from anmi.training.parts import (
     CurriculumOptions,
     DrawOptions,
+    FilterOptions,
     FirstDraw,
     HansOptions,
     HardnessOptions,
@@ -18,6 +19,7 @@ from anmi.training.parts import (
     MinedSources,
     NoAdaptation,
     NoCurriculum,
+    NoFilter,
     SimAnsDraw,
     SourceOptions,
     TemperatureOptions,
@@ -112,6 +114,9 @@ class TrainingOptions(BaseModel):
     )
     in_batch: Literal["none", "positives", "all"] = Field(
         "all", description="In-batch negatives. all: on SciFact's dev queries 0.01 better than positives alone."
+    )
+    in_batch_filter: FilterOptions = Field(
+        NoFilter(), description="Which in-batch negatives are left out, since they may be relevant."
     )
     negatives: int | None = Field(None, ge=0, description="Most mined negatives of a row. None: all.")
     draw: DrawOptions = Field(FirstDraw(), description="Which of them, where a row has more.")

@@ -305,6 +305,32 @@ class SimAnsDraw(PartOptions):
 DrawOptions = Annotated[FirstDraw | SimAnsDraw, Field(discriminator="kind"), _named(FirstDraw, SimAnsDraw)]
 
 
+class NoFilter(PartOptions):
+    """Every document of other rows that nobody knows to be relevant is a negative."""
+
+    kind: Literal["none"] = _kind("none")
+
+
+class ScoreFilter(PartOptions):
+    """Leaves out documents of other rows that are more similar to the query than its positive (Qwen3-Embedding)."""
+
+    kind: Literal["score"] = _kind("score")
+    margin: float = Field(0.1, ge=0, description="By how much, of cosines. 0.1: as in arXiv 2506.05176.")
+
+
+class GuideFilter(PartOptions):
+    """Leaves out those that a frozen guide scores above the positive (GISTEmbed, arXiv 2402.16829)."""
+
+    kind: Literal["guide"] = _kind("guide")
+    by: Literal["start", "bm25"] = Field("start", description="The encoder before training, or BM25 over sub-words.")
+    margin: float = Field(0.0, ge=0, description="By how much, of the guide's scores. 0: as in GISTEmbed.")
+
+
+FilterOptions = Annotated[
+    NoFilter | ScoreFilter | GuideFilter, Field(discriminator="kind"), _named(NoFilter, ScoreFilter, GuideFilter)
+]
+
+
 class NoCurriculum(PartOptions):
     """The best negatives of every row, in every step."""
 

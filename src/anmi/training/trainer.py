@@ -82,6 +82,7 @@ def train(
     stock: Stock | None = None,
     pseudo: PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
+    guide: SentenceTransformer | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -111,6 +112,8 @@ def train(
     positives
         ``query_id, document_id, text``: all positives of queries that have more of them than rows; see
         :class:`anmi.training.sampling.InTurn`.
+    guide
+        Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
 
     Raises
     ------
@@ -147,7 +150,7 @@ def train(
             checkpoint_minutes=None if kept is None else options.checkpoint_minutes,
         )
         stack.callback(recorder.close)
-        loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo)
+        loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo, guide)
         if positives is not None and len(positives) and data and stock is None:
             loop.sampler = InTurn(loop.sampler, data, positives, seed, layout.steps)
         if pseudo:
@@ -247,11 +250,13 @@ def _loop(
     curriculum: Curriculum | None,
     stock: Stock | None,
     pseudo: PseudoRows | None,
+    guide: SentenceTransformer | None,
 ) -> Loop:
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
     autocast = autocast_type(precision)
     objective = ContrastiveObjective(
         encoder, loss, autocast, recompute=options.recompute, margin=None if mixed is None else mixed.margin,
+        most=getattr(options.in_batch_filter, "margin", None),
         sparsity=options.sparsity if is_sparse(encoder) else None, adversary=0.0 if mixed is None else mixed.adversary,
     )  # fmt: skip
     loop = Loop(
@@ -271,7 +276,7 @@ def _loop(
         )
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
-    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
+    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide)
     loop.recorder = recorder
     recorder.objective, recorder.sampler = objective, loop.sampler
     if options.draws:

@@ -19,6 +19,7 @@ from anmi.pipelines.training.params import TrainingParams, complete_options, mer
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+from anmi.training.parts import GuideFilter
 
 if TYPE_CHECKING:
     from anmi.training.options import TrainingOptions
@@ -121,10 +122,14 @@ def train_retriever(
             continue
         options = complete_options(asked, rows, len(corpus))
         log.info("Training a %s retriever", options.retriever)
+        guide = None
+        if isinstance(options.in_batch_filter, GuideFilter):
+            kept = {"retriever": {"start": "dense", "bm25": "sparse"}[options.in_batch_filter.by], "masked_lm": None}
+            guide = _start(start, options.model_copy(update=kept), dense, old, store)
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives,
+            stock=stock, pseudo=pseudo, positives=positives, guide=guide,
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking))
