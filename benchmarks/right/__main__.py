@@ -22,9 +22,7 @@ from typing import Any, Final
 RESULT: Final = Path(__file__).parents[1] / "results" / "right.json"
 # Module and the function that returns its rows (``case, value, unit, note``).
 CASES: Final = {
-    "new_documents": "new_documents_share",
     "many_positives": "cases",
-    "wrong_names": "wrong_names_refused",
     "training_noise": "training_noise",
     "interval_coverage": "interval_coverage",
     "corpus_encoder_scale": "corpus_encoder_scale",

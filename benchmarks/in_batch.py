@@ -1,0 +1,66 @@
+"""Which in-batch negatives are left out, and what that brings: in_batch.json.
+
+Filters of in-batch negatives over the default, with labels, pseudo-queries and both, on collections with many false
+negatives (WebNLG) and few. Measured on dev, by which a default would be chosen; one seed, the corpus's own encoder.
+Cells that are there are kept. From the repository's root: ``python benchmarks/in_batch.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from ablation import COLLECTIONS
+
+ROOT: Final = Path(__file__).parents[1]
+WORK: Final = ROOT / "data" / "benchmarks" / "in_batch"
+RESULT: Final = ROOT / "benchmarks" / "results" / "in_batch.json"
+OPTION: Final = "training.options.in_batch_filter"
+# Names of systems, and what is set; the first is what the others are tested against.
+FILTERS: Final = {"none": "none", "score": "score", "guide_start": "guide", "guide_bm25": "guide.by=bm25"}
+TRAININGS: Final = {"both": "anmi", "pseudo_queries": "anmi_pseudo_only", "labels": "anmi_labels_only"}
+PLACES: Final = ("api_docs", "kg_webnlg/beir_en", "scifact")
+
+
+def run(training: str) -> None:
+    """Run all filters on all collections by the command that users have."""
+    systems = []
+    for name, value in FILTERS.items():
+        setting = f"{OPTION}.{value}" if "=" in value else f"{OPTION}={value}"
+        systems.append(f"{name}={TRAININGS[training]}:{setting}")
+    places = ",".join(COLLECTIONS[name] for name in PLACES)
+    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *systems, "--collections", places]
+    command += ["--params", "encoder=corpus,evaluation.split=dev", "--output", str(WORK / training)]
+    subprocess.run(command, cwd=ROOT, check=False)
+
+
+def rows(training: str) -> Iterator[dict[str, Any]]:
+    """Yield a row for each collection, judgments, bucket and filter, with the share that was left out."""
+    file = WORK / training / "ablation.json"
+    if not file.is_file():
+        return
+    for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
+        cell = WORK / training / row["collection"].replace("/", "_") / row["system"] / "seed1"
+        log = pd.read_parquet(max(cell.glob("**/training_log.parquet/*/*.parquet")))
+        shown = ("collection", "judgments", "bucket", "queries", "ndcg_10", "low", "high", "difference", "p_value")
+        left_out = float(log.left_out.mean()) if "left_out" in log else 0.0
+        yield {"training": training, "filter": row["system"], "left_out": left_out} | {
+            name: row[name] for name in (*shown, "hybrid_ndcg_10")
+        }
+
+
+def main() -> None:
+    for training in sys.argv[1:] or TRAININGS:
+        run(training)
+    found = [row for training in TRAININGS for row in rows(training)]
+    RESULT.write_text(json.dumps({"split": "dev", "rows": found}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
