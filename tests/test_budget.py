@@ -20,7 +20,7 @@ MOST: Final = {
     "lines of the longest module": 377,
     "lines of tests": 32_305,
     "lines of benchmarks": 4_617,
-    "words of docs": 24_700,
+    "words of docs": 24_554,
 }
 
 

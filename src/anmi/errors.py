@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,6 +54,15 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def installed(package: str, what: str, extra: str, otherwise: str = "") -> Any:
+    """Import a package; where it is not installed, an error says what needs it and what to do."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        told = f'{what} needs the package {package}: pip install "anmi[{extra}]"'
+        raise AnmiError(f"{told}, or {otherwise}" if otherwise else told) from error
 
 
 def shortened(text: str) -> str:

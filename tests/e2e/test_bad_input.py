@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from tests.e2e.bad_inputs import CASES, WORDS, Case, Collection, try_case, verdict
+from tests.mined import mined
 
 
 @pytest.fixture
@@ -86,14 +87,7 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
         {json.loads(line)["_id"]: json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")}
         for name in ("queries", "corpus")
     )
-    rows = [
-        {
-            "query_id": f"q{i}", "query": queries[f"q{i}"], "positive_id": f"d{i}", "positive": corpus[f"d{i}"],
-            "negative_ids": [f"d{i + 1}"], "negatives": [corpus[f"d{i + 1}"]], "weights": [1.0], "query_weight": 1.0,
-            "positive_ids": [f"d{i}"],
-        }
-        for i in range(20)
-    ]  # fmt: skip
+    rows = mined([queries[f"q{i}"] for i in range(20)], [corpus[f"d{i}"] for i in range(21)], 1)
     columns = ("variant_id", "document_id", "kind", "text", "old", "new", "relation")
     tables = {"training_rows": rows, "variants": {name: pd.Series(dtype="str") for name in columns}}
     for name, table in tables.items():

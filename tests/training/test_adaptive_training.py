@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.mined import mined
 
 from anmi.retrieval.encoders import encode, load_encoder
 from anmi.training.options import TrainingOptions
@@ -25,26 +26,8 @@ def encoder(word_encoder: Any) -> Any:
 
 def rows() -> pd.DataFrame:
     """Half of the queries are long and full of question marks."""
-
-    def document(i: int) -> str:
-        return f"w{i % COUNT + COUNT} w{i % COUNT + 2 * COUNT}"
-
-    return pd.DataFrame(
-        [
-            {
-                "query_id": f"q{i}",
-                "query": " ".join([f"w{i}", *["?"] * (12 * (i % 2))]),
-                "positive_id": f"d{i}",
-                "positive": document(i),
-                "negative_ids": [f"d{(i + j) % COUNT}" for j in range(1, 4)],
-                "negatives": [document(i + j) for j in range(1, 4)],
-                "weights": [1.0] * 3,
-                "query_weight": 1.0,
-                "positive_ids": [f"d{i}"],
-            }
-            for i in range(COUNT)
-        ]
-    )
+    queries = [" ".join([f"w{i}", *["?"] * (12 * (i % 2))]) for i in range(COUNT)]
+    return mined(queries, [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)], 3)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
+from tests.mined import mined
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from anmi.errors import AnmiError
@@ -25,14 +26,7 @@ QUERIES = [f"w{i}" for i in range(20)]
 
 def rows() -> pd.DataFrame:
     """Query w_i belongs to the document "w_{i+20} w_{i+40}", with which it shares no term."""
-    return pd.DataFrame([
-        {
-            "query_id": f"q{i}", "query": QUERIES[i], "positive_id": f"d{i}", "positive": DOCUMENTS[i],
-            "negative_ids": [f"d{(i + 1) % 20}"], "negatives": [DOCUMENTS[(i + 1) % 20]], "weights": [1.0],
-            "query_weight": 1.0, "positive_ids": [f"d{i}"],
-        }
-        for i in range(20)
-    ])  # fmt: skip
+    return mined(QUERIES, DOCUMENTS, 1)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from tests.mined import mined
 
 from anmi.errors import AnmiError
 from anmi.training.options import TrainingOptions
@@ -18,29 +19,9 @@ def encoder(word_encoder) -> SentenceTransformer:
     return word_encoder(WORDS)
 
 
-def table(rows: int = 20, negatives: int = 2, **changes) -> pd.DataFrame:
+def table(rows: int = 20, negatives: int = 2) -> pd.DataFrame:
     """Query w_i belongs to the document "w_{i+20} w_{i+40}"; a table has to be learned, word overlap does not help."""
-
-    def document(i: int) -> str:
-        return f"w{i % 20 + 20} w{i % 20 + 40}"
-
-    return pd.DataFrame(
-        [
-            {
-                "query_id": f"q{i:02}",
-                "query": f"w{i}",
-                "positive_id": f"d{i}",
-                "positive": document(i),
-                "negative_ids": [f"d{(i + j) % 20}" for j in range(1, negatives + 1)],
-                "negatives": [document(i + j) for j in range(1, negatives + 1)],
-                "weights": [1.0] * negatives,
-                "query_weight": 1.0,
-                "positive_ids": [f"d{i}"],
-                **changes,
-            }
-            for i in range(rows)
-        ]
-    )
+    return mined([f"w{i}" for i in range(rows)], [f"w{i + 20} w{i + 40}" for i in range(20)], negatives, "q{:02}")
 
 
 def accuracy(encoder: SentenceTransformer) -> float:

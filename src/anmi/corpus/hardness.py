@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from anmi.errors import AnmiError
+from anmi.errors import installed
 
 _LETTER, _DIGIT, _PUNCTUATION, _JOINER = 1, 2, 3, 4
 # Apostrophes, and the two invisible characters that Indic and Arabic spelling puts inside words.
@@ -228,11 +228,5 @@ def _frequencies(word: str, languages: tuple[str, ...]) -> list[float]:
 
 
 def _wordfreq() -> Any:
-    try:
-        import wordfreq
-    except ImportError as error:
-        raise AnmiError(
-            'telling the languages of words apart needs the package wordfreq: pip install "anmi[code-mix]", or set '
-            "evaluation.hardness.code_mix to script"
-        ) from error
-    return wordfreq
+    what = "telling the languages of words apart"
+    return installed("wordfreq", what, "code-mix", "set evaluation.hardness.code_mix to script")

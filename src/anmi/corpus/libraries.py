@@ -19,7 +19,7 @@ from anmi.corpus.pairs import Pairs
 from anmi.corpus.raw import Options, RawCollection, inside, no_labels, no_queries
 from anmi.corpus.tables import numbered
 from anmi.corpus.types import empty
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError, installed, nearest
 from anmi.fingerprint import files_in, hash_value
 
 
@@ -41,10 +41,7 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     AnmiError
         If ir_datasets is not installed, the id is unknown or of another split than train, or it cannot be downloaded.
     """
-    try:
-        import ir_datasets
-    except ImportError as error:
-        raise AnmiError('ir_datasets:ID needs the package ir_datasets: pip install "anmi[ir-datasets]"') from error
+    ir_datasets = installed("ir_datasets", "ir_datasets:ID", "ir-datasets")
     cure = "its first use downloads it, so check the network, or put the files where ir_datasets expects them"
     with _in_one_sentence(f"ir_datasets:{location}", cure), data_archives_only():
         return _read(_splits(location, ir_datasets))

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from anmi.corpus.duplicates import normalised
-from anmi.errors import AnmiError
+from anmi.errors import installed
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -150,16 +151,9 @@ def of_pdf(data: bytes) -> PlainText:
     UnreadableError
         The file is damaged or encrypted.
     """
+    pypdf = installed("pypdf", "reading PDF files", "pdf", "leave them out of the pattern")
     try:
-        from pypdf import PdfReader
-    except ImportError as error:
-        raise AnmiError(
-            'reading PDF files needs the package pypdf: pip install "anmi[pdf]", or leave them out of the pattern'
-        ) from error
-    from io import BytesIO
-
-    try:
-        reader = PdfReader(BytesIO(data))
+        reader = pypdf.PdfReader(BytesIO(data))
         title = str((reader.metadata.title if reader.metadata else None) or "")
         pages = [page.extract_text() for page in reader.pages]
     except Exception as error:

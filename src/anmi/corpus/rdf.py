@@ -12,7 +12,7 @@ import pandas as pd
 from anmi.corpus.graph_tables import GraphTables, last_segment
 from anmi.corpus.jsonl import clean, read_lines, to_json
 from anmi.corpus.types import ENTITY_COLUMNS, table_of
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, installed
 
 SUFFIXES: Final = (".ttl", ".nt")
 # Else a name without a base would begin with the folder of the file, and be another one on each machine.
@@ -45,10 +45,9 @@ def read_rdf(path: Path, language: str) -> GraphTables:
     AnmiError
         If rdflib is not installed or the file is not Turtle.
     """
-    try:
-        from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal, URIRef
-    except ImportError as error:
-        raise AnmiError(f'{path} needs the package rdflib to be read: pip install "anmi[rdf]"') from error
+    installed("rdflib", str(path), "rdf")
+    from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal, URIRef
+
     graph = _parsed(path)
     described_by = [RDFS.comment, URIRef("http://dbpedia.org/ontology/abstract")]
     described_by += [URIRef(f"{scheme}://schema.org/description") for scheme in ("http", "https")]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from kedro.io.core import AbstractDataset, DatasetError
 from anmi.errors import AnmiError, first_line, masked
 from anmi.files import aside
 from anmi.fingerprint import files_in, hash_files
-from anmi.retrieval.kinds import is_sparse
+from anmi.retrieval.kinds import is_sparse, quieter
 from anmi.search import served
 
 CHAMPION: Final = "champion"
@@ -317,13 +316,8 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
         Of what it was trained on; None leaves it out.
     """
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
-    chatty = logging.getLogger("mlflow.utils.requirements_utils")
-    level = chatty.level
-    chatty.setLevel(logging.ERROR)
-    try:
+    with quieter("mlflow.utils.requirements_utils"):
         (_save_sparse if is_sparse(model) else _save_dense)(model, folder)
-    finally:
-        chatty.setLevel(level)
     files = {SERVING: serving} | ({} if profile is None else {PROFILE: profile})
     for name, content in files.items():
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, block_of
 from anmi.candidates.shards import read
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, installed
 
 _MOST_WORKERS: Final = 8
 # Makes a block of whatever it is called with.
@@ -201,12 +201,7 @@ def _connected(engine: EngineParams) -> Any:
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    try:
-        import ray
-    except ImportError as error:
-        raise AnmiError(
-            'engine `ray` needs the package ray: pip install "anmi[ray]", or set engine.kind to local'
-        ) from error
+    ray = installed("ray", "engine `ray`", "ray", "set engine.kind to local")
     if ray.is_initialized():
         return ray
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}

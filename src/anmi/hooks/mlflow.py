@@ -22,6 +22,7 @@ from anmi.datasets.model_registry import connect
 from anmi.errors import AnmiError, first_line, masked
 from anmi.files import plain
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
+from anmi.retrieval.kinds import quieter
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,6 @@ _LONGEST_KEY, _LONGEST_VALUE = 250, 6000
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
 _HEADLINE: Final = re.compile(r" has (\S+ [\d.]+) \[")
-_CHATTY: Final = ("alembic", "mlflow", "mlflow.store.db.utils")
 # What tells runs apart at a glance.
 _APART: Final = ("recipe", "collection", "encoder", "seed")
 
@@ -82,14 +82,8 @@ def tracking_uri(settings: TrackingSettings, root: str) -> str:
 def quiet() -> Iterator[None]:
     """Keep MLflow's accounts of its start and of database migrations out of the console."""
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    levels = {name: logging.getLogger(name).level for name in _CHATTY}
-    try:
-        for name in _CHATTY:
-            logging.getLogger(name).setLevel(logging.WARNING)
+    with quieter("alembic", "mlflow", "mlflow.store.db.utils", level=logging.WARNING):
         yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
 
 
 class MlflowHooks:

@@ -21,21 +21,27 @@ _TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion"
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the load reports, progress bars and warnings of loading and training."""
-    from transformers.utils import logging as transformers_logging
-
-    # A cross-encoder started from a bi-encoder is what we want, not something to be warned of.
-    chatty = logging.getLogger("sentence_transformers")
-    levels = transformers_logging.get_verbosity(), chatty.level
-    chatty.setLevel(logging.ERROR)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+def quieter(*names: str, level: int = logging.ERROR) -> Iterator[None]:
+    """Let loggers tell errors alone, or what is as bad as ``level``."""
+    levels = {name: logging.getLogger(name).level for name in names}
     try:
+        for name in names:
+            logging.getLogger(name).setLevel(level)
         yield
     finally:
-        transformers_logging.set_verbosity(levels[0])
-        chatty.setLevel(levels[1])
+        for name, before in levels.items():
+            logging.getLogger(name).setLevel(before)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the load reports, progress bars and warnings of loading and training."""
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    # A cross-encoder started from a bi-encoder is what we want, not something to be warned of.
+    with quieter("sentence_transformers", "transformers"):
+        yield
 
 
 def device() -> str:

@@ -7,7 +7,6 @@ dictionary. Texts are taken in NFC, so that it does not matter how an accent is 
 
 from __future__ import annotations
 
-import importlib
 import re
 import unicodedata
 from bisect import bisect_left
@@ -15,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import regex
 
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError, installed, nearest
 
 # Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of `re` leaves out. It
 # has ² and ½, which stay; what joins characters counts where it does more than shape them (see _SHAPING).
@@ -114,20 +113,13 @@ def _snowball(language: str) -> Tokenize:
     return tokenize
 
 
-def _module(name: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise AnmiError(f'this collection needs the package {name}: pip install "anmi[{extra}]"') from error
-
-
 # Both take time by the square of what no blank interrupts; no word is that long.
 UNBROKEN: Final = re.compile(r"\S{300}")
 
 
 def _kiwi(language: str) -> Tokenize:
     # All cores; the order and the morphemes are the same with any number of them.
-    kiwi = _module("kiwipiepy", "korean").Kiwi(num_workers=-1)
+    kiwi = installed("kiwipiepy", "this collection", "korean").Kiwi(num_workers=-1)
     # Content morphemes: nouns, verbs, adjectives, adverbs, roots, foreign words, numbers.
     kept = ("N", "V", "M", "X", "SL", "SN", "SH")
 
@@ -143,7 +135,7 @@ def _kiwi(language: str) -> Tokenize:
 def _jieba(language: str) -> Tokenize:
     import logging
 
-    jieba = _module("jieba", "chinese")
+    jieba = installed("jieba", "this collection", "chinese")
     jieba.setLogLevel(logging.WARNING)
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:

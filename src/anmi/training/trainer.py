@@ -6,8 +6,8 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-import transformers
 from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -24,8 +23,8 @@ from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
-from anmi.files import room
-from anmi.retrieval.kinds import is_sparse, is_static, resolve_precision, two_encoders
+from anmi.files import aside, room
+from anmi.retrieval.kinds import is_sparse, is_static, quieter, resolve_precision, two_encoders
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import Curriculum, build_curriculum
@@ -134,7 +133,7 @@ def train(
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
     precision = choose_precision(options, encoder)
     with ExitStack() as stack:
-        stack.enter_context(_quiet())
+        stack.enter_context(quieter("sentence_transformers", "accelerate", "transformers"))
         folder = None if checkpoints is None else checkpoints.of(rows, encoder, options, seed)
         kept = folder if folder is not None and _held(stack, folder) else None
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
@@ -221,15 +220,8 @@ def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> 
 
 def save(encoder: SentenceTransformer, output: Path) -> None:
     """Save an encoder as safetensors; the folder appears, or replaces an old one, only when it is complete."""
-    partial, old = (output.with_name(f".{output.name}.{suffix}") for suffix in ("partial", "old"))
-    for leftover in (partial, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    encoder.save(str(partial), create_model_card=False, safe_serialization=True)
-    if output.exists():
-        output.rename(old)
-    partial.rename(output)
-    shutil.rmtree(old, ignore_errors=True)
+    with aside(output) as folder:
+        encoder.save(str(folder), create_model_card=False, safe_serialization=True)
 
 
 def _curriculum(options: TrainingOptions, steps: int, seed: int, *, dev: bool) -> Curriculum | None:
@@ -327,20 +319,3 @@ def _held(stack: ExitStack, folder: Path) -> bool:
         logger.warning("Another process makes the checkpoints of this training; this one makes none")
         return False
     return True
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the libraries' load reports, hints and bars while training, and put their loggers back."""
-    loggers = [logging.getLogger(name) for name in ("sentence_transformers", "accelerate")]
-    levels = [logger.level for logger in loggers]
-    verbosity = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        transformers.utils.logging.set_verbosity(verbosity)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

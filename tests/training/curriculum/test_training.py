@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from tests.mined import mined
 
 from anmi.errors import AnmiError
 from anmi.training.options import TrainingOptions
@@ -14,18 +15,8 @@ STATE = ["difficulty", "low", "high", "negatives", "inside"]
 
 def rows() -> pd.DataFrame:
     """Query w_i belongs to the document w_{i+20}; the others are in its pool, 40 Elo apart."""
-    return pd.DataFrame(
-        [
-            {
-                "query_id": f"q{i}", "query": f"w{i}", "positive_id": f"d{i}", "positive": f"w{i + 20}",
-                "negative_ids": [f"d{(i + j) % 20}" for j in range(1, 20)],
-                "negatives": [f"w{(i + j) % 20 + 20}" for j in range(1, 20)],
-                "weights": [1.0] * 19, "query_weight": 1.0, "positive_ids": [f"d{i}"],
-                "positive_elo": 1500.0, "negative_elo": [1500.0 - 40 * j for j in range(1, 20)],
-            }
-            for i in range(20)
-        ]
-    )  # fmt: skip
+    elo = {"positive_elo": 1500.0, "negative_elo": [1500.0 - 40 * j for j in range(1, 20)]}
+    return mined(WORDS[:20], WORDS[20:], 19, **elo)
 
 
 @pytest.fixture

@@ -1,0 +1,23 @@
+"""Training rows, as mining writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+
+def mined(
+    queries: Sequence[str], documents: Sequence[str], negatives: int, name: str = "q{}", **changes: Any
+) -> pd.DataFrame:
+    """Return a row for each query: the document of its number is its positive, and those after it are its negatives."""
+    others = [[(i + j) % len(documents) for j in range(1, negatives + 1)] for i in range(len(queries))]
+    return pd.DataFrame([
+        {
+            "query_id": name.format(i), "query": query, "query_weight": 1.0, "positive_id": f"d{i}",
+            "positive": documents[i % len(documents)], "positive_ids": [f"d{i}"], "weights": [1.0] * negatives,
+            "negative_ids": [f"d{j}" for j in others[i]], "negatives": [documents[j] for j in others[i]], **changes,
+        }
+        for i, query in enumerate(queries)
+    ])  # fmt: skip
