@@ -172,22 +172,30 @@ class Collection:
         }  # fmt: skip
 
 
+def write(rows: list[dict[str, Any]]) -> None:
+    """Keep what was measured so far."""
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    found = {"date": date, "machine": machine(), "versions": versions(), "rows": rows}
+    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Measure, and write the result after each collection."""
+    """Measure all cells, then what is trained on some of them."""
     rows: list[dict[str, Any]] = []
-    for name in NAMES:
-        each, store = Collection(name), Store(Path(tempfile.mkdtemp()))
+    collections = [Collection(name) for name in NAMES]
+    for each in collections:
+        store = Store(Path(tempfile.mkdtemp()))
         rows.append(each.row(0, False, "nobody", 0, store))
         for rate, biased in product(RATES, (False, True)):
             for calls, by in product(CALLS if (rate, biased) == (0.1, False) else CALLS[:-1], ("doubt", "random")):
                 rows.append(each.row(rate, biased, by, calls, store))
-        trained = {} if "--untrained" in sys.argv else each.trained(FOLDER / "trained" / name.replace("/", "-"))
+        write(rows)
+    for each in collections:
+        trained = each.trained(FOLDER / "trained" / each.name.replace("/", "-"))
         for row in rows:
-            if row["collection"] == name and row["asked_by"] != "random" and row["error_rate"] in (0, 0.1):
+            if row["collection"] == each.name and row["asked_by"] != "random" and row["error_rate"] in (0, 0.1):
                 row["ndcg_10"] = None if row["biased"] else trained.get(row["calls"])
-        about = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "machine": machine()}
-        found = about | {"versions": versions(), "rows": rows}
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(rows)
 
 
 if __name__ == "__main__":

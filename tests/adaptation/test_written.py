@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tests.judging.conftest import Server, completion
-from tests.judging.test_chat import BROKEN
 
 from anmi.adaptation.kinds import KINDS, Document, Material
 from anmi.adaptation.written import Writer, queries_in
@@ -72,16 +71,6 @@ def test_the_budget_bounds_the_calls_and_a_larger_one_holds_the_smaller(server: 
     more = writer(server, store, budget=12).write(DOCUMENTS, 1)
     assert few.items() <= more.items() and len(more) == len(server.bodies) == 12
     assert writer(server, store, budget=0).write(DOCUMENTS, 1) == {}
-
-
-@pytest.mark.parametrize("how", [name for name in BROKEN if name not in ("neither A nor B", "both")])
-def test_a_broken_answer_costs_one_document(how: str, server: Server, store: Store) -> None:
-    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
-        return (BROKEN[how] if "number 3." in body["messages"][1]["content"] else answer)(number, body)
-
-    server.behave = behave
-    found = writer(server, store).write(DOCUMENTS[:6], 1)
-    assert sorted(found) == ["d0", "d1", "d2", "d4", "d5"]
 
 
 def test_answers_of_any_length_and_language_are_kept_in_whole_lines(server: Server, store: Store) -> None:

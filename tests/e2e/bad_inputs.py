@@ -496,13 +496,6 @@ RUNS: Final = [
             "only empty documents",
         )
     ),
-    Case(
-        "a judge that nobody gave",
-        ("no chat endpoint is given", "elo.pairwise.llm.chat.base_url="),
-        "recipe=denoising,recipes.denoising.steps.denoise.column=p_preferred,elo.pairwise.llm.chat.base_url='',"
-        "elo.pairwise.llm.chat.model='',elo.pairwise_judges.llm=1",
-        pipelines="mining",
-    ),
     Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear",
          pipelines="mining,adaptation,training"),
 ]  # fmt: skip

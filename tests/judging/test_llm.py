@@ -197,6 +197,9 @@ def test_nothing_is_asked_without_a_budget_and_no_more_than_the_money_pays_for(s
     # A call costs 1000 · 1 + 100 · 10 millionths.
     read, summary = world.fit(server, store, cost=0.5, prices=(1.0, 10.0))
     assert read is not None and summary["calls"] == len(server.bodies) == 250 and summary["cost"] == pytest.approx(0.5)
+    server.says('{"grade": 0, "snippet": ""}')
+    _, summary = world.fit(server, store, cost=0.01, prices=(1.0, 10.0), model="counts no tokens")
+    assert 0 < summary["calls"] < 60 and summary["cost"] <= 0.0101
     with pytest.raises(ValueError, match="prices are 0"):
         LLMOptions(base_url="http://h/v1", model="m", cost=1)
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from scipy.special import expit, softmax
 
 from anmi.errors import AnmiError
-from anmi.judging.pairwise import ChatJudge, LocalPairwise, PairwiseOptions, check_given, load_pairwise
+from anmi.judging.pairwise import ChatJudge, LocalPairwise, PairwiseOptions, load_pairwise
 from anmi.store import Store
 
 Make = Callable[..., Path]
@@ -122,15 +122,3 @@ def test_options_name_one_judge(store: Store) -> None:
     for wrong in ({}, {"chat": chat, "local": {"base": "x"}}):
         with pytest.raises(ValidationError, match="exactly one"):
             PairwiseOptions.model_validate(wrong)
-
-
-@pytest.mark.parametrize(
-    ("judge", "message"),
-    [({"chat": {"base_url": "", "model": ""}}, r"no chat endpoint is given: set elo\.pairwise\.llm\.chat\.base_url="),
-     ({"chat": {"base_url": "http://localhost/v1", "model": ""}}, "no chat endpoint is given"),
-     ({"local": {"base": ""}}, r"none is packaged: set elo\.pairwise\.llm\.local\.base")],
-)  # fmt: skip
-def test_a_judge_that_a_recipe_leaves_open_has_to_be_given(judge: dict[str, object], message: str) -> None:
-    with pytest.raises(AnmiError, match=message):
-        check_given({"llm": PairwiseOptions.model_validate(judge)})
-    check_given({"llm": PairwiseOptions.model_validate({"chat": {"base_url": "http://localhost/v1", "model": "m"}})})

@@ -27,12 +27,11 @@ from anmi.corpus.raw import kind_and_place
 from anmi.errors import AnmiError, causes, holds_address_secret, masked, nearest, secrets_of_environment
 from anmi.files import disk_error
 from anmi.hooks.record import flatten
-from anmi.judging.pairwise import check_given
 from anmi.pipelines.params import AuditParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import check_base, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
-from anmi.selection.recipe import OF_ELO, RecipeBook, inherited
+from anmi.selection.recipe import RecipeBook, inherited
 from anmi.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -110,10 +109,6 @@ class CheckHooks:
                 check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
-        if "rate_candidates" in nodes:
-            asked = catalog.load("params:recipes").get(catalog.load("params:recipe"))
-            if asked.requires & OF_ELO:
-                check_given(asked.settings("elo", catalog.load("params:elo")).pairwise)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()

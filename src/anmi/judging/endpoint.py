@@ -56,35 +56,17 @@ class EndpointOptions(BaseModel):
     @field_validator("base_url")
     @classmethod
     def _plain(cls, value: str) -> str:
-        return plain_address(value)
-
-
-def plain_address(value: str) -> str:
-    """Return the address of an endpoint without a slash at its end.
-
-    Raises
-    ------
-    AnmiError
-        It holds credentials, a query or a fragment, which would be recorded.
-    ValueError
-        It is no http or https address.
-
-    Examples
-    --------
-    >>> plain_address("https://api.openai.com/v1/")
-    'https://api.openai.com/v1'
-    """
-    parts = urlsplit(value)
-    # Anywhere, since in an address without its scheme the password stands in the path.
-    if "@" in value or parts.query or parts.fragment:
-        # Not a ValueError: pydantic would show the value.
-        raise AnmiError(
-            "base_url of the chat endpoint holds more than an address; parameters are recorded, so leave "
-            "credentials, query and fragment out and name the key's environment variable in key_variable"
-        )
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be an http or https address such as https://api.openai.com/v1")
-    return value.rstrip("/")
+        parts = urlsplit(value)
+        # Anywhere, since in an address without its scheme the password stands in the path.
+        if "@" in value or parts.query or parts.fragment:
+            # Not a ValueError: pydantic would show the value.
+            raise AnmiError(
+                "base_url of the chat endpoint holds more than an address; parameters are recorded, so leave "
+                "credentials, query and fragment out and name the key's environment variable in key_variable"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must be an http or https address such as https://api.openai.com/v1")
+        return value.rstrip("/")
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,10 @@ class Reader:
         ask = self._endpoint.ask_in_batch if self.options.batch else self._endpoint.ask
         for number, reply in ask(questions, _SCHEMA):
             self.sent += 1
-            self.tokens += reply.tokens
+            # Four characters a token, where it does not say how many it took.
+            self.tokens += reply.tokens if any(reply.tokens) else np.array([
+                sum(map(len, questions[number])) // 4, len(reply.text) // 4
+            ])  # fmt: skip
             yield number, reply
 
     def _filled(self, query: str, document: str) -> str:
@@ -407,25 +410,20 @@ class LLMJudge:
         )
         judged = judged.assign(before=scipy.special.expit(judged.odds.astype(float)), after=after, said=_said(judged))
         stands = judged.stands.astype(bool)
-        counts = (
-            int(stands.sum()), int((stands & judged.said).sum()), int((~stands).sum()),
-            int((~stands & (judged.after >= SURE)).sum()),
-        )  # fmt: skip
-        errors = read.errors
+        counts = [int(mask.sum()) for mask in (stands, stands & judged.said, ~stands, ~stands & (judged.after >= SURE))]
+        errors, model = read.errors, reader.options.model
         said = (
             "{} read {} negatives and called {} relevant, and {} others, {} of which it makes positives; it calls "
             "{:.0%} of relevant documents relevant and {:.1%} of others; {} calls cost {:.2f}."
-        ).format(reader.options.model, *counts, errors.hit, errors.false, reader.sent, reader.money)
+        ).format(model, *counts, errors.hit, errors.false, reader.sent, reader.money)
         moved = judged.iloc[np.argsort(judged.before - judged.after, kind="stable")[:_EXAMPLES]]
+        kept = ("query_id", "snippet", "grade", "before", "after")
         examples = [
-            {
-                "query": self.query_texts[str(row["query_id"])], "document": self.document_texts[row["document"]][:300],
-                **{name: row[name] for name in ("snippet", "grade", "before", "after")},
-            }
-            for row in moved.to_dict("records")
+            {"query": self.query_texts[row["query_id"]], "document": self.document_texts[row["document"]][:300]}
+            | {name: row[name] for name in kept} for row in moved.to_dict("records")
         ]  # fmt: skip
         self.summary = {
-            "model": reader.options.model, "base_url": reader.options.base_url, "calls": reader.sent,
+            "model": model, "base_url": reader.options.base_url, "calls": reader.sent,
             "questions": reader.options.calls - reader.left, "tokens": reader.tokens.tolist(), "cost": reader.money,
             "problems": dict(reader.problems), "used": trusted, "errors": asdict(errors),
             "said": said if trusted else "", **dict(zip(_COUNTS, counts, strict=True)),
@@ -434,7 +432,7 @@ class LLMJudge:
         if reader.problems:
             log.warning(
                 "%d of %d calls to %s gave no judgment (%s); they are asked again next time", reader.problems.total(),
-                reader.sent, reader.options.model, reasons(reader.problems),
+                reader.sent, model, reasons(reader.problems),
             )  # fmt: skip
         if trusted:
             log.info("%s", said)

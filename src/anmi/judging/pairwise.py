@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, Self
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi import seeds
-from anmi.errors import AnmiError
 from anmi.fingerprint import digest
-from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply, plain_address
+from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, checked, logits, open_cross_encoder
 from anmi.judging.preferences import PairwiseJudge
 from anmi.retrieval.encoders import fingerprint, short_name
@@ -46,7 +45,7 @@ class LocalPairwiseOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base: str
+    base: str = Field(min_length=1)
     batch_size: int = Field(32, ge=2)
     max_length: int = Field(256, ge=32, le=8192)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -55,14 +54,7 @@ class LocalPairwiseOptions(BaseModel):
 class ChatOptions(EndpointOptions):
     """Which language model compares documents."""
 
-    base_url: str
-    model: str
     max_characters: int = Field(4000, ge=100)
-
-    @field_validator("base_url")
-    @classmethod
-    def _plain(cls, value: str) -> str:
-        return plain_address(value) if value else value
 
 
 def verdict(text: str) -> float:
@@ -267,33 +259,6 @@ def _stored(reply: Reply, _: bytes) -> bytes:
     if np.isnan(value):
         raise ValueError("neither A nor B nor TIE")
     return np.float32(value).tobytes()
-
-
-def check_given(judges: Mapping[str, PairwiseOptions]) -> None:
-    """Refuse a judge that a recipe leaves to the user to name, and that nobody did.
-
-    Parameters
-    ----------
-    judges
-        By name, of ``elo.pairwise``.
-
-    Raises
-    ------
-    AnmiError
-        Names what is to be set.
-    """
-    for name, options in judges.items():
-        place = f"elo.pairwise.{name}"
-        if options.chat is not None and not (options.chat.base_url and options.chat.model):
-            raise AnmiError(
-                f"the recipe asks a language model, and no chat endpoint is given: set {place}.chat.base_url="
-                f"https://HOST/v1 and {place}.chat.model=NAME, and {place}.chat.key_variable where it wants a key"
-            )
-        if options.local is not None and not options.local.base:
-            raise AnmiError(
-                "the recipe asks a classifier that compares two documents, and none is packaged: set "
-                f"{place}.local.base to its folder or name"
-            )
 
 
 def load_pairwise(options: PairwiseOptions, store: Store, seed: int) -> PairwiseJudge:
