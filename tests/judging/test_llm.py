@@ -104,7 +104,7 @@ def test_false_negatives_go_positives_come_and_a_second_run_asks_nobody(
     assert server.bodies[0]["response_format"]["json_schema"]["schema"]["required"] == ["grade", "snippet"]
     _, before, *_ = world.after(None)
     block, wrong, right, false_positives = world.after(read)
-    assert wrong <= before / 2 and right > 30 and false_positives <= 0.1 * right
+    assert wrong <= before / 2 and right >= 20 and false_positives <= 0.1 * right
     assert abs(summary["errors"]["hit"] - hit) < 0.1 and abs(summary["errors"]["false"] - false) < 0.1
     assert summary["others_promoted"] > 0 and len(summary["examples"]) == 20
     assert summary["examples"][0]["snippet"].startswith("document ")

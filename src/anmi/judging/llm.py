@@ -44,6 +44,8 @@ _GAP: Final = "\n[…]\n"
 _BYTES: Final = 512
 _MOST_AT_ONCE: Final = 256
 _ROUNDS: Final = 3
+# Of what a yes makes positives nothing is known where the fused judge is too cautious, so some others are asked, too.
+_TURNS: Final = (1, 1, 4)
 _EXAMPLES: Final = 20
 _COUNTS: Final = ("negatives_asked", "negatives_called_relevant", "others_asked", "others_promoted")
 # Known pairs: at most so many of each kind, a tenth of the budget; relevant ones must be called so more often by this.
@@ -345,15 +347,16 @@ class LLMJudge:
         return read if trusted else None
 
     def gains(self, block: Candidates, chosen: Candidates, errors: Errors) -> list[NDArray[np.float64]]:
-        """Return the chance that a call finds a false negative, and that it finds a positive, [Q, M] each."""
+        """Return the chances that a call finds a false negative, a positive, and what may become one, [Q, M] each."""
         chance = block.columns["p_evidence"].astype(np.float64)
         yes = errors.false + (errors.hit - errors.false) * chance
-        sure = chance * errors.hit >= SURE * yes
-        maybe = chosen.of_kind("uncertain", "promoted") | chosen.undecided
-        return [np.where(chosen.negatives, chance * errors.hit, 0), np.where(maybe & sure, yes, 0)]
+        after = chance * errors.hit / yes
+        maybe = (chosen.of_kind("uncertain", "promoted") | chosen.undecided) & (after >= 0.5)
+        found = [np.where(chosen.negatives, chance * errors.hit, 0), np.where(maybe & (after >= SURE), yes, 0)]
+        return [*found, np.where(maybe & (after < SURE), yes, 0)]
 
     def _worth_it(self, shards: CandidateShards, read: Read, most: int) -> pd.DataFrame:
-        """Return the candidates with the largest gains, of both kinds alike as long as there are any."""
+        """Return the candidates with the largest gains, by turns of the kinds as long as there are any."""
         best = [pd.DataFrame(columns=[*_COLUMNS, "gain", "kind"])]
         for block in map(read, shards):
             chosen = self.select(block)
@@ -368,7 +371,8 @@ class LLMJudge:
         found = pd.concat([each for each in best if len(each)] or best).sort_values(
             ["gain", "query_id", "document"], ascending=[False, True, True]
         )
-        return found.iloc[np.argsort(found.groupby("kind").cumcount(), kind="stable")[:most]]
+        turn = found.groupby("kind").cumcount() * found.kind.map(dict(enumerate(_TURNS))).astype(int)
+        return found.iloc[np.argsort(turn, kind="stable")[:most]]
 
     def _known(self, shards: CandidateShards, most: int) -> list[pd.DataFrame]:
         """Draw labelled positives, and random documents that are no candidates of their queries."""
