@@ -19,7 +19,7 @@ MOST: Final = {
     "recipes": 25,
     "lines of the longest module": 377,
     "lines of tests": 32_305,
-    "lines of benchmarks": 4_617,
+    "lines of benchmarks": 4_437,
     "words of docs": 24_554,
 }
 
