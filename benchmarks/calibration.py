@@ -103,7 +103,7 @@ def saerens(probability: Probabilities, base: float) -> float:
 
 
 def at_least(probability: Probabilities, least: float) -> Probabilities:
-    """Raise all odds by one factor until the mean is the share; :func:`anmi.judging.prior.raised` for any model."""
+    """Raise all odds by one factor until the mean is the share; :func:`anmi.judging.prior.with_mean` for any model."""
     odds = log_odds(probability)
     known = odds[np.isfinite(odds)]
     if expit(known).mean() >= least:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.marks import Mark, add, file_of, question_of, questions, read_log, standing, with_marks
+from anmi.corpus.marks import Mark, add, current_marks, file_of, question_of, questions, read_log, with_marks
 from anmi.corpus.splits import cut
 from anmi.corpus.types import Collection, empty, table_of
 from anmi.errors import AnmiError
@@ -42,7 +42,7 @@ def pairs(table: pd.DataFrame) -> set[tuple[str, str]]:
 @given(MARKS)
 def test_labels_are_what_was_said_last_and_those_of_test_stay(log: list[Mark]) -> None:
     before = collection()
-    found, counted = with_marks(before, standing(log))
+    found, counted = with_marks(before, current_marks(log))
     said = {(mark.query_id, mark.document_id): mark.relevance for mark in log}
     # The oracle: a set of pairs, changed mark by mark.
     expected = pairs(before.qrels)
@@ -74,7 +74,7 @@ def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
         ask("nothing found", "d1", 0), ask("taken back", "d1"), ask("taken back", "d1", None),
         ask("B", "d3"), ask("t?", "d1"), ask("gone", "gone"),
     ]  # fmt: skip
-    found, counted = with_marks(collection(), standing(log), questions(log), seed=1, dev_share=0.5)
+    found, counted = with_marks(collection(), current_marks(log), questions(log), seed=1, dev_share=0.5)
     name = question_of("why so")[0]
     new = found.queries[found.queries.query_id.str.startswith("asked-")]
     assert new[["query_id", "text", "split"]].to_numpy().tolist() == [[name, "WHY SO!", "test"]]
@@ -97,14 +97,14 @@ def test_dev_is_cut_from_questions_by_their_text_where_there_is_none(order: list
     )
     log = [ask(f"question {number}", "d1", split="test" if number % 5 == 4 else "train") for number in order]
     test = {mark.question for mark in log if mark.split == "test"}
-    found, _ = with_marks(before, standing(log), questions(log), seed=1, dev_share=0.35)
+    found, _ = with_marks(before, current_marks(log), questions(log), seed=1, dev_share=0.35)
     splits = found.queries.set_index("text").split
     dev = {text for text in splits.index if cut([text], 1, dev_share=0.35)[0] == "dev"} - test
     assert (set(splits.index[splits == "test"]), set(splits.index[splits == "dev"])) == (test, dev)
     assert (found.qrels.split == found.qrels.query_id.map(found.queries.set_index("query_id").split)).all()
     assert "labels" not in found.notes
     # A handful says less than pseudo-queries, which stand in where there is no dev query.
-    few, _ = with_marks(before, standing(log[:40]), questions(log[:40]), seed=1, dev_share=0.35)
+    few, _ = with_marks(before, current_marks(log[:40]), questions(log[:40]), seed=1, dev_share=0.35)
     assert set(few.queries.split) == {"train", "test"}
 
 
@@ -114,7 +114,7 @@ def test_a_file_keeps_all_that_was_ever_said(tmp_path: Path) -> None:
     made = [add(path, Mark("q", hostile, value, "me")) for value in (1, 0, None)]
     assert read_log(path) == made
     assert all(mark.at.endswith("+00:00") for mark in made)
-    assert standing(read_log(path)).empty
+    assert current_marks(read_log(path)).empty
     assert [file.name for file in path.parent.iterdir() if file.name[0] != "."] == ["marks.jsonl"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.marks import Mark, questions, standing, with_marks
+from anmi.corpus.marks import Mark, current_marks, questions, with_marks
 from anmi.corpus.passages import LONG, TARGET, cut_collection, cut_text
 from anmi.corpus.related import copies, find_related, first_passages, parents_of
 from anmi.corpus.sentences import count_words
@@ -93,7 +93,7 @@ def test_a_first_sentence_stands_for_a_missing_title(first: str, lead: str, long
 def test_marks_are_of_passages_or_of_all_of_a_document(long: Path) -> None:
     log = [Mark("q0", "copy", 0).now(), Mark("q0", "tree#2", 0).now(), Mark("q0", "tree#3", 1).now()]
     asked = [Mark("asked", f"copy#{n}", int(n == 1), question="which oak?", split="train").now() for n in (1, 2)]
-    found, marks = with_marks(cut(long), standing(log + asked), questions(asked))
+    found, marks = with_marks(cut(long), current_marks(log + asked), questions(asked))
     assert len(marks) == (found.corpus.parent == "copy").sum() + 4
     assert "tree#2" not in set(found.qrels.document_id[found.qrels.query_id == "q0"])
     assert found.qrels.document_id[found.qrels.query_id == "asked"].tolist() == ["copy#1"]

@@ -38,17 +38,17 @@ class Place:
 
         return pd.read_parquet(self.versions(stage, name)[-1])
 
-    def rated(self, stage: str | None = None) -> Any:
+    def with_stage_columns(self, stage: str | None = None) -> Any:
         """Return the candidates with the columns of all stages; with ``stage``, from its folder."""
         from anmi.candidates import CandidateShards, ColumnShards
-        from anmi.selection.recipe import believed, rated
+        from anmi.selection.recipe import with_probabilities, with_stage_columns
 
         def parts(made_by: str, name: str) -> list[Path]:
             return sorted(self.versions(stage or made_by, name)[-1].glob("part-*.parquet"))
 
         made = {"consistency": "consistency", "evidence": "denoising", "judgments": "denoising", "ratings": "elo"}
         columns = {name: ColumnShards(files=parts(made_by, name)) for name, made_by in made.items()}
-        return rated(CandidateShards.read(parts("dense", "candidates")), **columns).map(believed)
+        return with_stage_columns(CandidateShards.read(parts("dense", "candidates")), **columns).map(with_probabilities)
 
     def exported(self) -> list[dict[str, Any]]:
         """Return the lines of the pair-format files."""

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import FEATURES, FusedModel, features
-from anmi.judging.prior import as_relevant, clusters, most_similar, raised, share_by_known
+from anmi.judging.prior import as_relevant, clusters, most_similar, share_by_known, with_mean
 
 WIDTH = len(FEATURES)
 
@@ -28,7 +28,7 @@ def test_all_odds_are_raised_by_one_factor_until_the_mean_is_the_share(
 ) -> None:
     values = np.random.default_rng(seed).normal(size=(200, WIDTH)).astype(np.float32)
     model = model_of(intercept)
-    found, share = raised(model, values, least)
+    found, share = with_mean(model, values, least)
     before = model(values)
     assert share == pytest.approx(max(before.mean(), least))
     assert found.coefficients == model.coefficients

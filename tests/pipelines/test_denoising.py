@@ -24,7 +24,7 @@ from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve
 from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import believed, recipe_book
+from anmi.selection.recipe import recipe_book, with_probabilities
 from anmi.store import Store
 
 DENOISE = {"denoise": {"threshold": 0.3}}
@@ -122,7 +122,7 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
     shards, fused, teacher = mined.judged("clean", fused={"mode": "transfer", "prior": "shipped"})
     assert fused["models"] == [transferred("corpus").as_dict()], "of the corpus's own encoder, wherever it lies"
     assert "p_relevant" not in shards.whole().columns, "where no cross-encoder is asked it is not stored twice"
-    block = shards.map(believed).whole()
+    block = shards.map(with_probabilities).whole()
     assert fused["mode"] == "transfer"
     assert teacher == {"judged_pairs": 0}
     assert {*EVIDENCE, "p_relevant"} <= block.columns.keys()
@@ -135,7 +135,7 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
 
 def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(mined: Mined) -> None:
     shards, fused, _ = mined.judged("clean", fused={"least_queries": 30})
-    block = shards.map(believed).whole()
+    block = shards.map(with_probabilities).whole()
     assert fused["mode"] == "hidden"
     assert len(fused["models"]) == 3
     assert fused["judges"]["fused"]["auc"] > 0.9
@@ -182,8 +182,8 @@ def test_a_language_model_reads_what_is_doubted(recipe: str, mined: Mined, monke
         shards, _, _ = mined.judged(recipe, fused={"least_queries": 30}, llm=llm, cross_encoder=ready)
         told = mined.told[recipe]
         running.shutdown()
-    before = mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0].map(believed).whole()
-    block = shards.map(believed).whole()
+    before = mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0].map(with_probabilities).whole()
+    block = shards.map(with_probabilities).whole()
     assert before.columns.keys() & {GRADE, SHIFT} == set() and told["used"]
     grades = block.columns[GRADE]
     called, refused = grades >= 2, grades < 2
@@ -194,7 +194,7 @@ def test_a_language_model_reads_what_is_doubted(recipe: str, mined: Mined, monke
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:
     whole = mined.candidates.whole()
-    one = mined.judged("clean", CandidateShards.of([whole]))[0].map(believed).whole()
-    many = mined.judged("clean")[0].map(believed).whole()
+    one = mined.judged("clean", CandidateShards.of([whole]))[0].map(with_probabilities).whole()
+    many = mined.judged("clean")[0].map(with_probabilities).whole()
     for name in {*EVIDENCE, "p_relevant"}:
         np.testing.assert_array_equal(one.columns[name], many.columns[name], err_msg=name)

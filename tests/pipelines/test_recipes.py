@@ -38,7 +38,7 @@ from anmi.report.console import (
     rejections_table,
     source_table,
 )
-from anmi.selection.recipe import RecipeBook, rated, recipe_book
+from anmi.selection.recipe import RecipeBook, recipe_book, with_stage_columns
 from anmi.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -182,7 +182,7 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callab
     asked = {"cross", "p_cross", "soft_label"} | ({"elo", "gap_se"} if "cross" in judges else set())
     assert bool(added["judgments"]) == bool(chosen.requires & asked)
     assert bool(added["ratings"]) == bool(chosen.requires & {"elo", "elo_se", "gap_se", "p_preferred"})
-    block = rated(catalog.load("candidates"), **added).whole()
+    block = with_stage_columns(catalog.load("candidates"), **added).whole()
     missing = chosen.requires - {"p_relevant"} - block.columns.keys() - block.query_columns.keys()
     assert missing <= {"facts"}, "all that the recipe reads is there"
     rows, summary = catalog.load("training_rows"), catalog.load("selection_summary")

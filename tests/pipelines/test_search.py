@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.adaptation.stand_in import with_pseudo_tests
+from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import ranked
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs

@@ -87,5 +87,5 @@ def test_without_relations_there_is_a_column_of_padding() -> None:
     related = related_by([], list(range(N)))
     assert related.barred(padded([[1], []])).tolist() == [[1], [PADDING]]
     assert related.barred(padded([[], []])).tolist() == [[PADDING], [PADDING]]
-    assert RelatedDocuments.of_none(N).barred(padded([[2]])).tolist() == [[2]]
+    assert RelatedDocuments.unrelated(N).barred(padded([[2]])).tolist() == [[2]]
     assert not related.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()

@@ -17,13 +17,13 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import HOSTILE, SCRIPT
 
 from anmi.candidates import Candidates
-from anmi.corpus.marks import Mark, add, questions, read_log, standing
+from anmi.corpus.marks import Mark, add, current_marks, questions, read_log
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded, open_encoder
 from anmi.serve.app import create_app
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
-from anmi.serve.run import Run, doubt
+from anmi.serve.run import Run, uncertainty
 
 GUARD = Guard(csrf="secret-of-this-start")
 OWN = {CSRF_HEADER: GUARD.csrf}
@@ -81,14 +81,14 @@ def test_a_long_text_is_cut_where_it_is_one_of_many_and_all_of_it_is_a_page_away
     assert "1,000,003 characters, cut after 200,000" in text
 
 
-def test_the_most_doubtful_query_and_candidate_come_first(page: TestClient, run: Run) -> None:
+def test_the_most_uncertain_query_and_candidate_come_first(page: TestClient, run: Run) -> None:
     assert run.overview.query_id.tolist() == ["q1", "q/2?&#", SCRIPT]
     first = page.get("/query?id=q1").text.partition("Candidates")[2]
     # A negative that is relevant with 88 %; behind it the one that was rejected at about one half.
     assert first.index("<code><bdi>direction") < first.index("<code><bdi>attribute")
 
 
-def test_doubt_is_of_what_a_mark_would_change() -> None:
+def test_uncertainty_is_of_what_a_mark_would_change() -> None:
     documents = np.array([[1, 2, 3, 4, -1]], np.int32)
     chance = np.array([[0.4, 0.5, 0.9, 0.9, 0.9]], np.float32)
     from anmi.candidates import Rule
@@ -98,10 +98,10 @@ def test_doubt_is_of_what_a_mark_would_change() -> None:
         verdict=np.array([[1, 2, 3, 0, 0]], np.int16), legend=("open", "negative", "denoise", "window"),
         rules={"denoise": Rule("", "unsafe"), "window": Rule("", "unwanted")},
     )  # fmt: skip
-    assert doubt(block).round(3).tolist() == np.array([[0.4, 1.0, 0, 0, 0]], np.float32).round(3).tolist()
+    assert uncertainty(block).round(3).tolist() == np.array([[0.4, 1.0, 0, 0, 0]], np.float32).round(3).tolist()
     marked = block.with_columns({"marked": np.array([[0, np.nan, np.nan, np.nan, np.nan]], np.float32)})
-    assert doubt(marked)[0, 0] == 0
-    assert not doubt(block.only([])).any()
+    assert uncertainty(marked)[0, 0] == 0
+    assert not uncertainty(block.only([])).any()
 
 
 def test_a_mark_is_kept_shown_and_taken_back(page: TestClient, marks: Path) -> None:
@@ -110,12 +110,12 @@ def test_a_mark_is_kept_shown_and_taken_back(page: TestClient, marks: Path) -> N
         answer = page.post("/api/mark", json=pair | {"relevance": relevance}, headers=OWN)
         assert answer.status_code == 200
         assert answer.json()["by"] == "tester"
-    table = standing(read_log(marks))
+    table = current_marks(read_log(marks))
     assert table[["query_id", "document_id", "relevance"]].to_dict("records") == [pair | {"relevance": 0}]
     assert 'data-mark="0" aria-pressed="true"' in page.get(f"/query?id={quote(pair['query_id'], safe='')}").text
     assert "1 marked" in page.get("/queries").text
     assert page.post("/api/mark", json=pair | {"relevance": None}, headers=OWN).status_code == 200
-    assert standing(read_log(marks)).empty
+    assert current_marks(read_log(marks)).empty
     assert page.get("/marks").text.count("no longer stands") == 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anmi.corpus.marks import read_log, standing
+from anmi.corpus.marks import current_marks, read_log
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 CHROMIUM = shutil.which("chromium")
@@ -73,7 +73,7 @@ def test_a_phone_has_all_of_it_by_touch(browser: Any, served: str, marks: Path, 
     assert button.bounding_box()["height"] >= 40
     button.tap()
     page.wait_for_selector("[aria-pressed=true]")
-    assert standing(read_log(marks)).relevance.tolist() == [1]
+    assert current_marks(read_log(marks)).relevance.tolist() == [1]
     colours = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
     assert (colours[0] == "rgb(255, 255, 255)") == (scheme == "light")
     context.close()

@@ -4,7 +4,7 @@ import numpy as np
 
 from anmi.training.batch import Row
 from anmi.training.options import TrainingOptions
-from anmi.training.sampling import build_sampler, rated, round_at_random
+from anmi.training.sampling import build_sampler, round_at_random, with_hardness
 
 
 def row(name: str, query: str = "what is it", negatives: int = 4) -> Row:
@@ -24,7 +24,7 @@ def row(name: str, query: str = "what is it", negatives: int = 4) -> Row:
 
 def sampler(rows: list[Row], seed: int = 1, **hans):
     options = TrainingOptions(hardness={"hans": hans}, negatives=3)
-    return build_sampler(rated(rows), options, None, seed)
+    return build_sampler(with_hardness(rows), options, None, seed)
 
 
 def test_rounding_is_right_on_average_and_exact_for_whole_numbers():

@@ -36,7 +36,7 @@ def table(views=2):
 
 
 def pseudo(kinds=("title", "cloze"), related=None, **options):
-    return PseudoRows(table(**options), kinds, related or RelatedDocuments.of_none(len(IDS)), IDS)
+    return PseudoRows(table(**options), kinds, related or RelatedDocuments.unrelated(len(IDS)), IDS)
 
 
 def test_an_epoch_has_one_view_of_every_document_and_the_next_another():

@@ -167,7 +167,7 @@ class Candidates:
         return self._under_rules(lambda rule: rule.in_batch)
 
     def _under_rules(self, wanted: Callable[[Rule], bool]) -> NDArray[np.bool_]:
-        codes = [self.legend.index(name) for name, rule in self.rules.items() if wanted(rule)]
+        codes = [self.legend.index(name) for name, rule in self.rules.items() if stored_columns(rule)]
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(
@@ -327,7 +327,7 @@ class Candidates:
         )
 
 
-def wanted(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
+def stored_columns(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
     """Return which columns of a file to read for some measurements; None, for all of them, where all are wanted."""
     if names is None:
         return None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from anmi.candidates.block import PADDING, Candidates, wanted
+from anmi.candidates.block import PADDING, Candidates, stored_columns
 from anmi.errors import AnmiError
 from anmi.ragged import lists, padded_array, read_table, table_bytes
 
@@ -208,7 +208,7 @@ class ColumnShards:
 
     def _tables(self) -> Iterator[pa.Table]:
         for source in (self._files or ()) if self._parts is None else self._parts():
-            yield read_table(source, lambda names: wanted(names, self._names))
+            yield read_table(source, lambda names: stored_columns(names, self._names))
 
     def __iter__(self) -> Iterator[Columns]:
         return map(Columns.from_table, self._tables())
@@ -263,7 +263,7 @@ class CandidateShards:
 
         def blocks(names: Sequence[str] | None = None) -> Iterator[Candidates]:
             for path in files:
-                yield Candidates.from_table(read_table(path, lambda there: wanted(there, names)))
+                yield Candidates.from_table(read_table(path, lambda there: stored_columns(there, names)))
 
         def narrow(names: Sequence[str]) -> CandidateShards:
             return CandidateShards(lambda: blocks(names), files=files)

@@ -140,7 +140,7 @@ class _Refused(click.ClickException):
 
 
 @contextmanager
-def told_of_interruption() -> Iterator[None]:
+def closing_records() -> Iterator[None]:
     """Let the hooks close the run's records on Ctrl-C and when a scheduler ends the process."""
 
     def stop(*_: object) -> None:

@@ -118,7 +118,7 @@ def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
     from anmi.report.console import NOTHING_MINED, bucket_table, expected_sentence, rejections_table, results_table
-    from anmi.report.sentences import composition, false_negatives_lines, standing_in, verdict, warning
+    from anmi.report.sentences import composition, false_negatives_lines, pseudo_query_notice, verdict, warning
     from anmi.retrieval.prompts import in_words
 
     out = console()
@@ -130,7 +130,7 @@ def _print(saved: dict[str, Any]) -> None:
     for sentence in filter(
         None,
         (
-            standing_in(saved.get("test_queries")),
+            pseudo_query_notice(saved.get("test_queries")),
             verdict(measured, compared),
             composition(saved.get("hybrid")),
             warning(measured, compared),

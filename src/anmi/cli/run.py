@@ -13,7 +13,7 @@ import yaml
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.cli.utils import _split_params
 
-from anmi.cli.common import example, plain_errors, told_of_interruption
+from anmi.cli.common import closing_records, example, plain_errors
 from anmi.errors import AnmiError
 from anmi.hooks.retraining import EXIT_HELP, RetrainHooks
 
@@ -72,7 +72,7 @@ _PARTS: Final = (
 
 def _run(**options: Any) -> Any:
     assert kedro_run.callback is not None
-    with plain_errors(), told_of_interruption():
+    with plain_errors(), closing_records():
         try:
             result = kedro_run.callback(**options)
         except (TypeError, AttributeError, UnicodeDecodeError) as error:

@@ -14,6 +14,7 @@ from kedro.framework.cli.utils import env_option
 
 from anmi import buckets
 from anmi.cli.common import (
+    closing_records,
     confirm_removal,
     console,
     echo_json,
@@ -24,7 +25,6 @@ from anmi.cli.common import (
     silence,
     store_path,
     table,
-    told_of_interruption,
 )
 from anmi.errors import AnmiError
 from anmi.hooks.record import UNFINISHED, VERSION, Runs, data_root
@@ -68,7 +68,7 @@ def resume(run_id: str | None, as_json: bool, env: str | None) -> None:
     """
     from kedro.framework.session import KedroServiceSession
 
-    with silence() if as_json else nullcontext(), plain_errors(), told_of_interruption():
+    with silence() if as_json else nullcontext(), plain_errors(), closing_records():
         with project(env, as_json=True) as context:
             record = resumable(Runs(data_root(context)), run_id)
         env = None if record["environment"] == "local" else record["environment"]
@@ -228,7 +228,7 @@ def aliased_runs(context: Any, root: str, records: Sequence[Mapping[str, Any]]) 
     AnmiError
         The registry cannot be asked, or does not know the last run that was tracked; what it needs might be removed.
     """
-    from anmi.datasets.model_registry import ModelRegistry, told
+    from anmi.datasets.model_registry import ModelRegistry, registry_errors
     from anmi.hooks.mlflow import read_settings, tracking_uri
 
     settings = read_settings(context)
@@ -244,7 +244,7 @@ def aliased_runs(context: Any, root: str, records: Sequence[Mapping[str, Any]]) 
     registry = ModelRegistry(uri)
     for run in tracked[-1:]:
         lost = "set MLFLOW_TRACKING_URI to the store in which the last run was tracked"
-        with told(uri, "the model registry is not that of these runs", lost):
+        with registry_errors(uri, "the model registry is not that of these runs", lost):
             registry.client.get_run(run)
     entries = [
         registry.entry(name, version) for name in registry.names() for version in registry.aliases(name).values()

@@ -133,12 +133,12 @@ def _mark(line: str, path: Path, number: int) -> Mark:
     )
 
 
-def standing(log: Iterable[Mark]) -> pd.DataFrame:
+def current_marks(log: Iterable[Mark]) -> pd.DataFrame:
     """Return the last mark of each pair that was not taken back, in the order of the pairs' ids.
 
     Examples
     --------
-    >>> standing([Mark("q", "d", 1), Mark("q", "e", 0), Mark("q", "d", None)]).document_id.tolist()
+    >>> current_marks([Mark("q", "d", 1), Mark("q", "e", 0), Mark("q", "d", None)]).document_id.tolist()
     ['e']
     """
     last = {(mark.query_id, mark.document_id): mark for mark in log}
@@ -206,7 +206,7 @@ def with_marks(
     found
         As it was read and split.
     marks
-        From :func:`standing`.
+        From :func:`current_marks`.
     asked
         From :func:`questions`.
     seed, dev_share
@@ -245,7 +245,11 @@ def with_marks(
     # What a person said goes before what follows from texts or facts.
     equivalents = found.equivalents[~_among(found.equivalents, _pairs(counted))]
     said = marks["at"] != ""
-    notes = {**found.notes, "marks": _told(marks[said], counts[said], known[said], new)} if said.any() else found.notes
+    notes = (
+        {**found.notes, "marks": _marks_note(marks[said], counts[said], known[said], new)}
+        if said.any()
+        else found.notes
+    )
     if (labels["split"] == "train").any():
         notes = {name: value for name, value in notes.items() if name != "labels"}
     return replace(
@@ -279,7 +283,7 @@ def _with_questions(
     return replace(found, queries=queries), marks, new
 
 
-def _told(marks: pd.DataFrame, counts: pd.Series, known: pd.Series, new: pd.DataFrame) -> str:
+def _marks_note(marks: pd.DataFrame, counts: pd.Series, known: pd.Series, new: pd.DataFrame) -> str:
     """Say what people marked, and what of it has no effect."""
     # One of a whole document stands here once for each passage.
     first = ~marks.duplicated(["query_id", "marked"])

@@ -143,7 +143,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         if self._version is None or self._sound == source:
             return
         version = source.parent.name
-        noted = self.written if self._saved == source else noted_of(self._url, version)
+        noted = self.written if self._saved == source else saved_record(self._url, version)
         if noted:
             found = measured(local)
             if any(noted.get(fact, found[fact]) != found[fact] for fact in ("files", "bytes", "digest")):
@@ -207,7 +207,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return {"filepath": self._filepath, "protocol": self._protocol, "version": self._version}
 
 
-def noted_of(url: str, version: str) -> dict[str, Any]:
+def saved_record(url: str, version: str) -> dict[str, Any]:
     """Return what a run noted of what it saved there, at ``<data>/<layer>/<dataset>``; empty where nothing is known."""
     root, _, name = f"./{url}".rsplit("/", 2) if url.count("/") < 2 else url.rsplit("/", 2)
     saved = record_of(root, version).get("saved", {})

@@ -108,12 +108,12 @@ class ModelRegistry:
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         self.uri, self.run = uri, run
-        with told(uri):
+        with registry_errors(uri):
             self.client = connect(uri)
 
     def names(self) -> list[str]:
         """Return the names of all registered models."""
-        with told(self.uri):
+        with registry_errors(self.uri):
             return sorted(model.name for model in self.client.search_registered_models(max_results=1000))
 
     def aliases(self, name: str) -> dict[str, int]:
@@ -127,7 +127,7 @@ class ModelRegistry:
             return
         from mlflow.exceptions import MlflowException
 
-        with told(self.uri):
+        with registry_errors(self.uri):
             try:
                 self.client.create_registered_model(name)
             except MlflowException as error:
@@ -150,7 +150,7 @@ class ModelRegistry:
         """
         from mlflow.exceptions import MlflowException
 
-        with told(self.uri):
+        with registry_errors(self.uri):
             try:
                 return _entry(self.client.get_model_version(name, str(version)))
             except MlflowException as error:
@@ -162,7 +162,7 @@ class ModelRegistry:
         """Return all versions, the newest first."""
         found: list[Entry] = []
         token: str | None = None
-        with told(self.uri):
+        with registry_errors(self.uri):
             while True:
                 page = self.client.search_model_versions(f"name='{name}'", max_results=1000, page_token=token)
                 found += map(_entry, page)
@@ -178,7 +178,7 @@ class ModelRegistry:
         # By content, so that a run that is tried again never changes the files of a version that is there.
         place = f"model/{found[:12]}"
         self.ensure(name)
-        with told(self.uri):
+        with registry_errors(self.uri):
             self.client.log_artifacts(self.run, str(folder), place)
             noted = {key: str(value) for key, value in {**tags, DIGEST: found}.items()}
             # Where the files are, as MLflow's own functions say it: of runs:/ its page of a version shows no signature.
@@ -190,12 +190,12 @@ class ModelRegistry:
 
     def point(self, name: str, alias: str, version: int) -> None:
         """Let an alias stand for a version."""
-        with told(self.uri):
+        with registry_errors(self.uri):
             self.client.set_registered_model_alias(name, alias, str(version))
 
     def note(self, entry: Entry, tag: str, value: str | None) -> None:
         """Set a tag of a version; None removes it."""
-        with told(self.uri):
+        with registry_errors(self.uri):
             if value is not None:
                 self.client.set_model_version_tag(entry.name, str(entry.version), tag, value)
             elif tag in entry.tags:
@@ -233,7 +233,7 @@ class ModelRegistry:
             raise AnmiError(f'{entry} of "{entry.name}" has no tag "{DIGEST}", so its files cannot be checked: {back}')
         import mlflow.artifacts
 
-        with told(self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back):
+        with registry_errors(self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back):
             source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
             fetched = mlflow.artifacts.download_artifacts(
                 artifact_uri=source, dst_path=str(folder), tracking_uri=self.uri
@@ -250,14 +250,14 @@ class ModelRegistry:
         """Tell whether the files of a version are still there."""
         import mlflow.artifacts
 
-        with told(self.uri):
+        with registry_errors(self.uri):
             source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
             return bool(mlflow.artifacts.list_artifacts(artifact_uri=source, tracking_uri=self.uri))
 
     def _model(self, name: str) -> Any:
         from mlflow.exceptions import MlflowException
 
-        with told(self.uri):
+        with registry_errors(self.uri):
             try:
                 return self.client.get_registered_model(name)
             except MlflowException as error:
@@ -272,7 +272,7 @@ def _entry(found: Any) -> Entry:
 
 
 @contextmanager
-def told(uri: str, what: str = "the model registry cannot be used", hint: str = "") -> Iterator[None]:
+def registry_errors(uri: str, what: str = "the model registry cannot be used", hint: str = "") -> Iterator[None]:
     """Turn what MLflow raises into one sentence."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError

@@ -216,7 +216,7 @@ class MlflowHooks:
         verdict = sentences.verdict(*(pd.DataFrame(results[name]) for name in ("rows", "comparisons")))
         if headline := _HEADLINE.search(verdict):
             self._log_tags({"mlflow.runName": self._name(headline[1])})
-        told = [sentences.standing_in(results["test_queries"]), verdict]
+        told = [sentences.pseudo_query_notice(results["test_queries"]), verdict]
         chosen = {name: self._record.parameters.get(name) for name in _APART} | flatten(self._record.runtime_parameters)
         told += [", ".join(f"{name} `{value}`" for name, value in all_masked(chosen).items())]
         told += ["All of it: `report.html` among the artifacts."]

@@ -163,7 +163,7 @@ class RunHooks:
         """Close the record."""
         self._record.finish()
         self._write()
-        self._let_go()
+        self._release()
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
@@ -177,7 +177,7 @@ class RunHooks:
             self._record.failed_at = next((name for name in self._started if name not in ended), "")
             self._record.finish(error)
             self._try_to_write()
-            self._let_go()
+            self._release()
 
     def _claim(self, run_id: str, *, resumed: bool) -> str:
         """Hold the folder of the run, and return its id: later than all there are, and of one run alone."""
@@ -208,7 +208,7 @@ class RunHooks:
         new = flatten(all_masked(record.parameters)) | files
         for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
             run_id, record.run_id = record.run_id, ""
-            self._let_go()
+            self._release()
             place = name.removesuffix(versions.FILES)
             told = (
                 f'the parameter "{name}" was {old.get(name)!r} when it began and is {new.get(name)!r} now: set it back'
@@ -270,7 +270,7 @@ class RunHooks:
         except (AnmiError, OSError) as error:
             logger.warning("%s was not written: %s", FILE, error)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         # Hooks live as long as the process, and a catalog and the store in it hold files open.
         self._catalog = None
         self._asked.clear()

@@ -183,11 +183,11 @@ def origin(
                 wrong.setdefault(fact, value)
                 first = first if first[0] else (name, version)
     if wrong:
-        raise AnmiError(_told(wrong, found, first, record))
+        raise AnmiError(_mismatch(wrong, found, first, record))
     return {name: value for name, value in found.items() if not name.startswith("recipes.")}
 
 
-def _told(wrong: Mapping[str, Any], asked: Mapping[str, Any], first: Sequence[str], record: RunRecord) -> str:
+def _mismatch(wrong: Mapping[str, Any], asked: Mapping[str, Any], first: Sequence[str], record: RunRecord) -> str:
     """Say what a run is asked for and what its inputs were made from, with the commands that would be right."""
     settings = flatten(wrong), flatten({name: asked[name] for name in wrong})
     differing = [name for name in settings[0] if settings[0][name] != settings[1].get(name)]

@@ -100,9 +100,9 @@ class Pairs:
         return self._once("queries", self._queries)
 
     @property
-    def asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def term_matches(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Σ idf of the query's terms that a document holds, and that by BM25's saturated frequency; [Q, M] each."""
-        return self._once("asked", self._asked)
+        return self._once("term_matches", self._term_matches)
 
     @property
     def beside(self) -> list[Beside]:
@@ -113,7 +113,7 @@ class Pairs:
         texts = self.material.query_texts
         return self.material.terms.queries([texts[query] for query in self.block.query_ids.tolist()])
 
-    def _asked(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _term_matches(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         terms, queries = self.material.terms, self.queries
         saturated, held = terms.products(self.documents, queries, terms.saturated, queries)
         return held, saturated
@@ -150,12 +150,12 @@ def coverage(pairs: Pairs) -> NDArray[np.float32]:
     numpy.ndarray
         float32 [Q, M]; NaN in padding and for a query without a known term.
     """
-    return share(pairs.asked[0], _whole(pairs), pairs.documents)
+    return share(pairs.term_matches[0], _whole(pairs), pairs.documents)
 
 
 def match(pairs: Pairs) -> NDArray[np.float32]:
     """Coverage with each term counted by BM25's saturated frequency; in [0, 1), float32 [Q, M]."""
-    return share(pairs.asked[1], _whole(pairs), pairs.documents)
+    return share(pairs.term_matches[1], _whole(pairs), pairs.documents)
 
 
 def _whole(pairs: Pairs) -> NDArray[np.float32]:

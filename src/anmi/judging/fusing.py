@@ -28,8 +28,8 @@ from anmi.judging.prior import (
     fit_contaminated,
     labelled_chance,
     most_similar,
-    raised,
     share_by_known,
+    with_mean,
 )  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -174,10 +174,10 @@ class FusedJudge:
         )
         if reason:
             self._transfer(shards, near, reason)
-        self._doubt(shards, near)
+        self._check_similar_documents(shards, near)
         self.summary["models"] = [model.as_dict() for model in self.models]
 
-    def _doubt(self, shards: CandidateShards, near: list[Candidates]) -> None:
+    def _check_similar_documents(self, shards: CandidateShards, near: list[Candidates]) -> None:
         """Look for what coefficients cannot see: groups that are like the positive, and too many that are as near."""
         queries = sum(len(block) for block in near)
         if queries < _LEAST_REACHED:
@@ -203,7 +203,7 @@ class FusedJudge:
         if count < _TOO_MANY or (share < 2 * mean and count <= self.options.depth):
             return
         if self.options.prior == "estimated":
-            self.models = [raised(model, values, share)[0] for model in self.models]
+            self.models = [with_mean(model, values, share)[0] for model in self.models]
         self.summary["warning"] = (
             f"it cannot be estimated, since labelled documents rank no higher than {count:.0f} others of a query, any "
             "of which may be as relevant; so negatives are drawn far away"
@@ -230,8 +230,8 @@ class FusedJudge:
             (self._sample(block, self.queries) for block in ahead(shards.only("dense"))), self.material,
             depth=options.depth, ridge=options.ridge, expected=base, least=self._least_reached,
         )  # fmt: skip
-        mean = raised(shared, values, 0.0)[1]
-        model, share = raised(shared, values, max(base, (known or 0.0) / options.overshoot))
+        mean = with_mean(shared, values, 0.0)[1]
+        model, share = with_mean(shared, values, max(base, (known or 0.0) / options.overshoot))
         self.summary |= {
             "shipped_prior": base, "prior_by_known": known, "prior_by_judge": mean, "estimated_prior": share
         }  # fmt: skip

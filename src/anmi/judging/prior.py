@@ -264,7 +264,7 @@ def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
     return (values >= least) & (size >= _FEWEST)[:, None]
 
 
-def raised(model: FusedModel, values: NDArray[np.float32], least: float) -> tuple[FusedModel, float]:
+def with_mean(model: FusedModel, values: NDArray[np.float32], least: float) -> tuple[FusedModel, float]:
     """Return a model whose mean probability is at least a given share, and that mean.
 
     Probabilities are never lowered: what makes a judge doubt many documents may be that many are relevant, and a
@@ -282,7 +282,7 @@ def raised(model: FusedModel, values: NDArray[np.float32], least: float) -> tupl
     Examples
     --------
     >>> model = FusedModel((0.0,) * 11, (1.0,) * 11, (1.0,) * 11, -6.0)
-    >>> found, mean = raised(model, np.random.default_rng(0).normal(size=(500, 11)).astype(np.float32), 0.25)
+    >>> found, mean = with_mean(model, np.random.default_rng(0).normal(size=(500, 11)).astype(np.float32), 0.25)
     >>> round(mean, 2), found.intercept > model.intercept
     (0.25, True)
     """

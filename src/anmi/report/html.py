@@ -38,7 +38,7 @@ from anmi.report.inputs import (
     system_name,
     systems,
 )
-from anmi.report.sentences import composition, false_negatives_lines, standing_in, verdict, warning, where
+from anmi.report.sentences import composition, false_negatives_lines, pseudo_query_notice, verdict, warning, where
 
 
 class Toned(str):
@@ -165,7 +165,7 @@ def render(inputs: ReportInputs) -> str:
         where=where(named["collection"], named["recipe"], str(summary.get("run") or ""), named["date"]),
         facts=facts,
         verdict=verdict(inputs.results, inputs.comparisons),
-        sentences=[text for text in (composition(inputs.hybrid), standing_in(inputs.test_queries)) if text],
+        sentences=[text for text in (composition(inputs.hybrid), pseudo_query_notice(inputs.test_queries)) if text],
         sections=[made for made in _sections(inputs) if made.sentences or made.rows or any(made.figures)],
         versions=" · ".join(f"{name} {value}" for name, value in (summary.get("versions") or {}).items()),
         parameters=json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str),

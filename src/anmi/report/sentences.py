@@ -41,12 +41,12 @@ def where(collection: str, recipe: str, run: str, date: str) -> str:
     return " · ".join(filter(None, (collection, recipe and f"recipe {recipe}", run and f"run {run}", when)))
 
 
-def standing_in(test_queries: str | None) -> str:
+def pseudo_query_notice(test_queries: str | None) -> str:
     """Say where nobody labelled the test queries; nothing for ``labels``.
 
     Examples
     --------
-    >>> standing_in("labels"), standing_in("pseudo_queries")[:41]
+    >>> pseudo_query_notice("labels"), pseudo_query_notice("pseudo_queries")[:41]
     ('', 'No test query has a label: pseudo-queries')
     """
     if test_queries != "pseudo_queries":

@@ -348,7 +348,9 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
 
 
 @lru_cache(maxsize=1)
-def opened(encoder: str, models: Path, max_length: int | None, prompts: Prompts) -> SentenceTransformer | TokenTable:
+def cached_encoder(
+    encoder: str, models: Path, max_length: int | None, prompts: Prompts
+) -> SentenceTransformer | TokenTable:
     """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`, as a table if it is one; the last is kept."""
     table = load_table(encoder, models, prompts)
     return table if table is not None else for_threads(load_encoder(encoder, models, max_length, prompts))
@@ -387,4 +389,4 @@ class Encoding:
 
     @property
     def _model(self) -> SentenceTransformer | TokenTable:
-        return opened(self.encoder, self.models, self.max_length, self.prompts)
+        return cached_encoder(self.encoder, self.models, self.max_length, self.prompts)

@@ -47,7 +47,7 @@ class RelatedDocuments:
         self._parts, self._first_part = _listed(family)
 
     @staticmethod
-    def of_none(documents: int) -> RelatedDocuments:
+    def unrelated(documents: int) -> RelatedDocuments:
         """Return what says of N documents that each is like no other."""
         each = np.arange(documents, dtype=np.int32)
         return RelatedDocuments(each, np.zeros(documents + 1, np.int64), np.zeros(0, np.int32), each)

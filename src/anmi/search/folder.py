@@ -34,7 +34,7 @@ def seal(folder: Path, settings: dict[str, Any]) -> None:
     (folder / SETTINGS).write_text(text + "\n", encoding="utf-8")
 
 
-def opened(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of a folder, having made sure that nothing in it is missing or damaged.
 
     Raises

@@ -19,7 +19,7 @@ from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, by_document, crowd, equal, fuse
 from anmi.retrieval.index import build_index, load_index
-from anmi.search.folder import README, copy_model, opened, seal, text_of
+from anmi.search.folder import README, copy_model, read_settings, seal, text_of
 from anmi.search.retriever import MODELS, Encoded, Kind, Retriever
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class HybridSearch:
             The folder is not whole, or is damaged.
         """
         folder = Path(path)
-        settings = opened(folder)
+        settings = read_settings(folder)
         weights = settings["weights"]
         if not all(0 <= weight <= 1 for weight in weights.values()) or not math.isclose(sum(weights.values()), 1):
             raise AnmiError(

@@ -15,10 +15,10 @@ from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.steps import STEPS, Context, StepType
 
 # The candidates, and the columns that stages added to them. Here, so that who reads them imports no training.
-RATED: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
+STAGE_COLUMNS: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
 
 
-def rated(
+def with_stage_columns(
     candidates: CandidateShards,
     consistency: ColumnShards,
     evidence: ColumnShards,
@@ -29,7 +29,7 @@ def rated(
     return candidates.joined(consistency, evidence, judgments, ratings)
 
 
-def believed(block: Candidates) -> Candidates:
+def with_probabilities(block: Candidates) -> Candidates:
     """Return the block with ``p_relevant``: where no cross-encoder was asked, ``p_evidence`` alone says it.
 
     Of a candidate that was marked as not relevant it is 0; what the judges said of it is then in ``p_judged``.

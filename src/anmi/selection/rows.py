@@ -72,7 +72,7 @@ def training_rows(
         here was judged uncertain or likely; and in any case the query itself, which training may draw from the corpus.
     """
     count = len(document_ids)
-    maker = _RowMaker(count, query_texts, related or RelatedDocuments.of_none(count), own or {}, splits, labels)
+    maker = _RowMaker(count, query_texts, related or RelatedDocuments.unrelated(count), own or {}, splits, labels)
     tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(_of_no_query())]
     # Blocks without rows may have measured less than the others.
     tables = [table for table in tables if len(table)] or tables[:1]

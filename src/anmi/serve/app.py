@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from anmi.corpus.marks import Mark, Relevance, add, question_of, questions, read_log, standing
+from anmi.corpus.marks import Mark, Relevance, add, current_marks, question_of, questions, read_log
 from anmi.corpus.sentences import excerpt
 from anmi.errors import AnmiError, visible
 from anmi.evaluation.generalisation import FEW
@@ -32,7 +32,7 @@ _OFFERED: Final = 20
 _EVERY: Final = 5
 
 
-class Asked(BaseModel):
+class NewMark(BaseModel):
     """A mark as the browser sends it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -68,7 +68,7 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
     _pages(app, run, marks, show)
 
     @app.post("/api/mark")
-    def mark(asked: Asked) -> dict[str, Any]:
+    def mark(asked: NewMark) -> dict[str, Any]:
         known, text = set(questions(read_log(marks))["query_id"]), ""
         if asked.question:
             name, text = question_of(_question(asked.question))
@@ -112,12 +112,12 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
             wanted = find.strip().lower()
             columns = (table["text"].str.lower(), table["query_id"].str.lower())
             table = table[columns[0].str.contains(wanted, regex=False) | columns[1].str.contains(wanted, regex=False)]
-        standing_marks = standing(read_log(marks))["query_id"].value_counts()
+        standing_marks = current_marks(read_log(marks))["query_id"].value_counts()
         rows = table.iloc[(page - 1) * _PAGE : page * _PAGE].to_dict("records")
         for row in rows:
             row["marks"] = int(standing_marks.get(row["query_id"], 0))
         pages = max(1, -(-len(table) // _PAGE))
-        judged = bool(len(run.overview)) and bool(run.overview["doubt"].max() > 0)
+        judged = bool(len(run.overview)) and bool(run.overview["uncertainty"].max() > 0)
         return show(
             "queries", rows=rows, find=find, page=page, pages=pages, total=len(table), judged=judged,
             first=(page - 1) * _PAGE,
@@ -126,7 +126,7 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
     @app.get("/query")
     def query(id: str, every: bool = False) -> Response:
         told = run.explained(id)
-        ordered = sorted(told["candidates"], key=lambda candidate: (-candidate["doubt"], candidate["place"]))
+        ordered = sorted(told["candidates"], key=lambda candidate: (-candidate["uncertainty"], candidate["place"]))
         names = run.overview["query_id"].tolist()
         here = names.index(id)
         return show(
@@ -155,7 +155,7 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
 
 def _next_split(log: list[Mark], asked: pd.Series) -> str:
     """Return the split of a new question: test until 20 can measure, then every fifth of those with an answer."""
-    table = standing(log)
+    table = current_marks(log)
     answered = asked[asked.index.isin(table["query_id"][table["relevance"] == 1])]
     few = (answered == "test").sum() < FEW
     return "test" if few or len(answered) % _EVERY == _EVERY - 1 else "train"
@@ -163,7 +163,7 @@ def _next_split(log: list[Mark], asked: pd.Series) -> str:
 
 def _said(log: list[Mark], query_id: str | None) -> dict[str, int]:
     """Return what stands of a query's marks, by document."""
-    table = standing(mark for mark in log if mark.query_id == query_id)
+    table = current_marks(mark for mark in log if mark.query_id == query_id)
     return dict(zip(table["document_id"], table["relevance"].astype(int), strict=True))
 
 

@@ -28,10 +28,10 @@ from anmi.search import Hit, HybridSearch
 
 _DOUBTED: Final = ("unsafe", "uncertain")
 # All that is read of the shards.
-DOUBT_COLUMNS: Final = ("p_relevant", MARKED)
+UNCERTAINTY_COLUMNS: Final = ("p_relevant", MARKED)
 
 
-def doubt(block: Candidates) -> NDArray[np.float32]:
+def uncertainty(block: Candidates) -> NDArray[np.float32]:
     """Return how much a mark of each candidate may change, in [0, 1], float32 [Q, M]; 0 where nothing is judged.
 
     Of a negative it is the probability that it is relevant, and so a false negative. Of what was rejected as perhaps
@@ -42,7 +42,7 @@ def doubt(block: Candidates) -> NDArray[np.float32]:
     >>> documents = np.array([[3, 1]], np.int32)
     >>> block = Candidates(np.array(["q"]), documents[:, :1] + 9, documents, np.ones((1, 2), np.uint8),
     ...                    {"p_relevant": np.array([[0.4, 0.9]], np.float32)}, verdict=np.array([[1, 0]], np.int16))
-    >>> doubt(block).round(2).tolist()
+    >>> uncertainty(block).round(2).tolist()
     [[0.4000000059604645, 0.0]]
     """
     chance = block.columns.get("p_relevant")
@@ -169,26 +169,30 @@ class Run:
 
     @cached_property
     def overview(self) -> pd.DataFrame:
-        """The mined queries: ``query_id, text, split, shard, doubt, negatives, candidates``, the most doubtful first.
+        """The mined queries, the most uncertain first.
+
+        Columns: ``query_id, text, split, shard, uncertainty, negatives, candidates``.
 
         One pass over the selection, which takes about a second for 10,000 queries.
         """
         parts = []
-        for number, block in enumerate(self.selection.only(*DOUBT_COLUMNS)):
+        for number, block in enumerate(self.selection.only(*UNCERTAINTY_COLUMNS)):
             parts.append(pd.DataFrame({
                 "query_id": block.query_ids.astype(object),
                 "shard": number,
-                "doubt": doubt(block).max(axis=1, initial=0.0),
+                "uncertainty": uncertainty(block).max(axis=1, initial=0.0),
                 "negatives": block.negatives.sum(axis=1),
                 "candidates": block.filled.sum(axis=1),
             }))  # fmt: skip
         if not parts:
-            return pd.DataFrame(columns=["query_id", "text", "split", "shard", "doubt", "negatives", "candidates"])
+            return pd.DataFrame(
+                columns=["query_id", "text", "split", "shard", "uncertainty", "negatives", "candidates"]
+            )
         table = pd.concat(parts, ignore_index=True)
         table = table.groupby("query_id", sort=False).max().reset_index()
         known = self.queries[["query_id", "text", "split"]]
         table = known.merge(table, on="query_id", how="inner")
-        return table.sort_values(["doubt", "query_id"], ascending=[False, True], ignore_index=True)
+        return table.sort_values(["uncertainty", "query_id"], ascending=[False, True], ignore_index=True)
 
     @cached_property
     def _shard(self) -> dict[str, int]:
@@ -297,7 +301,7 @@ class Run:
         -------
         dict
             ``query_id, text, split``, and what :func:`anmi.report.explanation.explain` tells; positives and candidates
-            have their ``title`` and the start of their ``text``, candidates their ``doubt``.
+            have their ``title`` and the start of their ``text``, candidates their ``uncertainty``.
 
         Raises
         ------
@@ -313,9 +317,9 @@ class Run:
         block = block.take(np.flatnonzero(block.query_ids == query_id))
         fold = fold_of_query(self.fused, str(asked["text"]), self.seed)
         told = explain(block, self.corpus, self.fused, fold, self.wanted)
-        doubts = doubt(block)[0]
+        uncertainties = uncertainty(block)[0]
         for candidate in told["candidates"]:
-            candidate["doubt"] = float(doubts[candidate["place"] - 1])
+            candidate["uncertainty"] = float(uncertainties[candidate["place"] - 1])
         for document in (*told["positives"], *told["candidates"]):
             document.update(self._texts(self._documents[document["document_id"]], SHOWN))
         return told | {"query_id": query_id, "text": str(asked["text"])[:LONGEST], "split": str(asked["split"])}

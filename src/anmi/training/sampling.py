@@ -288,7 +288,7 @@ class InTurn:
         return self._inner.report() if hasattr(self._inner, "report") else {}
 
 
-def rated(rows: Sequence[Row]) -> list[Row]:
+def with_hardness(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the hardness of their queries, unless they have it; every query is looked at once."""
     if not any(math.isnan(row.hardness) for row in rows):
         return list(rows)

@@ -36,7 +36,7 @@ from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions, MixedSources
 from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import Recorder
-from anmi.training.sampling import DrawnNegatives, InTurn, build_sampler, rated
+from anmi.training.sampling import DrawnNegatives, InTurn, build_sampler, with_hardness
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +282,7 @@ def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: 
     data = read_rows(rows, tuple(columns))
     if stock is not None:
         data = [replace(row, about=_about(row, stock)) for row in data]
-    return rated(data) if isinstance(options.hardness, HansOptions) else data
+    return with_hardness(data) if isinstance(options.hardness, HansOptions) else data
 
 
 def _about(row: Row, stock: Stock) -> int:

@@ -66,7 +66,7 @@ def audit_recipes(
     """Run every recipe, or this one and ``naive_top``, and count what of the planted truth it takes for negatives."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
-    from anmi.selection.recipe import believed, rated
+    from anmi.selection.recipe import with_probabilities, with_stage_columns
 
     if recipe is not None:
         # Beside the recipe's own false negatives those of no filter at all, where the book has it.
@@ -75,7 +75,9 @@ def audit_recipes(
         }
         recipes = RecipeBook.model_construct(**chosen)
     planted = PlantedTruth(truth, corpus.document_id)
-    table = audit.audit_recipes(rated(candidates, **columns).map(believed), planted, recipes, seed=seed)
+    table = audit.audit_recipes(
+        with_stage_columns(candidates, **columns).map(with_probabilities), planted, recipes, seed=seed
+    )
     table.insert(0, "collection", info["collection"])
     return table
 
@@ -92,10 +94,12 @@ def audit_judges(
     """Measure how well each judgment tells the planted documents from the others."""
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
-    from anmi.selection.recipe import believed, rated
+    from anmi.selection.recipe import with_probabilities, with_stage_columns
 
     planted = PlantedTruth(truth, corpus.document_id)
-    table = audit.audit_judges(rated(candidates, **columns).map(believed), planted, depth=params.depth)
+    table = audit.audit_judges(
+        with_stage_columns(candidates, **columns).map(with_probabilities), planted, depth=params.depth
+    )
     table.insert(0, "collection", info["collection"])
     return table
 

@@ -9,7 +9,7 @@ from kedro.pipeline import Pipeline
 from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion
 from anmi.pipelines.audit.nodes import audit_judges, audit_recipes, gate, ingest_all, plant_truth, summarise_audit
 from anmi.pipelines.wiring import by_name, node, stage
-from anmi.selection.recipe import RATED
+from anmi.selection.recipe import STAGE_COLUMNS
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
@@ -58,10 +58,10 @@ def _mining() -> Pipeline:
 def _scoring() -> Pipeline:
     return stage("scoring", [
         node(audit_recipes, by_name(
-            *RATED, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info",
+            *STAGE_COLUMNS, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info",
         ), "audit_recipes"),
         node(audit_judges, by_name(
-            *RATED, "corpus", truth=_TRUTH, info="collection_info", params="params:audit",
+            *STAGE_COLUMNS, "corpus", truth=_TRUTH, info="collection_info", params="params:audit",
         ), "audit_judges"),
         node(summarise_audit, by_name(
             "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,

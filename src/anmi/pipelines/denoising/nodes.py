@@ -17,7 +17,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.pipelines.params import DenoisingParams, EloParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook, Runner, believed
+from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook, Runner, with_probabilities
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
@@ -137,5 +137,5 @@ def _selecting(recipe: Recipe, shards: CandidateShards, seed: int) -> Callable[[
         steps = {"route": {"column": "p_evidence", "negative": 0.5, "positive": 1}, "top": {"by": "dense"}}
         recipe = Recipe(description="The nearest that are doubted less than not.", steps=steps)
     runner = Runner(recipe, seed)
-    runner.fit(shards.map(believed))
-    return lambda block: runner.apply(believed(block))
+    runner.fit(shards.map(with_probabilities))
+    return lambda block: runner.apply(with_probabilities(block))

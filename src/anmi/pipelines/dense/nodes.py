@@ -70,7 +70,7 @@ def encode_collection(
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import Encoding, encode, fingerprint, opened, place_of
+    from anmi.retrieval.encoders import Encoding, cached_encoder, encode, fingerprint, place_of
     from anmi.retrieval.kinds import exact_precision
     from anmi.retrieval.prompts import prompts_of
 
@@ -81,7 +81,7 @@ def encode_collection(
         params.max_length,
         params.prompts,
     )
-    model = opened(*place)
+    model = cached_encoder(*place)
     store.run = partial(map_shards, engine)
     asked = "dense" in recipes.get(recipe).sources
     if not asked:

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
-from anmi.pipelines.evaluation.search import HYBRID, asked_of
+from anmi.pipelines.evaluation.search import HYBRID, queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.store import Store
 
@@ -46,7 +46,7 @@ def score_runs(
     from anmi.corpus.related import copies
     from anmi.evaluation.metrics import copies_once, evaluate, of_documents, with_absent
 
-    asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
+    asked = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.queries.empty:
         label = pd.DataFrame({"query_id": ["none"], "document_id": "none", "relevance": 1})
         return evaluate(label, runs, params.cutoffs).reset_index().assign(system="")[:0]
@@ -115,7 +115,7 @@ def bucket_queries(
 
     Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else the query itself.
     """
-    from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+    from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
     from anmi.corpus.related import documents_of
     from anmi.evaluation.generalisation import buckets, trained_positives
     from anmi.evaluation.metrics import of_documents
@@ -233,7 +233,7 @@ def measure_knowledge(
     from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.prompts import OWN
 
-    corpus, asked, qrels, _ = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
+    corpus, asked, qrels, _ = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     training = queries[queries.split == "train"]
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))

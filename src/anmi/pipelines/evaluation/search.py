@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.terms import Terms
@@ -22,7 +22,7 @@ from anmi.store import Store
 KindOfQueries = Literal["labels", "pseudo_queries"]
 
 
-class Asked(NamedTuple):
+class SplitQueries(NamedTuple):
     """What is asked, with the documents and labels that belong to it.
 
     Attributes
@@ -48,9 +48,9 @@ def kind_of_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> K
     return "pseudo_queries" if split in unlabelled_splits(queries, qrels) else "labels"
 
 
-def asked_of(
+def queries_of_split(
     corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
-) -> Asked:
+) -> SplitQueries:
     """Return the queries of a split, and where too few have a label those made of the documents new for it."""
     kind = kind_of_queries(queries, qrels, split)
     if kind == "pseudo_queries" and pseudo_queries is not None:
@@ -59,7 +59,7 @@ def asked_of(
     # What no search of this corpus can answer counts in what is measured.
     answered |= queries["absent"] != "" if "absent" in queries else False
     found = queries[(queries.split == split) & answered]
-    return Asked(corpus, found, qrels, kind)
+    return SplitQueries(corpus, found, qrels, kind)
 
 
 HYBRID: Final = "hybrid"
@@ -87,7 +87,7 @@ def build_search(
 
     Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
     """
-    from anmi.adaptation.stand_in import least_queries, with_pseudo_tests
+    from anmi.adaptation.pseudo_tests import least_queries, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.search.fit import fit_on_dev
     from anmi.search.retriever import companion_of
@@ -157,7 +157,7 @@ def run_systems(
     from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.fusion import Ranked
 
-    asked = asked_of(corpus, queries, qrels, pseudo_queries, params.split)
+    asked = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.queries.empty:
         return pd.DataFrame({"query_id": "", "document_id": "", "score": 0.0, "rank": 0, "system": ""}, index=[])
     search = (

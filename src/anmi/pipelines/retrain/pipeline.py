@@ -18,7 +18,7 @@ from anmi.pipelines.retrain.nodes import (
     score_champion,
 )
 from anmi.pipelines.wiring import by_name, node, stage
-from anmi.selection.recipe import RATED
+from anmi.selection.recipe import STAGE_COLUMNS
 
 # Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
 # the rule ends by keeping the champion.
@@ -68,7 +68,7 @@ def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
         inputs=by_name(
             "params:recipes", "params:recipe", "params:seed", truth="planted_truth",
             info=f"{NAMESPACE}.collection_info",
-            **{name: f"{NAMESPACE}.{name}" for name in (*RATED, "corpus")},
+            **{name: f"{NAMESPACE}.{name}" for name in (*STAGE_COLUMNS, "corpus")},
         ),
         outputs="audit_recipes",
         name="audit_recipes",

@@ -40,13 +40,13 @@ def select_negatives(
     **columns: ColumnShards,
 ) -> CandidateShards:
     """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
-    from anmi.selection.recipe import believed, needed, rated
+    from anmi.selection.recipe import needed, with_probabilities, with_stage_columns
 
     runner = Runner(recipes.get(recipe), seed)
-    found = rated(candidates, **columns)
+    found = with_stage_columns(candidates, **columns)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
     read = found.only(*needed(runner.recipe.requires), "p_heldout")
-    runner.fit(read.map(believed), dev)
+    runner.fit(read.map(with_probabilities), dev)
     new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
     return map_blocks(engine, _Selecting(runner, new), found, description="selecting")
 
@@ -60,9 +60,9 @@ class _Selecting:
     new: NDArray[np.bool_]
 
     def __call__(self, block: Candidates) -> Candidates:
-        from anmi.selection.recipe import believed
+        from anmi.selection.recipe import with_probabilities
 
-        return self.runner.apply(believed(block).rejected("new document", self.new[block.documents], NEW))
+        return self.runner.apply(with_probabilities(block).rejected("new document", self.new[block.documents], NEW))
 
 
 def make_training_rows(

@@ -13,7 +13,7 @@ from anmi.pipelines.selection.nodes import (
     summarise_selection,
 )
 from anmi.pipelines.wiring import by_name, node, stage
-from anmi.selection.recipe import RATED
+from anmi.selection.recipe import STAGE_COLUMNS
 
 
 def create_pipeline() -> Pipeline:
@@ -21,7 +21,7 @@ def create_pipeline() -> Pipeline:
     recipe = by_name("params:recipe", "params:recipes")
     return stage("selection", [
         node(select_negatives, recipe | by_name(
-            *RATED, "corpus", "new_documents", "params:seed", "params:engine", dev="dev_candidates",
+            *STAGE_COLUMNS, "corpus", "new_documents", "params:seed", "params:engine", dev="dev_candidates",
         ), "selection"),
         node(make_training_rows, recipe | by_name(
             "selection", "corpus", "queries", "qrels", "related_documents",

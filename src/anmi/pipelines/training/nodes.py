@@ -75,7 +75,7 @@ def train_retriever(
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
-    from anmi.adaptation.stand_in import least_queries, unlabelled_splits, with_pseudo_tests
+    from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import place_of
     from anmi.training.loop import CheckpointPlan, digest_tables

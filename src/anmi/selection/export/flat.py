@@ -237,16 +237,18 @@ def preferred_score(rows: pd.DataFrame) -> str:
     shares = known_shares(rows)
     chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= ENOUGH), None)
     if chosen is None:
-        raise AnmiError(f"no score is known for {ENOUGH:.0%} of the documents; choose one by --score: {told(shares)}")
+        raise AnmiError(
+            f"no score is known for {ENOUGH:.0%} of the documents; choose one by --score: {coverage_text(shares)}"
+        )
     return chosen
 
 
-def told(shares: dict[str, float]) -> str:
+def coverage_text(shares: dict[str, float]) -> str:
     """Write shares for a message.
 
     Examples
     --------
-    >>> told({"dense": 1.0, "cross": 0.3412})
+    >>> coverage_text({"dense": 1.0, "cross": 0.3412})
     'dense (known for 100.0 %), cross (known for 34.1 %)'
     """
     best = sorted(shares.items(), key=lambda each: -each[1])

@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.errors import AnmiError, nearest
 from anmi.selection.export import tables
-from anmi.selection.export.flat import Collection, ExportOptions, FlatRows, flatten, known_shares, preferred_score, told
+from anmi.selection.export.flat import (
+    Collection,
+    ExportOptions,
+    FlatRows,
+    coverage_text,
+    flatten,
+    known_shares,
+    preferred_score,
+)
 from anmi.selection.export.writing import Exported
 
 Make = Callable[[FlatRows, ExportOptions, Collection | None], pd.DataFrame]
@@ -153,7 +161,7 @@ def make_export(
         reasons = (
             ", ".join(f"{what} ({count})" for what, count in flat.left_out.items()) or "there are no training rows"
         )
-        known = f"; scores of these rows: {told(known_shares(rows))}" if score else ""
+        known = f"; scores of these rows: {coverage_text(known_shares(rows))}" if score else ""
         raise AnmiError(f'nothing is left to export as "{name}": {reasons}{known}')
     prompts = (encoder_info or {}).get("prompts") or {}
     parted = "source" if options.by_source else None

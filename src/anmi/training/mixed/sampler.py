@@ -169,7 +169,7 @@ class DNHSampler:
         slots = np.tile(np.arange(widths[-1], dtype=np.int32), (len(rows), 1))
         chances = seeds.uniform(self._seed, f"{STREAM}/{step}", self._names[rows], slots)
         uniform = np.split(chances, widths[:-1], axis=1)
-        asked = self._asked(uniform[0])
+        asked = self._draw_sources(uniform[0])
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_barred(rows, random)] = PADDING
         latent, staleness = self._latent(rows, step, bool((asked == _LATENT).any()))
@@ -233,7 +233,7 @@ class DNHSampler:
         self.watched.load(values["watched"])
         self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
 
-    def _asked(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _draw_sources(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         state = None if self._curriculum is None else self._curriculum.state
         mix = self._options.mix if state is None or state.mix is None else state.mix
         # A share of 0 must not be drawn, whatever the others are rounded to.

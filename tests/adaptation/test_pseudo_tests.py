@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from anmi.adaptation.stand_in import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 
 QUERIES = pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"], "metadata": ["{}"], "same_as": [""]})
 QRELS = pd.DataFrame({"query_id": ["q"], "document_id": ["c"], "relevance": [1], "split": ["train"]})

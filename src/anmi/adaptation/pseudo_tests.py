@@ -81,7 +81,7 @@ def with_pseudo_tests(
         views = of_split if most > 1 else of_split.drop_duplicates("document_id")
         records = views.sort_values("document_id", kind="stable").to_dict("records")
         for _, own in groupby(records, itemgetter("document_id")):
-            rows += _asked(list(own), most)
+            rows += _non_overlapping(list(own), most)
     made = pd.DataFrame(rows).sort_values("document_id", kind="stable").reset_index(drop=True)
     # The last one of a document is left the least of it.
     last = made.drop_duplicates("document_id", keep="last").set_index("document_id")
@@ -104,7 +104,7 @@ def with_pseudo_tests(
     )
 
 
-def _asked(views: list[dict[Any, Any]], most: int) -> Iterator[dict[Any, Any]]:
+def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[Any, Any]]:
     """Yield the first pseudo-query of a document and those that leave half of its text, each with what is then left.
 
     Examples
@@ -113,7 +113,7 @@ def _asked(views: list[dict[Any, Any]], most: int) -> Iterator[dict[Any, Any]]:
     ...     {"kind": "cloze", "text": "Rain falls.", "positive_text": "Snow melts. Wind blows."},
     ...     {"kind": "cloze", "text": "Snow melts.", "positive_text": "Rain falls. Wind blows."},
     ... ]
-    >>> [(view["text"], view["positive_text"]) for view in _asked(views, 3)]
+    >>> [(view["text"], view["positive_text"]) for view in _non_overlapping(views, 3)]
     [('Rain falls.', 'Snow melts. Wind blows.')]
     """
     text = views[0]["positive_text"]
