@@ -26,7 +26,7 @@ def test_what_any_recipe_says_of_mining_is_checked() -> None:
         check_recipes(stated(k2=1.5), {"bm25": BM25Params})
 
 
-@pytest.mark.parametrize(("split", "said"), [("test", "1 pseudo-queries of held-out"), ("dev", "nothing is measured")])
+@pytest.mark.parametrize(("split", "said"), [("test", "1 pseudo-query of held-out"), ("dev", "nothing is measured")])
 def test_pseudo_queries_are_told_of_where_there_are_some(split: str, said: str, caplog: Any) -> None:
     hooks = CheckHooks()
     hooks._unlabelled = "test"

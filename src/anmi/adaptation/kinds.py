@@ -1,4 +1,4 @@
-"""Kinds of pseudo-queries.
+"""The module makes the kinds of pseudo-queries: titles, sentences, keyphrases and others.
 
 A kind is one function from a document to its views, and one line in :data:`KINDS`. What a pseudo-query is made of is
 taken out of the document: a sentence that still stands there is found by any encoder, and nothing is learned from it.

@@ -1,4 +1,4 @@
-"""Pseudo-queries of a corpus: made, numbered, filtered and counted."""
+"""The module makes, numbers, filters and counts the pseudo-queries of a corpus."""
 
 from __future__ import annotations
 

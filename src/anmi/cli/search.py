@@ -86,4 +86,4 @@ def _answer(opened: Any, questions: list[str], k: int, system: Any, as_json: boo
         if hits:
             out.print(hits_table(question, hits, list(opened.retrievers)))
         else:
-            out.print(f'nothing shares a term with "{question}"', markup=False)
+            out.print(f'no document shares a term with "{question}"', markup=False)

@@ -65,7 +65,7 @@ def serve(
             if as_json:
                 echo_json({"address": address, "marks": str(marks)})
             else:
-                click.echo(f"{address}\nmarks go to {marks}\nCtrl-C ends it")
+                click.echo(f"{address}\nmarks go to {marks}\npress Ctrl-C to stop")
             config = uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
             )

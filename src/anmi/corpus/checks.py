@@ -1,4 +1,4 @@
-"""From what was read to a collection that every later stage may trust."""
+"""The module checks what a reader returned, so that later stages can trust it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hard a query is to answer, told from its text alone: long, varied, punctuated, and mixed in language.
+"""The module estimates from its text alone how hard a query is: long, varied, punctuated, or mixed in language.
 
 The heuristic of HANS: a weighted sum of four parts, each in [0, 1]. It lies in this room because training adapts to
 it and evaluation reports by it.

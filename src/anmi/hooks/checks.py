@@ -143,14 +143,14 @@ class CheckHooks:
             return
         if count := int((made["split"] == split).sum()):
             log.warning(
-                "No %s query has a label; %d pseudo-queries of held-out documents are asked instead, which is a weaker "
-                "proof: what a document says of itself is asked otherwise by people who look for it",
-                split, count,
+                "No %s query has a label, so %d pseudo-%s of held-out documents will test the search. This is weaker "
+                "evidence: people use other words than the documents that they look for",
+                split, count, "query" if count == 1 else "queries",
             )  # fmt: skip
         else:
             log.warning(
-                "The search is built and nothing is measured: no %s query has a label, and no held-out document asks "
-                "one in its place (of all documents %d pseudo-queries were made); label queries, or add documents",
+                "The run builds the search, but nothing is measured: no %s query has a label, and none of the %d "
+                "pseudo-queries is of a held-out document; label queries, or add documents",
                 split, len(made),
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What is known of runs: each leaves ``<data>/runs/<run id>/run.json``."""
+"""Each run leaves a record, ``<data>/runs/<run id>/run.json``; this module reads and writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge said of all queries, and what candidates are told of it."""
+"""The module holds a judge's scores of all queries and adds them to candidates."""
 
 from __future__ import annotations
 

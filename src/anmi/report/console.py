@@ -78,7 +78,7 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
         ends = [between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]
         cells = [f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)]
         rows.append([system_name(system), *cells])
-    columns = [f"{name}\n{count:,} queries{few}" for name, count in counts.items()
+    columns = [f"{name}\n{count:,} {'query' if count == 1 else 'queries'}{few}" for name, count in counts.items()
                for few in ("\ntoo few" if count < FEW else "",)]  # fmt: skip
     title = f"{metric_name(METRIC)} by what training saw of a query's documents"
     return _table(title, ["system", *columns], rows) if counts else None

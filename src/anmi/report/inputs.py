@@ -1,4 +1,4 @@
-"""How systems and numbers are looked up, named and written."""
+"""The module looks up, names and formats systems and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of results: what is deployed against the others, what it is made of, and where it lost."""
+"""These sentences sum up results: how the deployed system compares, what it is made of, and where it lost."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def pseudo_query_notice(test_queries: str | None) -> str:
     if test_queries != "pseudo_queries":
         return ""
     return (
-        "No test query has a label: pseudo-queries made of new documents stand in for them, "
-        "which is a weaker proof than labels."
+        "No test query has a label: pseudo-queries made of new documents replace them, "
+        "which is weaker evidence than labels."
     )
 
 
@@ -67,9 +67,10 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     rows = of_bucket(results, ALL)
     total = int(rows["queries"].max()) if len(rows) and "queries" in rows else 0
     if total < FEW and ("queries" in rows or rows.empty):
+        noun = "query" if total == 1 else "queries"
         return (
-            f"Too few to measure: {total:,} test queries, and {FEW} are the least that tell systems apart. The search "
-            "is built all the same; questions that people ask, marked in `kedro anmi serve`, measure it."
+            f"Too few to measure: {total:,} test {noun}, and {FEW} are the least that tell systems apart. To measure "
+            "the search, ask it questions in `kedro anmi serve` and mark the answers."
         )
     enough = [name for name in _OF if counts.get(name, 0) >= FEW]
     told = [_against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]]

@@ -1,4 +1,4 @@
-"""What kind of encoder a model is, where and in which precision models run, and how to load one without a word."""
+"""The module tells the kind of an encoder, chooses device and precision, and loads models quietly."""
 
 from __future__ import annotations
 

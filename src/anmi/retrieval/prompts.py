@@ -1,4 +1,4 @@
-"""What an encoder wants to have put before queries and before documents.
+"""An encoder may want a prompt before queries or documents; this module finds it.
 
 An encoder that was trained with ``query: `` and ``passage: `` is another one without them. So prompts belong to the
 model: they are settled once, when it is loaded, and whoever encodes, trains or saves takes them from it.

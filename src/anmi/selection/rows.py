@@ -1,4 +1,4 @@
-"""From selected candidates to rows that training and other programs read."""
+"""The module turns selected candidates into rows that training and other programs read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of adaptation."""
+"""These nodes make pseudo-queries."""
 
 from __future__ import annotations
 

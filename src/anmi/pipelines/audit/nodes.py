@@ -1,4 +1,4 @@
-"""Nodes of the audit."""
+"""These nodes plant truth and count what the mining makes of it."""
 
 from __future__ import annotations
 

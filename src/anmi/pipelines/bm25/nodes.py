@@ -1,4 +1,4 @@
-"""Nodes of lexical retrieval."""
+"""These nodes cut the corpus into terms and index them."""
 
 from __future__ import annotations
 

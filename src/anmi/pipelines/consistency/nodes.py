@@ -1,4 +1,4 @@
-"""Nodes of the consistency filter."""
+"""These nodes find the queries whose positive BM25 ranks high enough."""
 
 from __future__ import annotations
 

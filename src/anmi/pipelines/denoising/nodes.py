@@ -1,4 +1,4 @@
-"""Nodes of denoising."""
+"""These nodes judge how likely each candidate is relevant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of dense retrieval, and of retrieval by all sources."""
+"""These nodes encode the collection and retrieve candidates from all sources."""
 
 from __future__ import annotations
 

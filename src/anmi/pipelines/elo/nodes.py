@@ -1,4 +1,4 @@
-"""Nodes of the Elo ratings."""
+"""These nodes rate candidates by Elo."""
 
 from __future__ import annotations
 

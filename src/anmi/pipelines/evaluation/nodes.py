@@ -1,4 +1,4 @@
-"""Nodes of evaluation."""
+"""These nodes measure every system on the test queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of ingestion."""
+"""The node reads, checks and splits a collection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     )  # fmt: skip
     if lost := counts_by_reason(found.quarantine[found.quarantine.kind == "document"]):
         told = ", ".join(f"{count:,} × {reason}" for reason, count in lost.items())
-        log.warning("Documents that are not searched, or not all of them: %s; the artifact quarantine names each", told)
+        log.warning("Some documents are left out, or read in part: %s; the artifact quarantine lists them", told)
     parents = parents_of(found.corpus, params.sibling_keys)
     if parts := int((parents != found.corpus.document_id).sum()):
         found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"

@@ -1,4 +1,4 @@
-"""Nodes of reporting."""
+"""These nodes write the report and the results."""
 
 from __future__ import annotations
 

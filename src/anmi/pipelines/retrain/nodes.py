@@ -1,4 +1,4 @@
-"""Nodes of retraining."""
+"""These nodes compare a challenger with the champion and promote it by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of selection."""
+"""These nodes run the recipe and write training rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of training."""
+"""These nodes train the retriever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export may be told, and training rows with their negatives laid flat: what every format is built from."""
+"""The module holds the options of an export and flattens training rows, from which every format is built."""
 
 from __future__ import annotations
 
