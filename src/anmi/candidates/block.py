@@ -167,7 +167,7 @@ class Candidates:
         return self._under_rules(lambda rule: rule.in_batch)
 
     def _under_rules(self, wanted: Callable[[Rule], bool]) -> NDArray[np.bool_]:
-        codes = [self.legend.index(name) for name, rule in self.rules.items() if stored_columns(rule)]
+        codes = [self.legend.index(name) for name, rule in self.rules.items() if wanted(rule)]
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(
