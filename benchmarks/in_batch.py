@@ -25,7 +25,7 @@ OPTION: Final = "training.options.in_batch_filter"
 # Names of systems, and what is set; the first is what the others are tested against.
 FILTERS: Final = {"none": "none", "score": "score", "guide_start": "guide", "guide_bm25": "guide.by=bm25"}
 TRAININGS: Final = {"both": "anmi", "pseudo_queries": "anmi_pseudo_only", "labels": "anmi_labels_only"}
-PLACES: Final = ("api_docs", "kg_webnlg/beir_en", "scifact")
+PLACES: Final = ("api_docs", "kg_webnlg/beir_en")
 
 
 def run(training: str) -> None:

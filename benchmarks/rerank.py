@@ -154,8 +154,10 @@ def measured(name: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    rows = [row for name in sys.argv[1:] or COLLECTIONS for row in measured(name)]
-    RESULT.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    rows: list[dict[str, Any]] = []
+    for name in sys.argv[1:] or COLLECTIONS:
+        rows += measured(name)
+        RESULT.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
