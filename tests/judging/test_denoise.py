@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.candidates import GRADE, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, TrainedCrossEncoder
+from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, TrainedCrossEncoder, training_pairs
 from anmi.judging.denoise import Judge
 from anmi.judging.pointwise import CrossEncoderJudge, join
 from anmi.store import Store
@@ -170,6 +170,25 @@ def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store
     }
     bolder = judge(tmp_path, store, texts, negatives=DEPTH, doubtful_probability=0.5)
     assert len(bolder._examples(block.with_columns({"p_evidence": evidence}))) > len(table)
+
+
+def test_what_a_language_model_read_is_learned_by_its_chance(
+    tmp_path: Path, store: Store, texts: dict[str, str]
+) -> None:
+    block = shards()[0]
+    chance = np.random.default_rng(2).uniform(0, 1, block.documents.shape).astype(np.float32)
+    grades = np.full(block.documents.shape, np.nan, np.float32)
+    # Beyond the depth that is judged, and as near as what is doubtful without being read.
+    grades[:, [0, DEPTH + 1]] = 1
+    maker = judge(tmp_path, store, texts)
+    table = maker._examples(block.with_columns({"p_evidence": chance, GRADE: grades}))
+    soft = table[(table.label > 0) & (table.label < 1)]
+    read = np.argwhere(np.isfinite(grades) & block.filled)
+    assert sorted(soft.label) == pytest.approx(sorted(float(chance[row, slot]) for row, slot in read))
+    assert not soft.duplicated(["row", "document"]).any()
+    pairs = training_pairs(table, 0, OPTIONS.model_copy(update={"max_pairs": 1_000, "held_out": 0.4}), 1)
+    assert set(soft.label[soft.fold != 0].astype(np.float32)) >= set(pairs.labels) - {0.0, 1.0} != set()
+    assert pairs.held_out is not None and set(pairs.held_out.labels) == {0.0, 1.0}
 
 
 def contrary(count: int, start: int = 0) -> Pairs:

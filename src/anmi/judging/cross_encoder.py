@@ -73,7 +73,7 @@ class CrossEncoderOptions(TrainedOptions):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Labelled training pairs: texts and labels (1 relevant, 0 not), and those that are held out of training.
+    """Training pairs: texts and labels, 1 relevant, 0 not or a chance between, and those that are held out of training.
 
     ``fold`` is the one that was left out, if any; it says what the pairs are for and is no part of them.
     """
@@ -306,7 +306,8 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, s
     limit = int(options.held_out * 2**64)
     unseen = {text for text in set(kept["query"]) if _hash(seed, text) < limit}
     aside = kept["query"].isin(unseen).to_numpy()
-    learnt, held = _pairs(kept[~aside]), _pairs(kept[aside])
+    # What says when to stop is told apart, so a chance counts as what is the likelier.
+    learnt, held = _pairs(kept[~aside]), _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
     if not (learnt.mixed and held.mixed):
         return replace(_pairs(kept), fold=fold)
     return replace(learnt, held_out=held, fold=fold)

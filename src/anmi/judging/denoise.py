@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.candidates import MARKED, PADDING, Candidates, CandidateShards
+from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 from anmi.judging.calibration import Calibrator, Platt, cross_fitted, fit_platt, reliability
@@ -206,7 +206,7 @@ class Judge:
         return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
-        """Labelled pairs of a block: every positive, and candidates that are not doubtful."""
+        """Pairs of a block: positives, what a language model read (its chance as label), and undoubted candidates."""
         fold = self.fold(block)
         known = block.positives != PADDING
         clean = block.filled & ~self._doubtful(block)
@@ -216,17 +216,22 @@ class Judge:
         order = np.argsort(np.where(clean, draws, 2.0), axis=1)
         place = np.empty_like(order)
         np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-        taken = clean & (place < wanted)
-        parts = [(known, block.positives, 1), (taken, block.documents, 0)]
+        read = block.filled & np.isfinite(block.columns.get(GRADE, np.nan))
+        taken = clean & (place < wanted) & ~read
+        chance = block.columns.get("p_evidence", np.zeros(block.documents.shape))
+        ones, zeros = np.ones(block.positives.shape), np.zeros(block.documents.shape)
+        parts = [
+            (known, block.positives, ones), (taken, block.documents, zeros), (read, block.documents, chance),
+        ]  # fmt: skip
         tables = [
             pd.DataFrame({
                 "row": block.query_ids[row],
                 "query": [self.query_texts[str(q)] for q in block.query_ids[row]],
                 "document": [self.document_texts[d] for d in documents[row, slot]],
-                "label": label,
+                "label": labels[row, slot],
                 "fold": fold[row],
             })
-            for (row, slot), documents, label in ((np.nonzero(mask), values, tag) for mask, values, tag in parts)
+            for (row, slot), documents, labels in ((np.nonzero(mask), ids, values) for mask, ids, values in parts)
         ]  # fmt: skip
         return pd.concat(tables, ignore_index=True)
 

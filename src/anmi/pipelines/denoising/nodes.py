@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import MARKED, Candidates, CandidateShards, ColumnShards
+from anmi.candidates import GRADE, MARKED, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.pipelines.params import DenoisingParams, EloParams
@@ -118,7 +118,7 @@ def judge_candidates(
         seed=seed,
     )
     # What is fitted looks at a few of many columns.
-    some = read_by.only("dense", "p_evidence", "p_heldout", MARKED)
+    some = read_by.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
     judgments = judge.fit(some)
     stack = Stack.fit(some.map(judgments))
     log.info(
