@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRIC: Final = "ndcg@10"
+# Kept of every query, for those who compare by another one.
+KEPT: Final = (METRIC, "mrr@10", "recall@10", "f2@10", "rank")
 _NAMED: Final = re.compile(r"([\w/-]+)=(.*)")
 _SETTING: Final = re.compile(r"[\w-]+(\.[\w-]+)+=.*")
 _FOLDER: Final = re.compile(r"[^\w.-]+")
@@ -162,7 +164,7 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
 
     scores, runs, equivalents = (catalog.load(name) for name in ("query_metrics", "runs", "equivalents"))
     names = {recipe: "trained", "hybrid": "hybrid", "bm25": "bm25", "zero_shot": "zero_shot"}
-    tables = [scores[["query_id", "system", METRIC]].assign(judgments="original")]
+    tables = [scores[["query_id", "system", *KEPT]].assign(judgments="original")]
     qrels = catalog.load("qrels")
     qrels = qrels[qrels.query_id.isin(scores.query_id)]
     if len(equivalents) and len(qrels):

@@ -1,0 +1,269 @@
+"""What reports claim of their methods beside what was measured: claims.json, docs/results.md.
+
+Each method is measured over what its report compares it with.
+
+The seven methods of the ANMI 2.1 report name no network: static encoder, three seeds. Recipes as published run with
+MiniLM, one seed. Cells that are there are kept, so the script may be interrupted. From the repository's root:
+
+    python benchmarks/claims [methods|denoising|networks|titles] …   (without a name: write the result of what is there)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+import yaml
+
+from anmi.evaluation.significance import compare
+from anmi.fingerprint import hash_value
+from anmi.selection.recipe import recipe_book
+
+ROOT: Final = Path(__file__).parents[2]
+WORK: Final = ROOT / "data" / "benchmarks" / "claims"
+RESULT: Final = ROOT / "benchmarks" / "results" / "claims.json"
+PAGE: Final = ROOT / "docs" / "results.md"
+# Between these lines of the page.
+MARKS: Final = ("<!-- made by benchmarks/claims -->\n", "<!-- end -->")
+COLLECTIONS: Final = {"scifact": "beir:../shared/data/scifact", "api_docs": "api_docs"}
+SETTINGS: Final = {
+    "debiased": "naive_top:training.options.loss=debiased",
+    "fixed_temperature": "naive_top:training.options.temperature=fixed",
+}
+# Ranks are of the whole corpus; no epoch is chosen on dev, so that measuring it would only take time.
+ALL: Final = "evaluation.ranked=all,training.dev_documents=200"
+
+
+class Claim(NamedTuple):
+    """What a report says of a recipe over another one, by a metric; in percent, or of a metric as it is."""
+
+    claim: str
+    recipe: str
+    over: str
+    claimed: str
+    metric: str = "ndcg@10, %"
+
+
+METHODS: Final = [
+    Claim("A threshold relative to the positive (2.1, method 2)", "nv_retriever", "fixed_threshold", "+3 to +5"),
+    Claim("Debiased loss (2.1, method 3)", "debiased", "naive_top", "+4 to +6"),
+    Claim("Weights of a mixture (2.1, method 4)", "progcl", "hard_threshold", "+2 to +4"),
+    Claim("SimANS (2.1, method 5)", "simans", "uniform", "+2 to +3"),
+    Claim("Adaptive curriculum (2.1, method 6)", "adaptive_schedule", "fixed_schedule", "+5 to +8"),
+    Claim("Learnable temperature (2.1, method 7)", "naive_top", "fixed_temperature", "+1 to +2"),
+    Claim("2.1 over 2.0, in our form", "anmi_2_1", "anmi_2_0", "+10 to +18"),
+]
+DENOISING: Final = [Claim("Denoising (2.1, method 1)", "bm25_denoised", "bm25_top", "+12 to +18")]
+NETWORKS: Final = [
+    Claim("2.1 over 2.0, as published", "anmi_2_1_as_published", "anmi_2_0_as_published", "+10 to +18"),
+    Claim("2.0 over the encoder before training, as published", "anmi_2_0_as_published", "zero_shot", "better"),
+    Claim("HANS as published", "hans_as_published", "dpr", "-0.0032", "mrr@10"),
+    Claim("HANS as published", "hans_as_published", "dpr", "+0.0020", "recall@10"),
+    Claim("HANS as published", "hans_as_published", "dpr", "+0.0007", "f2@10"),
+    Claim("HANS as published", "hans_as_published", "dpr", "-0.02", "rank"),
+]
+SHARES: Final = [
+    Claim("Relevant ones among BM25's best", "bm25_top", "", "70", "false negatives, %"),
+    Claim("The same, denoised", "bm25_denoised", "", "15 to 20", "false negatives, %"),
+    Claim("The same, fixed threshold", "fixed_threshold", "", "20 to 25", "false negatives, %"),
+    Claim("The same, relative threshold", "nv_retriever", "", "15 to 18", "false negatives, %"),
+]
+# What is run with it: systems in order, seeds, encoder and settings of all cells.
+MATRICES: Final = {
+    # Without the cross-encoder, which learns nothing from so few labels and would take most of the time.
+    "methods": (METHODS, "1,2,3", "static", "elo.judges.bm25=1,elo.judges.dense=1"),
+    "denoising": (DENOISING, "1", "static", ""),
+    "networks": (NETWORKS, "1", "minilm", ALL),
+}
+# What a row means for a user.
+MEANS: Final = {
+    "HANS as published": "Level with the same two encoders without it; hardness is worth a look, not a gain.",
+    "Denoising (2.1, method 1)": "BM25's best hold few false negatives here, so there is little to remove.",
+    "A threshold relative to the positive (2.1, method 2)": "Take either threshold: they are level.",
+    "Debiased loss (2.1, method 3)": "Leave it off; InfoNCE on the same rows is level or better.",
+    "Weights of a mixture (2.1, method 4)": "Leave it off: the weights favour easier negatives.",
+    "SimANS (2.1, method 5)": "Level with even draws from the same pool.",
+    "Adaptive curriculum (2.1, method 6)": "Level with a fixed schedule.",
+    "Learnable temperature (2.1, method 7)": "Keep the default, which learns it.",
+    "2.1 over 2.0, in our form": "Seven methods together do not add up to a gain.",
+    "Relevant ones among BM25's best": "Judge your own collection: the share depends on its labels.",
+    "Queries that the consistency filter keeps (miner)": "Other texts than the report's; look at your own share.",
+}
+# As many pairs as the notebook mines.
+TITLES: Final = "pairs:../shared/data/ko_pairs/ko_sae4k_phrase_utterance_001.jsonl"
+
+
+def run(name: str) -> None:
+    """Run a matrix by the command that users have."""
+    claims, seeds, encoder, params = MATRICES[name]
+    systems = dict.fromkeys(side for each in claims for side in (each.recipe, each.over) if side != "zero_shot")
+    named = [f"{system}={SETTINGS[system]}" if system in SETTINGS else system for system in systems]
+    places = ",".join(f"{place}={source}" for place, source in COLLECTIONS.items())
+    # Those of the networks state it themselves.
+    common = params if encoder == "minilm" else f"encoder={encoder},{params}".rstrip(",")
+    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *named, "--collections", places]
+    command += ["--seeds", seeds, "--params", common, "--env", "../benchmarks/claims", "--output", str(WORK / name)]
+    subprocess.run(command, cwd=ROOT, check=False)
+
+
+def recipes() -> Any:
+    """Return the recipes of the project with those that the claims need besides."""
+    found: dict[str, Any] = {}
+    for folder in ("conf/base", "benchmarks/claims"):
+        found |= yaml.safe_load((ROOT / folder / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    return recipe_book(found)
+
+
+def fingerprint(system: str) -> str:
+    """Return a hash of what a system sets, which neither its name nor its description is part of."""
+    setting = SETTINGS.get(system, system)
+    dumped = recipes().get(setting.partition(":")[0]).model_dump(mode="json", exclude_unset=True)
+    steps = [[step["name"], step["params"]] for step in dumped.get("steps", [])]
+    kept = {name: value for name, value in dumped.items() if name not in ("description", "source", "extends", "steps")}
+    return str(hash_value({"steps": steps, "setting": setting.partition(":")[2], **kept}, 8))
+
+
+class Cells:
+    """What the finished cells of a matrix measured."""
+
+    def __init__(self, name: str) -> None:
+        _, _, self.encoder, _ = MATRICES[name]
+        self.found: dict[tuple[str, str], list[tuple[pd.DataFrame, dict[str, Any]]]] = {}
+        for file in sorted((WORK / name).glob("*/*/seed*/cell.json")):
+            key = (file.parts[-4], file.parts[-3])
+            facts = json.loads(file.read_text(encoding="utf-8"))["facts"]
+            self.found.setdefault(key, []).append((pd.read_parquet(file.with_name("queries.parquet")), facts))
+
+    def values(self, collection: str, recipe: str, metric: str, bucket: str, kind: str = "trained") -> pd.Series | None:
+        """Return each query's mean over seeds; None for what was not run."""
+        cells = self.found.get((collection, recipe))
+        if not cells:
+            return None
+        table = pd.concat(queries for queries, _ in cells)
+        known = "completed" if metric == "ndcg@10" and (table.judgments == "completed").any() else "original"
+        table = table[(table.judgments == known) & (table.system == kind) & (bucket in ("all", *table.bucket))]
+        table = table if bucket == "all" else table[table.bucket == bucket]
+        return table.groupby("query_id")[metric].mean()
+
+    def row(self, claim: Claim, collection: str, bucket: str) -> dict[str, Any]:
+        """Return what was measured of a claim; nulls where it was not."""
+        metric, _, percent = claim.metric.partition(", ")
+        of_encoder = claim.over == "zero_shot"
+        ours = self.values(collection, claim.recipe, metric, bucket)
+        over = claim.recipe if of_encoder else claim.over
+        theirs = self.values(collection, over, metric, bucket, "zero_shot" if of_encoder else "trained")
+        row = of(claim, collection, self.encoder, bucket) | {"claimed": claim.claimed}
+        if ours is None or theirs is None or ours.empty:
+            return row | dict.fromkeys(("measured", "low", "high", "p", "seeds"))
+        both = pd.concat([ours, theirs], axis=1).dropna()
+        found = compare(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy(), seed=1)
+        scale = 100 / both.iloc[:, 1].mean() if percent else 1.0
+        figures = {"measured": found.difference, "low": found.low, "high": found.high}
+        return row | {name: round(scale * value, 5) for name, value in figures.items()} | {
+            "p": round(found.p_value, 5), "seeds": len(self.found[collection, claim.recipe]),
+        }  # fmt: skip
+
+    def share(self, claim: Claim, collection: str) -> dict[str, Any]:
+        """Return the share of false negatives among the chosen, where the truth is known."""
+        shares = [facts["false_negative_rate"] for _, facts in self.found.get((collection, claim.recipe), [])]
+        mean = round(100 * sum(shares) / len(shares), 3) if shares and None not in shares else None
+        row = of(claim, collection, self.encoder, "training") | {"claimed": claim.claimed, "measured": mean}
+        return row | {"low": None, "high": None, "p": None, "seeds": len(shares) or None}
+
+
+def of(claim: Claim, collection: str, encoder: str, bucket: str) -> dict[str, Any]:
+    """Return what a row is about."""
+    prints = [fingerprint(name) for name in (claim.recipe, claim.over) if name not in ("", "zero_shot")]
+    return {
+        "claim": claim.claim, "metric": claim.metric, "recipe": claim.recipe, "over": claim.over,
+        "collection": collection, "encoder": encoder, "bucket": bucket, "fingerprint": "-".join(prints),
+    }  # fmt: skip
+
+
+def titles() -> dict[str, Any]:
+    """Mine the Korean titles as the notebook does, and return the share of queries that pass."""
+    data = WORK / "titles"
+    if not list(data.glob("**/consistency_summary.json/*/*")):
+        params = f"recipe=bm25_random_as_published,collection={TITLES},encoder=static"
+        command = [str(Path(sys.executable).with_name("kedro")), "run", "--pipelines", "mining", "--params", params]
+        environment = {"ANMI_DATA_ROOT": str(data), "ANMI_STORE": str(WORK / "store")}
+        subprocess.run(
+            ["env", *(f"{key}={value}" for key, value in environment.items()), *command], cwd=ROOT, check=True
+        )
+    summary = json.loads(max(data.glob("**/consistency_summary.json/*/*")).read_text(encoding="utf-8"))
+    claim = Claim(
+        "Queries that the consistency filter keeps (miner)", "bm25_random_as_published", "", "32.5", "passed, %"
+    )
+    row = of(claim, "ko_pairs", "none", "training") | {"claimed": claim.claimed}
+    return row | {"measured": round(100 * summary["pass_rate"], 2), "low": None, "high": None, "p": None, "seeds": 1}
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Yield a row for every claim, collection and bucket."""
+    cells = {name: Cells(name) for name in MATRICES}
+    for name in ("networks", "denoising", "methods"):
+        for claim in MATRICES[name][0]:
+            for collection in COLLECTIONS:
+                for bucket in ("all", "unlabelled"):
+                    yield cells[name].row(claim, collection, bucket)
+    for claim in SHARES:
+        yield cells["denoising" if claim.recipe.startswith("bm25") else "methods"].share(claim, "api_docs")
+    yield titles()
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        run(name)
+    from anmi.pipelines.reporting.nodes import machine, versions
+
+    document = {"machine": machine(), "versions": versions(), "rows": list(rows())}
+    RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_page(document["rows"])
+
+
+def write_page(found: list[dict[str, Any]]) -> None:
+    """Write the table of the page: a line for each claim and metric, a cell for each collection."""
+    titles = " | ".join(f"{name}: all; unlabelled" for name in COLLECTIONS)
+    lines = [f"| claim | claimed | {titles} | for you |", "|---" * (3 + len(COLLECTIONS)) + "|"]
+    table: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in found:
+        if row["metric"] in ("f2@10", "rank"):
+            continue  # They say what the others of HANS do.
+        over = f"`{row['recipe']}` over `{row['over']}`" if row["over"] else f"`{row['recipe']}`"
+        key = (f"{row['claim']}: {over}", f"{row['claimed']} {row['metric'].replace(', %', ' %')}")
+        table.setdefault(key, {}).setdefault(row["collection"], []).append(shown(row))
+    for (claim, claimed), cells in table.items():
+        values = [_cell(cells.get(name, ["–"])) for name in COLLECTIONS]
+        if "ko_pairs" in cells:
+            values[0] = f"{cells['ko_pairs'][0]} (`ko_pairs`)"
+        means = MEANS.get(claim.split(":")[0], "") if {*values} != {"not measured"} else ""
+        lines.append(f"| {' | '.join([claim, claimed, *values, means])} |")
+    text, (start, end) = PAGE.read_text(encoding="utf-8"), map(re.escape, MARKS)
+    made = "\n".join([*lines, ""])
+    text = re.sub(f"({start}).*?({end})", lambda marks: marks[1] + made + marks[2], text, flags=re.DOTALL)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def _cell(values: list[str]) -> str:
+    return "not measured" if set(values) == {"not measured"} else "; ".join(values)
+
+
+def shown(row: dict[str, Any]) -> str:
+    """Return a measured value with its interval, in bold where it is significant."""
+    if row["measured"] is None:
+        return "not measured"
+    digits = 1 if row["metric"].endswith("%") else 4
+    if row["low"] is None:
+        return f"{row['measured']:.{digits}f}"
+    text = f"{row['measured']:+.{digits}f} [{row['low']:+.{digits}f},{row['high']:+.{digits}f}]"
+    return f"**{text}**" if row["p"] < 0.05 else text
+
+
+if __name__ == "__main__":
+    main()
