@@ -177,12 +177,12 @@ def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Pla
         source=np.full(documents.shape, 2, np.uint8),
         columns={
             "dense": similarities(asked, vectors, documents),
-            "bm25": index.scores_and_ranks(queries, documents)[0],
+            "bm25": index.search_and_look(queries, 1, documents)[2],
             "dense_rank": np.where(documents >= 0, np.arange(1, documents.shape[1] + 1, dtype=np.float32), np.nan),
         },
         positive_columns={
             "dense": similarities(asked, vectors, known.astype(np.int32)),
-            "bm25": index.scores_and_ranks(queries, known.astype(np.int32))[0],
+            "bm25": index.search_and_look(queries, 1, known.astype(np.int32))[2],
         },
     )
     extra = _superset_inputs(block, rows, len(texts), asked, material)

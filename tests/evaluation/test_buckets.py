@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.errors import AnmiError
 from anmi.evaluation.buckets import by_bucket, profile
 from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
 from anmi.evaluation.metrics import evaluate, summarise
@@ -88,10 +87,3 @@ def test_a_profile_falls_where_hard_queries_fail() -> None:
     assert table.value.iloc[0] > table.value.iloc[-1] + 0.3
     assert ((table.low <= table.value) & (table.value <= table.high)).all()
     assert (table.value * table.queries).sum() / 200 == pytest.approx(per_query["mrr@10"].mean())
-
-
-def test_what_is_missing_is_named() -> None:
-    with pytest.raises(AnmiError, match='query "q1" and 0 others'):
-        by_bucket(results([1, 2]), rated(0.1))
-    with pytest.raises(AnmiError, match='"ndcg@7"'):
-        profile(results([1]), rated(0.1), "ndcg@7")

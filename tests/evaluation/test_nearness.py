@@ -129,14 +129,6 @@ def test_stored_shards_have_the_same_distributions_as_those_in_memory(block, tmp
     assert distributions(found, columns) == distributions(blocks, columns)
 
 
-def test_an_infinity_in_a_file_is_no_end_of_a_range(block, tmp_path: Path) -> None:
-    blocks = [block(1), block(2)]
-    blocks[1].columns["dense"][0, 0] = -np.inf
-    found = stored(tmp_path, *blocks)
-    assert ranges(found, ("dense", "elo")) == ranges(blocks, ("dense", "elo"))
-    assert ranges(found, ("dense",))["dense"][0] >= 0
-
-
 def test_nothing_is_told_where_nothing_is_compared(block: Callable[..., Candidates]) -> None:
     none = pd.DataFrame({"query_id": [], "document_id": []})
     assert diagnose([block(1)], RelevanceByNearness(none, IDS)) == [None], "nothing was judged, and nothing is known"

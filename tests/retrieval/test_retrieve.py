@@ -66,7 +66,6 @@ def group_of(document: int) -> int:
 
 def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row]]:
     """Documents in order, and what is said of each and of each positive, query by query."""
-    everything = np.arange(len(retrieve.related), dtype=np.int32)[None, :]
     found: list[tuple[list[int], Row, Row]] = []
     for number, text in enumerate(queries.texts):
         known = [int(p) for p in [*queries.positives[number], queries.own[number]] if p >= 0]
@@ -76,7 +75,7 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
         fused = np.zeros(len(retrieve.related))
         scores = {}
         if retrieve.bm25 is not None:
-            scores["bm25"] = retrieve.bm25.scores_and_ranks([text], everything)[0][0]
+            scores["bm25"] = next(retrieve.bm25.scored([text], 1))[1][0].copy()
         if retrieve.vectors is not None:
             scores["dense"] = retrieve.vectors @ queries.vectors[number]
         for name, depth in (("bm25", retrieve.bm25_depth), ("dense", retrieve.dense_depth)):

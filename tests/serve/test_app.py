@@ -232,7 +232,7 @@ def test_what_the_encoder_found_before_training_stands_beside(searching: Run, ma
     texts = searching.corpus.text.str[:2000].tolist()
     vectors = table.encode(texts)
     index = DenseIndex.build(vectors, searching.corpus.document_id.tolist(), "flat", "")
-    page = client(replace(searching, zero_shot=ZeroShot.by(index, "static", static_models)), marks)
+    page = client(replace(searching, zero_shot=ZeroShot(index, table.encode)), marks)
     found = page.get("/api/search?q=plain+number7&k=3").json()
     assert list(found) == ["bm25", "zero_shot", "hybrid"]
     scores = vectors @ table.encode(["plain number7"])[0]

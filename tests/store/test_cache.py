@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.store import Store, digest
+from anmi.store import Store
 
 
 def expected(texts: Sequence[str]) -> list[list[float]]:
@@ -150,18 +149,10 @@ def test_rounded_vectors_are_the_same_now_and_later_and_take_half_the_room(tmp_p
 
 
 def test_vectors_stored_as_float32_give_the_values_of_those_stored_as_float16(tmp_path: Path) -> None:
-    """A store of an earlier version: its values have no checksums, its records do not say how numbers are stored."""
     texts = [str(i) for i in range(10)]
     with Store(tmp_path) as store:
         expected = noise(texts).astype(np.float16)
         store.vectors("v1", texts[:6], noise)
-        prefix = digest("v1", size=8)
-        with store._writing() as transaction:
-            transaction.put(b"format", b"anmi-store-2")
-            transaction.put(prefix, json.dumps({"dimension": 2, "used": 0}).encode(), db=store._registry)
-            for key, value in list(transaction.cursor(store._entries)):
-                transaction.put(key, value[:8], db=store._entries)
-    with Store(tmp_path) as store:
         assert np.array_equal(store.vectors("v1", texts, noise, number="float16"), expected)
         assert store.missing("v1", texts) == 0
         assert len(store) == 10

@@ -126,7 +126,7 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
 
 def _zero_shot(context: Any, catalog: Any, search: HybridSearch | None) -> ZeroShot | None:
     """Return the encoder that the run began with, where there is a search to compare it with."""
-    from anmi.retrieval.encoders import place_of
+    from anmi.retrieval.encoders import Encoding, place_of
     from anmi.serve.run import ZeroShot
 
     if search is None or not all(map(catalog.exists, ("dense_index", "encoder_info", "corpus_encoder"))):
@@ -134,16 +134,9 @@ def _zero_shot(context: Any, catalog: Any, search: HybridSearch | None) -> ZeroS
     index, info, dense = catalog.load("dense_index"), catalog.load("encoder_info"), context.params["dense"]
     if not index.settings["dimensions"] or index.document_ids != search.document_ids:
         return None
-    models = Path(catalog.load("store").path) / "models"
-    return ZeroShot.by(
-        index,
-        place_of(info["encoder"], catalog.load("corpus_encoder")),
-        models,
-        dense.max_length,
-        dense.prompts,
-        info["computed_by"],
-        dense.batch_size,
-    )
+    place, models = place_of(info["encoder"], catalog.load("corpus_encoder")), catalog.load("store").path / "models"
+    settings = dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
+    return ZeroShot(index, Encoding(place, models, *settings, "query"))
 
 
 def _user() -> str:

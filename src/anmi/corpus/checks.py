@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -72,7 +71,15 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     if not labelled:
         notes["labels"] = "none for training"
     elif not (queries["split"] == "train").any():
-        raise AnmiError(_nothing_to_mine_for(name, missing, (qrels["split"] == "train").sum(), quarantine))
+        table = quarantine.table()
+        most = table.loc[table["kind"] == "query", "reason"].mode().tolist()
+        why = (
+            f"most queries were set aside ({most[0]})" if most else f"it has {(qrels['split'] == 'train').sum()} labels"
+        )
+        raise AnmiError(
+            f'collection "{name}" has no training query with a positive, so there is nothing to mine for: {why}; '
+            "label more queries of the split train"
+        )
 
     corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
@@ -134,22 +141,6 @@ def _check_ids(table: pd.DataFrame, name: str) -> None:
             raise AnmiError(
                 f"{first['file']} line {first['line']} has an id with {what} ({first[name][:100]!r}); give it another"
             )
-
-
-def _nothing_to_mine_for(name: str, missing: Sequence[str], labels: int, quarantine: Quarantine) -> str:
-    reasons = quarantine.table()
-    reasons = reasons[reasons["kind"] == "query"]
-    if missing and labels:
-        why = (
-            f"its {labels} training labels are too few to cut {' and '.join(missing)} from; add qrels for "
-            f"{' and '.join(missing)}, or label more queries"
-        )
-    elif len(reasons):
-        most = reasons["reason"].value_counts().index[0]
-        why = f"most queries were set aside ({most}); correct them, or label others"
-    else:
-        why = "label some queries of the split train"
-    return f'collection "{name}" has no training query with a positive, so there is nothing to mine for: {why}'
 
 
 def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:

@@ -20,7 +20,6 @@ from anmi.corpus.raw import Options, RawCollection, inside, no_labels, no_querie
 from anmi.corpus.tables import numbered
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError, installed, nearest
-from anmi.fingerprint import files_in, hash_value
 
 
 def read_ir_datasets(location: str, options: Options) -> RawCollection:
@@ -191,33 +190,22 @@ def _called(part: str, config: str, configs: list[str]) -> str | None:
 
 
 def _load(name: str, config: str | None) -> Mapping[str, Any]:
-    """Return the splits of a configuration."""
+    """Return the splits of a configuration; a folder as it is now, not what `datasets` read before under its name."""
     import datasets
 
     folder = Path(name).expanduser()
     place = folder / (config or "")
-    cache = _cache_of(folder) if folder.is_dir() else None
+    options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
     if _saved(place):
         for path in place.rglob("state.json"):
             if not json.loads(path.read_text(encoding="utf-8")).get("_data_files"):
                 raise AnmiError(f"{path.parent} has no rows, which `datasets` cannot read; save the dataset without it")
         found = datasets.load_from_disk(place)
     elif config and place.is_dir() and not (folder / "README.md").is_file():
-        found = datasets.load_dataset(str(place), cache_dir=cache)
+        found = datasets.load_dataset(str(place), **options)
     else:
-        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, cache_dir=cache)
+        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, **options)
     return found if isinstance(found, dict) else {"train": found}
-
-
-def _cache_of(folder: Path) -> str:
-    """Return where `datasets` keeps what it reads of a folder as it is now.
-
-    By itself it goes by the folder's name and card, and gives what it read before from another of that name.
-    """
-    import datasets
-
-    files = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files_in(folder)]
-    return str(Path(datasets.config.HF_DATASETS_CACHE) / "anmi" / hash_value(files))
 
 
 def _rows(dataset: Any) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -26,6 +26,8 @@ from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import is_sparse, quieter
 from anmi.search import served
 
+# All that MLflow gives at a time.
+_MOST_VERSIONS: Final = 200_000
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 # Tags of a version.
@@ -118,20 +120,25 @@ class ModelRegistry:
 
     def aliases(self, name: str) -> dict[str, int]:
         """Return the versions by alias; empty where the model is not registered."""
-        model = self._model(name)
-        return {alias: int(version) for alias, version in (model.aliases if model else {}).items()}
+        from mlflow.exceptions import MlflowException
+
+        with registry_errors(self.uri):
+            try:
+                model = self.client.get_registered_model(name)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return {}
+        return {alias: int(version) for alias, version in model.aliases.items()}
 
     def ensure(self, name: str) -> None:
         """Register the model, without versions, where it is not yet."""
-        if self._model(name) is not None:
-            return
         from mlflow.exceptions import MlflowException
 
         with registry_errors(self.uri):
             try:
                 self.client.create_registered_model(name)
             except MlflowException as error:
-                # Another retraining may have made it in between.
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
 
@@ -160,15 +167,9 @@ class ModelRegistry:
 
     def entries(self, name: str) -> list[Entry]:
         """Return all versions, the newest first."""
-        found: list[Entry] = []
-        token: str | None = None
         with registry_errors(self.uri):
-            while True:
-                page = self.client.search_model_versions(f"name='{name}'", max_results=1000, page_token=token)
-                found += map(_entry, page)
-                token = page.token
-                if not token:
-                    return sorted(found, key=lambda entry: -entry.version)
+            found = self.client.search_model_versions(f"name='{name}'", max_results=_MOST_VERSIONS)
+        return sorted(map(_entry, found), key=lambda entry: -entry.version)
 
     def register(self, name: str, folder: Path, tags: Mapping[str, Any]) -> Entry:
         """Log a folder of :func:`model_folder`, make it a version and let ``challenger`` stand for it."""
@@ -253,17 +254,6 @@ class ModelRegistry:
         with registry_errors(self.uri):
             source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
             return bool(mlflow.artifacts.list_artifacts(artifact_uri=source, tracking_uri=self.uri))
-
-    def _model(self, name: str) -> Any:
-        from mlflow.exceptions import MlflowException
-
-        with registry_errors(self.uri):
-            try:
-                return self.client.get_registered_model(name)
-            except MlflowException as error:
-                if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                    return None
-                raise
 
 
 def _entry(found: Any) -> Entry:

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.errors import AnmiError
 from anmi.evaluation.metrics import summarise
 from anmi.evaluation.significance import interval
 
@@ -26,13 +25,8 @@ def by_bucket(per_query: pd.DataFrame, hardness: pd.Series[float]) -> pd.DataFra
 
     Below 0.3 a query is easy, above 0.7 hard. Returns a row per bucket that has queries, easiest first, and last
     ``all``, with the keys of :func:`anmi.evaluation.metrics.summarise` and the mean ``hardness``.
-
-    Raises
-    ------
-    AnmiError
-        A query has no hardness.
     """
-    value = _aligned(per_query, hardness)
+    value = hardness[per_query.index].to_numpy(np.float64)
     names = np.select([value < EASY_BELOW, value > HARD_ABOVE], ["easy", "hard"], default="medium")
     parts: dict[str, NDArray[Any]] = {name: names == name for name in BUCKETS if (names == name).any()}
     parts["all"] = np.ones(len(names), bool)
@@ -46,15 +40,8 @@ def profile(per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *,
     There are at most ``groups``; queries of equal hardness are never parted, and a group has ten or more, if there are
     so many. Returns means ``hardness`` and ``value``, the bootstrap interval ``low, high`` over the group's queries
     (NaN for a single one) and ``queries``, easiest group first.
-
-    Raises
-    ------
-    AnmiError
-        A query has no hardness, or there is no such metric.
     """
-    if metric not in per_query:
-        raise AnmiError(f'the results hold no metric "{metric}"; known: {", ".join(map(str, per_query.columns))}')
-    value = _aligned(per_query, hardness)
+    value = hardness[per_query.index].to_numpy(np.float64)
     scores = per_query[metric].to_numpy(np.float64)
     count = max(1, min(groups, len(value) // 10))
     borders = np.unique(np.quantile(value, np.arange(1, count) / count))
@@ -65,13 +52,3 @@ def profile(per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *,
         mean, low, high = interval(scores[mask], seed=0, resamples=1000)
         rows.append((float(value[mask].mean()), mean, low, high, int(mask.sum())))
     return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
-
-
-def _aligned(per_query: pd.DataFrame, hardness: pd.Series[float]) -> NDArray[np.float64]:
-    value = hardness.reindex(per_query.index)
-    if value.isna().any():
-        raise AnmiError(
-            f'query "{value.index[value.isna()][0]}" and {int(value.isna().sum()) - 1} others have results and no '
-            "hardness; rate the texts of all queries"
-        )
-    return np.asarray(value, np.float64)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
@@ -509,39 +507,14 @@ class Distributions:
 def ranges(shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS) -> dict[str, tuple[float, float]]:
     """Return the least and the greatest finite value of measurements, of candidates and of positives.
 
-    Of stored shards they are noted in the files. A measurement without any such value is left out.
+    A measurement without any such value is left out.
     """
     found: dict[str, tuple[float, float]] = {}
-    files = shards.files if isinstance(shards, CandidateShards) else None
-    noted = None if files is None else _noted(files, columns)
-    if noted is not None:
-        found = noted
-    else:
-        for block in shards.only(*columns) if isinstance(shards, CandidateShards) else shards:
-            for name in columns:
-                every = (block.columns.get(name), block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1])
-                for values in (part[np.isfinite(part)] for part in every if part is not None):
-                    if len(values):
-                        low, high = found.get(name, (np.inf, -np.inf))
-                        found[name] = min(low, float(values.min())), max(high, float(values.max()))
+    for block in shards.only(*columns) if isinstance(shards, CandidateShards) else shards:
+        for name in columns:
+            every = (block.columns.get(name), block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1])
+            for values in (part[np.isfinite(part)] for part in every if part is not None):
+                if len(values):
+                    low, high = found.get(name, (np.inf, -np.inf))
+                    found[name] = min(low, float(values.min())), max(high, float(values.max()))
     return {name: (low, high if high > low else low + 1.0) for name, (low, high) in found.items()}
-
-
-def _noted(files: Sequence[Path], columns: Sequence[str]) -> dict[str, tuple[float, float]] | None:
-    """Ranges by the statistics of Parquet files, which pass over NaN; None where an infinity hides them."""
-    found: dict[str, tuple[float, float]] = {}
-    of = {f"{kind}.{name}": name for name in columns for kind in ("c", "p")}
-    for path in files:
-        metadata = pq.read_metadata(path)
-        for group in range(metadata.num_row_groups):
-            for place in range(metadata.num_columns):
-                part = metadata.row_group(group).column(place)
-                name = of.get(part.path_in_schema.removesuffix(".list.element"))
-                if name is None or part.statistics is None or not part.statistics.has_min_max:
-                    continue
-                low, high = found.get(name, (np.inf, -np.inf))
-                # Parquet notes a least 0 as -0.
-                found[name] = min(low, part.statistics.min + 0.0), max(high, part.statistics.max)
-    if not all(np.isfinite(values).all() for values in found.values()):
-        return None
-    return {name: found[name] for name in columns if name in found}

@@ -155,29 +155,6 @@ class BM25Index:
             spread[part] = full.std(axis=1)
         return documents, scores, spread
 
-    def scores_and_ranks(self, queries: Sequence[str], documents: NDArray[np.int32]) -> tuple[Floats, Floats]:
-        """Score given documents and rank them within the whole corpus.
-
-        Parameters
-        ----------
-        queries
-            Q texts.
-        documents
-            int32 [Q, M], padded with -1.
-
-        Returns
-        -------
-        scores, ranks
-            float32 [Q, M]; a rank is 1 + the number of documents with a higher score; NaN in padding.
-        """
-        scores = np.full(documents.shape, np.nan, np.float32)
-        ranks = np.full(documents.shape, np.nan, np.float32)
-        for part, full in self.scored(queries, documents.shape[1]):
-            scores[part] = np.take_along_axis(full, np.maximum(documents[part], 0), axis=1)
-            scores[part][documents[part] < 0] = np.nan
-            ranks[part] = np.where(documents[part] < 0, np.nan, above(full, scores[part]) + 1)
-        return scores, ranks
-
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Floats]]:
         """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -23,7 +22,6 @@ from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.fusion import Ranked, by_document, crowd
-from anmi.retrieval.prompts import OWN, Prompts
 from anmi.search import Hit, HybridSearch
 
 _DOUBTED: Final = ("unsafe", "uncertain")
@@ -70,31 +68,7 @@ class ZeroShot:
     """
 
     index: DenseIndex
-    encode: Callable[[Sequence[str]], NDArray[np.float32]]
-
-    @staticmethod
-    def by(
-        index: DenseIndex, encoder: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN,
-        precision: str = "auto", batch_size: int = 64,
-    ) -> ZeroShot:  # fmt: skip
-        """Return the search of an encoder, which is opened when it is asked first.
-
-        Parameters
-        ----------
-        index
-            Made with this encoder.
-        encoder, models, max_length, prompts
-            See :func:`anmi.retrieval.encoders.load_encoder`.
-        precision, batch_size
-            See :func:`anmi.retrieval.encoders.encode`.
-        """
-
-        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            from anmi.retrieval.encoders import Encoding
-
-            return Encoding(encoder, models, max_length, prompts, precision, batch_size, "query")(list(texts))
-
-        return ZeroShot(index, encode)
+    encode: Callable[[list[str]], NDArray[np.float32]]
 
     def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
         """Return the best documents of a question, with their texts out of another search of the same corpus."""

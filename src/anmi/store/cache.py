@@ -33,8 +33,6 @@ from anmi.fingerprint import digest
 logger = logging.getLogger(__name__)
 
 FORMAT: Final = b"anmi-store-3"
-# Values that were written under it have no checksums.
-_BEFORE: Final = b"anmi-store-2"
 Number = Literal["float32", "float16"]
 _SIZES: Final[dict[Number, int]] = {"float32": 4, "float16": 2}
 _PREFIX_SIZE: Final = 8
@@ -126,7 +124,7 @@ class Store:
             self._environment.reader_check()
             with self._writing() as transaction:
                 found = transaction.get(b"format")
-                if found == _BEFORE or (found is None and transaction.stat()["entries"] == 0):
+                if found is None and transaction.stat()["entries"] == 0:
                     transaction.put(b"format", found := FORMAT)
             if found != FORMAT:
                 wrote = "by another program" if found is None else f"as {found.decode(errors='replace')!r}"
@@ -244,8 +242,11 @@ class Store:
 
     def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number) -> None:
         fingerprint, name = self._known[prefix]
-        record = self._record(transaction, prefix) or {"dimension": 0, "number": number, "sums": True}
-        record["dimension"] = dimension = record["dimension"] or len(items[0][1]) // _SIZES[number]
+        record = self._record(transaction, prefix) or {
+            "number": number,
+            "dimension": len(items[0][1]) // _SIZES[number],
+        }
+        dimension = record["dimension"]
         other = next((len(value) for _, value in items if len(value) != _SIZES[number] * dimension), None)
         if other is not None:
             raise AnmiError(
@@ -254,9 +255,8 @@ class Store:
             )
         if record["number"] != number:
             items = [(key, np.frombuffer(value, number).astype(record["number"]).tobytes()) for key, value in items]
-        if record["sums"]:
-            items = [(key, value + _sum(value, key)) for key, value in items]
-        transaction.cursor(self._entries).putmulti(items, overwrite=False)
+        summed = [(key, value + _sum(value, key)) for key, value in items]
+        transaction.cursor(self._entries).putmulti(summed, overwrite=False)
         self._note(transaction, prefix, record)
 
     def _record(self, transaction: Any, prefix: bytes) -> dict[str, Any] | None:
@@ -372,7 +372,7 @@ class Store:
         prefix = next(iter(first))[:_PREFIX_SIZE]
         with self._reading() as transaction:
             record = self._record(transaction, prefix)
-            if record is None or not record["dimension"]:
+            if record is None:
                 return None, list(first)
             values, absent, damaged = np.empty((texts, record["dimension"]), np.float32), [], []
             cursor = transaction.cursor()
@@ -487,13 +487,7 @@ def _sum(data: bytes, key: bytes = b"") -> bytes:
 def _unpacked(data: bytes) -> dict[str, Any] | None:
     """Return a record of the registry; None where it is damaged."""
     text, _, noted = data.partition(b"\n")
-    try:
-        record = json.loads(text)
-    except ValueError:
-        return None
-    if noted and noted != _sum(text).hex().encode():
-        return None
-    return {"number": "float32", "dimension": 0, "sums": False} | record
+    return dict(json.loads(text)) if noted == _sum(text).hex().encode() else None
 
 
 def _sound(stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]) -> tuple[dict[bytes, bytes], list[bytes]]:
@@ -502,7 +496,7 @@ def _sound(stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]) -> 
     sound, damaged = {}, []
     for key, data in stored:
         value = data[:size]
-        if data[size:] == (_sum(value, key) if record["sums"] else b"") and len(value) == size:
+        if data[size:] == _sum(value, key) and len(value) == size:
             sound[key] = value
         else:
             damaged.append(key)
