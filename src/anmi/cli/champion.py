@@ -23,17 +23,15 @@ _SHOWN: Final = 10
 def _registry(env: str | None, name: str | None, *, as_json: bool = False) -> Iterator[tuple[ModelRegistry, str]]:
     """Open the registry of the tracking server, and say which model is meant."""
     from anmi.datasets.model_registry import ModelRegistry
-    from anmi.hooks.mlflow import read_settings, tracking_uri
-    from anmi.hooks.record import data_root
+    from anmi.hooks.mlflow import tracked_at
     from anmi.pipelines.params import RetrainParams, model_name
 
     with project(env, as_json=as_json) as context:
-        settings = read_settings(context)
-        if not settings.enabled:
+        if not (uri := tracked_at(context)):
             raise AnmiError("there is no model registry, since tracking is switched off: set `enabled: true`")
         params = RetrainParams.model_validate(context.params.get("retrain") or {})
         asked = name or model_name(params, str(context.params["collection"]))
-        registry = ModelRegistry(tracking_uri(settings, data_root(context)))
+        registry = ModelRegistry(uri)
         known = registry.names()
         if asked not in known:
             hint = f"{nearest(asked, known)}; give one by --model" if known else "run `kedro run --pipelines retrain`"

@@ -168,11 +168,9 @@ def data(context: Any) -> Iterator[Finding]:
 def tracking(context: Any) -> Iterator[Finding]:
     """Ask the tracking store for its experiments; a database that is not there yet is not made."""
     from anmi.datasets.model_registry import connect
-    from anmi.hooks.mlflow import quiet, read_settings, tracking_uri
-    from anmi.hooks.record import data_root
+    from anmi.hooks.mlflow import quiet, tracked_at
 
-    settings = read_settings(context)
-    uri = tracking_uri(settings, data_root(context)) if settings.enabled else ""
+    uri = tracked_at(context)
     if not uri or (uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()):
         yield Finding("MLflow", OK, f"{uri}: the first run makes it" if uri else "switched off in mlflow.yml")
         return

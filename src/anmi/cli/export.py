@@ -44,11 +44,8 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
     from anmi.selection.export import FORMATS
 
     for name, found in FORMATS.items():
-        takes = (
-            f" Takes {', '.join(f'--{option}' for option in sorted(found.takes)).replace('_', '-')}."
-            if found.takes
-            else ""
-        )
+        options = ", ".join(f"--{option}" for option in sorted(found.takes)).replace("_", "-")
+        takes = f" Takes {options}." if options else ""
         text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
         click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
     for name, description in _OTHERS.items():

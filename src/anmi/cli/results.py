@@ -45,6 +45,7 @@ _ONWARD: Final = ("adaptation", "training", "evaluation", "reporting")
 @env_option
 def results(run_id: str | None, as_json: bool, env: str | None) -> None:
     """Print the results of the last run, or of --run; of one that was not evaluated, what was mined."""
+    from anmi.hooks.mlflow import tracked_at
     from anmi.hooks.record import Runs, data_root, flatten
     from anmi.hooks.versions import command
 
@@ -71,7 +72,7 @@ def results(run_id: str | None, as_json: bool, env: str | None) -> None:
             return
         echo_where(context, catalog, "results")
         _print(saved)
-        click.echo(f"{'tracking database':<18} {_tracking(context)}")
+        click.echo(f"{'tracking database':<18} {masked(tracked_at(context)) or 'switched off'}")
         block = next(iter(catalog.load("selection")), None) if catalog.exists("selection") else None
         if block is not None and len(block):
             option = f" --env {env}" if env else ""
@@ -99,19 +100,10 @@ def _print_mining(found: dict[str, Any]) -> None:
             console().print(made)
     full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
     click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
-    for line in filter(
-        None, (expected_sentence(found["expected"]), *false_negatives_lines(found["false_negatives"] or {}))
-    ):
+    said = [expected_sentence(found["expected"]), *false_negatives_lines(found["false_negatives"] or {})]
+    for line in filter(None, said):
         click.echo(line)
     echo_places(found["paths"])
-
-
-def _tracking(context: Any) -> str:
-    from anmi.hooks.mlflow import read_settings, tracking_uri
-    from anmi.hooks.record import data_root
-
-    settings = read_settings(context)
-    return masked(tracking_uri(settings, data_root(context))) if settings.enabled else "switched off"
 
 
 def _print(saved: dict[str, Any]) -> None:
@@ -127,15 +119,8 @@ def _print(saved: dict[str, Any]) -> None:
         out.print(results_table(measured, compared))
     if by_bucket := bucket_table(measured):
         out.print(by_bucket)
-    for sentence in filter(
-        None,
-        (
-            pseudo_query_notice(saved.get("test_queries")),
-            verdict(measured, compared),
-            composition(saved.get("hybrid")),
-            warning(measured, compared),
-        ),
-    ):
+    said = [pseudo_query_notice(saved.get("test_queries")), verdict(measured, compared), composition(saved.get("hybrid"))]
+    for sentence in filter(None, [*said, warning(measured, compared)]):
         click.echo(sentence)
     if any(row["candidates"] for row in saved["funnel"]):
         out.print(rejections_table(pd.DataFrame(saved["funnel"])))

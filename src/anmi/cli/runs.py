@@ -123,7 +123,7 @@ def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -
     with project(env, as_json=as_json) as context:
         known = Runs(data_root(context))
         records = known.all()
-        reasons = kept(records, keep, aliased_runs(context, known.root, records))
+        reasons = kept(records, keep, aliased_runs(context, records))
         places = [
             str(entry["filepath"]) for entry in context.config_loader["catalog"].values() if entry.get("versioned")
         ]
@@ -220,7 +220,7 @@ def leftovers(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def aliased_runs(context: Any, root: str, records: Sequence[Mapping[str, Any]]) -> set[str]:
+def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the runs, of Kedro or of MLflow, whose model an alias in the registry stands for.
 
     Raises
@@ -229,11 +229,10 @@ def aliased_runs(context: Any, root: str, records: Sequence[Mapping[str, Any]]) 
         The registry cannot be asked, or does not know the last run that was tracked; what it needs might be removed.
     """
     from anmi.datasets.model_registry import ModelRegistry, registry_errors
-    from anmi.hooks.mlflow import read_settings, tracking_uri
+    from anmi.hooks.mlflow import tracked_at
 
-    settings = read_settings(context)
     tracked = [str(record["tracking_run"]) for record in records if record.get("tracking_run")]
-    uri = tracking_uri(settings, root) if settings.enabled else ""
+    uri = tracked_at(context)
     if not uri:
         return set()
     database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None

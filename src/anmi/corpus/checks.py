@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from anmi.corpus.jsonl import to_json
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.raw import MAX_DOCUMENT_CHARACTERS, Options, RawCollection
 from anmi.corpus.splits import FEWEST_DEV, choose, cut
-from anmi.corpus.texts import among, arrow, column, containing, joined_texts, taken
+from anmi.corpus.texts import among, arrow, column, joined_texts
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Quarantine, empty
 from anmi.errors import AnmiError
 
@@ -361,7 +360,7 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
         ``query_id, document_id``; empty where no document has triples.
     """
     facts = _triples(corpus)
-    if facts is None or qrels.empty:
+    if not facts.shape[1] or qrels.empty:
         return empty("query_id", "document_id")
     document_ids = corpus["document_id"].to_numpy(dtype=object)
     row = pd.Series(np.arange(len(corpus)), index=corpus["document_id"])
@@ -383,20 +382,12 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
     return _without_labelled(pd.DataFrame(pairs, dtype="str"), qrels)
 
 
-def _triples(corpus: pd.DataFrame) -> sparse.csr_matrix | None:
-    """Return which document states which triple, int32 [N, T]; ``None`` where there are none."""
-    number: dict[str, int] = {}
-    rows: list[int] = []
-    columns: list[int] = []
-    telling = containing(corpus["metadata"], '"triples"')
-    for index, text in zip(telling.tolist(), taken(corpus["metadata"], telling), strict=True):
-        triples = json.loads(text).get("triples")
-        for triple in {json.dumps(item) for item in triples} if isinstance(triples, list) else ():
-            rows.append(index)
-            columns.append(number.setdefault(triple, len(number)))
-    if not number:
-        return None
-    return sparse.csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), (len(corpus), len(number)))
+def _triples(corpus: pd.DataFrame) -> sparse.csr_matrix:
+    """Return which document states which triple, int32 [N, T]."""
+    stated = stated_facts(corpus, empty("head", "relation", "tail"))
+    row = pd.Index(corpus["document_id"]).get_indexer(stated["document_id"])
+    triple = stated.groupby(["head", "relation", "tail"]).ngroup().to_numpy()
+    return sparse.csr_matrix((np.ones(len(row), np.int32), (row, triple)), (len(corpus), triple.max(initial=-1) + 1))
 
 
 def _without_labelled(found: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pkgutil
 import shutil
 import tempfile
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -15,8 +14,7 @@ import numpy as np
 from kedro.io.core import AbstractDataset, DatasetError
 from kedro.utils import load_obj
 
-from anmi.candidates import Candidates, CandidateShards, ColumnShards
-from anmi.candidates.shards import Part
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.errors import AnmiError
 from anmi.files import plain
@@ -306,23 +304,21 @@ class _PartsDataset(ArtifactDataset):
     """A folder of parts."""
 
     is_folder: ClassVar[bool] = True
-
-    @abstractmethod
-    def _save_parts(self, data: Any, folder: Path) -> list[Part]:
-        """Have ``data`` written into a folder; return what was written."""
-
-    @abstractmethod
-    def _of_files(self, files: Sequence[Path]) -> Any:
-        """Return what the files of the parts hold."""
+    holds: ClassVar[type]
 
     def _write(self, data: Any, path: Path) -> dict[str, str]:
+        if not isinstance(data, self.holds):
+            raise DatasetError(f"{self._filepath.name} takes {self.holds.__name__} and was given {type(data).__name__}")
         path.mkdir()
-        parts = self._save_parts(data, path)
+        parts = data.save(path)
         self.rows = sum(part.rows for part in parts)
         return {part.name: part.digest for part in parts}
 
-    def _read(self, path: Path) -> Any:
-        return self._of_files(sorted(path.glob(_PATTERN)))
+    @where_made
+    def preview(self) -> TablePreview:
+        """Show the first rows in kedro-viz."""
+        first = min(self.local_copy().glob(_PATTERN), default=None)
+        return cast("TablePreview", {}) if first is None else table_preview(read_table(first).slice(0, 5).to_pandas())
 
 
 class CandidateShardsDataset(_PartsDataset):
@@ -339,29 +335,20 @@ class CandidateShardsDataset(_PartsDataset):
         With it the dataset is a view of what this source retrieved, best first, and cannot be saved.
     """
 
+    holds = CandidateShards
+
     def __init__(self, *, source: str | None = None, **given: Any) -> None:
         super().__init__(**given)
         self._source = source
 
-    def _save_parts(self, data: CandidateShards | Candidates, folder: Path) -> list[Part]:
+    def _write(self, data: Any, path: Path) -> dict[str, str]:
         if self._source is not None:
             raise DatasetError(f"what {self._source} retrieved is read from {self._filepath.name} and saved with it")
-        if not isinstance(data, (Candidates, CandidateShards)):
-            raise DatasetError(f"expected candidates for {self._filepath.name}, got {type(data).__name__}")
-        shards = CandidateShards.of([data]) if isinstance(data, Candidates) else data
-        return shards.save(folder)
+        return super()._write(data, path)
 
-    def _of_files(self, files: Sequence[Path]) -> CandidateShards:
-        shards, source = CandidateShards.read(files), self._source
+    def _read(self, path: Path) -> CandidateShards:
+        shards, source = CandidateShards.read(sorted(path.glob(_PATTERN))), self._source
         return shards if source is None else shards.map(lambda block: block.of_source(source))
-
-    @where_made
-    def preview(self) -> TablePreview:
-        """Show the first rows in kedro-viz."""
-        first = next(iter(self.load()), None)
-        if first is None:
-            return cast("TablePreview", {})
-        return table_preview(first.take(slice(0, 5)).to_table().to_pandas())
 
 
 class ColumnsDataset(_PartsDataset):
@@ -371,19 +358,7 @@ class ColumnsDataset(_PartsDataset):
     :meth:`anmi.candidates.CandidateShards.joined` takes by position.
     """
 
-    def _save_parts(self, data: ColumnShards, folder: Path) -> list[Part]:
-        if not isinstance(data, ColumnShards):
-            raise DatasetError(f"expected columns for {self._filepath.name}, got {type(data).__name__}")
-        return data.save(folder)
+    holds = ColumnShards
 
-    def _of_files(self, files: Sequence[Path]) -> ColumnShards:
-        return ColumnShards(files=files)
-
-    @where_made
-    def preview(self) -> TablePreview:
-        """Show the first rows in kedro-viz."""
-        part = next(self.load().parts(), None)
-        if part is None:
-            return cast("TablePreview", {})
-        table = read_table(part).slice(0, 5)
-        return table_preview(table.to_pandas())
+    def _read(self, path: Path) -> ColumnShards:
+        return ColumnShards(files=sorted(path.glob(_PATTERN)))

@@ -78,6 +78,12 @@ def tracking_uri(settings: TrackingSettings, root: str) -> str:
     return f"sqlite:///{root}/tracking/mlflow.db"
 
 
+def tracked_at(context: Any) -> str:
+    """Return where the runs of a project are tracked; empty where they are not."""
+    settings = read_settings(context)
+    return tracking_uri(settings, data_root(context)) if settings.enabled else ""
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep MLflow's accounts of its start and of database migrations out of the console."""

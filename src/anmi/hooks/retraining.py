@@ -13,8 +13,8 @@ from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 
 from anmi.errors import AnmiError
-from anmi.hooks.mlflow import read_settings, tracking_uri
-from anmi.hooks.record import RunRecord, data_root
+from anmi.hooks.mlflow import tracked_at
+from anmi.hooks.record import RunRecord
 
 PIPELINE: Final = "retrain"
 # How ``kedro run --pipelines retrain`` ends. Anything else that ends it is the shell's: 130 after Ctrl-C, 143 after
@@ -79,8 +79,7 @@ class RetrainHooks:
         from anmi.datasets.model_registry import ModelRegistry
 
         assert self._context is not None
-        settings = read_settings(self._context)
-        if not settings.enabled:
+        if not (uri := tracked_at(self._context)):
             raise AnmiError(
                 "retraining needs the model registry, and tracking is switched off: set `enabled: true` in mlflow.yml"
             )
@@ -95,7 +94,7 @@ class RetrainHooks:
                 raise AlreadyRetraining(
                     f"another retraining is under way: {path} is locked; wait for it to end, or end it"
                 ) from None
-        registry = ModelRegistry(tracking_uri(settings, data_root(self._context)), self._record.tracking_run)
+        registry = ModelRegistry(uri, self._record.tracking_run)
         catalog.get("model_registry").connect(registry)
 
     @hook_impl

@@ -149,9 +149,6 @@ class FusedModel:
             The inputs are not those of this version.
         """
         try:
-            if raw.get("label_share", 1) != 1:
-                # Of a version that divided probabilities by it.
-                raise ValueError("label_share")
             named = {n: tuple(float(raw[n][k]) for k in FEATURES) for n in ("mean", "scale", "coefficients")}
             return FusedModel(**named, intercept=float(raw["intercept"]))
         except (KeyError, TypeError, ValueError) as error:

@@ -107,11 +107,7 @@ class DenseIndex:
             return DenseIndex(np.load(path / _VECTORS, mmap_mode="r"), settings, ids)
         import faiss
 
-        engine = faiss.read_index(str(path / _FAISS))
-        if settings["kind"] == "flat":
-            # Of a version that left exact search to FAISS.
-            engine = engine.reconstruct_n(0, settings["documents"])
-        return DenseIndex(engine, settings, ids)
+        return DenseIndex(faiss.read_index(str(path / _FAISS)), settings, ids)
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the k nearest documents of each query vector: int32 [Q, k] best first (-1 where none) and scores."""
