@@ -180,7 +180,7 @@ def failing() -> Iterator[Candidates]:
 
 def test_an_error_while_saving_leaves_nothing(tmp_path: Path) -> None:
     dataset = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, TWO))
-    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(CandidateShards.of([block(5)]))
+    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(block(5))
     with pytest.raises(DatasetError, match="the disk is full"):
         dataset.save(CandidateShards(failing))
     assert list((tmp_path / "c" / TWO).rglob("*")) == []
@@ -206,7 +206,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "data", "shown"),
-    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, CandidateShards.of([block(0)]), "TablePreview"),
+    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, block(0), "TablePreview"),
      (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview"), (FigureDataset, FIGURE, "PlotlyPreview")],
 )  # fmt: skip
 def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, data: Any, shown: str) -> None:

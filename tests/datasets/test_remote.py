@@ -18,7 +18,7 @@ from kedro.io.core import DatasetError, Version
 from moto.server import ThreadedMotoServer
 
 from anmi import buckets
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import Candidates
 from anmi.cli.common import user_error
 from anmi.datasets import (
     CandidateShardsDataset,
@@ -271,11 +271,7 @@ def test_what_is_wrong_is_one_sentence(
                 buckets.write_text(f"{root}/runs/run.json", "{}")
             else:
                 dataset = CandidateShardsDataset(filepath=root, version=Version(None, None if act != "save" else ONE))
-                {
-                    "save": lambda: dataset.save(CandidateShards.of([block()])),
-                    "load": dataset.load,
-                    "exists": dataset.exists,
-                }[act]()
+                {"save": lambda: dataset.save(block()), "load": dataset.load, "exists": dataset.exists}[act]()
         message = user_error(caught.value)
         assert message is not None
         assert re.search(said, message), message

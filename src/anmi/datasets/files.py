@@ -14,7 +14,7 @@ import numpy as np
 from kedro.io.core import AbstractDataset, DatasetError
 from kedro.utils import load_obj
 
-from anmi.candidates import CandidateShards, ColumnShards
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.errors import AnmiError
 from anmi.files import plain
@@ -304,7 +304,7 @@ class _PartsDataset(ArtifactDataset):
     """A folder of parts."""
 
     is_folder: ClassVar[bool] = True
-    holds: ClassVar[type]
+    holds: ClassVar[type[CandidateShards | ColumnShards]]
 
     def _write(self, data: Any, path: Path) -> dict[str, str]:
         if not isinstance(data, self.holds):
@@ -344,7 +344,7 @@ class CandidateShardsDataset(_PartsDataset):
     def _write(self, data: Any, path: Path) -> dict[str, str]:
         if self._source is not None:
             raise DatasetError(f"what {self._source} retrieved is read from {self._filepath.name} and saved with it")
-        return super()._write(data, path)
+        return super()._write(CandidateShards.of([data]) if isinstance(data, Candidates) else data, path)
 
     def _read(self, path: Path) -> CandidateShards:
         shards, source = CandidateShards.read(sorted(path.glob(_PATTERN))), self._source
