@@ -119,7 +119,11 @@ def _print(saved: dict[str, Any]) -> None:
         out.print(results_table(measured, compared))
     if by_bucket := bucket_table(measured):
         out.print(by_bucket)
-    said = [pseudo_query_notice(saved.get("test_queries")), verdict(measured, compared), composition(saved.get("hybrid"))]
+    said = [
+        pseudo_query_notice(saved.get("test_queries")),
+        verdict(measured, compared),
+        composition(saved.get("hybrid")),
+    ]
     for sentence in filter(None, [*said, warning(measured, compared)]):
         click.echo(sentence)
     if any(row["candidates"] for row in saved["funnel"]):
