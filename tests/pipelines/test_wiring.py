@@ -12,7 +12,7 @@ from kedro.pipeline import Pipeline
 from anmi.pipeline_registry import STAGES
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore:One or more dataset names contain")
 def test_every_node_of_a_stage_is_in_its_namespace(project: Path) -> None:
     bootstrap_project(project)
     whole = pipelines["__default__"]
