@@ -18,8 +18,10 @@ from tests.hooks.selecting import Driver, Selecting, write_selecting
 
 from anmi.datasets import JsonDataset
 from anmi.errors import AnmiError
+from anmi.files import plain
 from anmi.hooks.record import Runs
-from anmi.hooks.versions import fix, settle
+from anmi.hooks.versions import facts, fix, settle
+from anmi.selection.recipe import RecipeBook
 
 
 def node(inputs: str, outputs: str) -> Node:
@@ -276,3 +278,10 @@ def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
     assert second["loaded"]["training_rows"]["version"] == first["run_id"]
     assert second["loaded"]["training_rows"]["digest"] == first["saved"]["training_rows"]["digest"]
     assert set(second["saved"]) == {"summary"}
+
+
+def test_a_recipe_as_read_is_the_same_fact_as_one_that_kedro_validated() -> None:
+    read = {"near": {"description": "Near.", "steps": {"top": {"by": "dense"}}, "training": {"loss": "infonce"}}}
+    validated = plain({"recipe": "near", "recipes": RecipeBook(**read)})
+    found = facts({"recipe": "near", "recipes": read})
+    assert found == facts(validated) and "recipes.near" in found

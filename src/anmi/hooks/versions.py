@@ -19,8 +19,10 @@ from kedro.pipeline.node import Node
 
 from anmi.corpus.raw import kind_and_place
 from anmi.errors import AnmiError, nearest
+from anmi.files import plain
 from anmi.fingerprint import files_in, hash_files
 from anmi.hooks.record import RunRecord, Runs, flatten
+from anmi.selection.recipe import RecipeBook
 
 # What a result is called by; sizes of splits among it.
 _NAMING: Final = frozenset({
@@ -85,8 +87,12 @@ def fix(
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded parameters that a result is called by, and what its recipe says apart from training."""
     own = {name: value for name, value in flatten(parameters).items() if name in _NAMING and value is not None}
-    recipe = parameters.get("recipes", {}).get(own.get("recipe"))
+    recipes = parameters.get("recipes", {})
+    recipe = recipes.get(own.get("recipe"))
     if isinstance(recipe, Mapping):
+        if isinstance(recipe.get("steps", {}), Mapping):
+            # As read: Kedro validates what a node of the run reads, and fills in defaults.
+            recipe = plain(RecipeBook(**recipes).get(own["recipe"]))
         own[f"recipes.{own['recipe']}"] = {name: value for name, value in recipe.items() if name not in _NOT_MINED}
     return own
 
