@@ -14,13 +14,13 @@ ROOT = Path(__file__).parents[1]
 # labels from nothing and exports (code by 922 lines): take that back. The goal is 20,000 lines of code in 230 files,
 # 25 recipes, 22,000 lines of tests, 4,000 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "lines of code": 26_403,
+    "lines of code": 26_434,
     "files": 232,
     "recipes": 25,
     "lines of the longest module": 377,
-    "lines of tests": 32_305,
-    "lines of benchmarks": 4_437,
-    "words of docs": 24_554,
+    "lines of tests": 32_664,
+    "lines of benchmarks": 4_708,
+    "words of docs": 25_071,
 }
 
 

@@ -114,7 +114,7 @@ def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
 
     with open_catalog(place, "test") as (_, parameters):
         book = parameters["recipes"]
-    rated = place.rated("audit")
+    rated = place.with_stage_columns("audit")
     return {
         name: [block.verdict.tobytes() + block.weight.tobytes() for block in Runner(book.get(name), 1).run(rated)]
         for name in book.names()

@@ -63,7 +63,7 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     info = place.json("ingestion", "collection_info.json")
     assert info["queries"]["train"] == 200
     assert all(info["queries"][split] > 0 for split in ("dev", "test"))
-    rated = place.rated().whole()
+    rated = place.with_stage_columns().whole()
     kept = set(rated.query_ids[rated.query_columns["consistent"] > 0].tolist())
     rows = place.table("selection", "training_rows.parquet")
     assert set(rows.query_id) == kept

@@ -36,7 +36,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
         known = {name: catalog.load(name) for name in ("knowledge", "variants", "related_documents")}
         own = known | {"pseudo_queries": catalog.load("pseudo_queries"), "new_documents": catalog.load("new_documents")}
         rows["in_batch"] = make_training_rows(
-            selection=Runner(book.get("in_batch"), 1).run(scifact.rated()),
+            selection=Runner(book.get("in_batch"), 1).run(scifact.with_stage_columns()),
             corpus=collection[0],
             queries=collection[1],
             qrels=collection[2],

@@ -88,7 +88,7 @@ def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_ca
 
     with open_catalog(whole_run, "test") as (_, parameters):
         recipe = parameters["recipes"].get("bm25_random")
-    rated = whole_run.rated()
+    rated = whole_run.with_stage_columns()
     drawn = [Runner(recipe, seed).run(rated).whole() for seed in (1, 2, 1)]
     single = rated.whole()
     assert np.array_equal(drawn[0].verdict, drawn[2].verdict)

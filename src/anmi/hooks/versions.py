@@ -16,6 +16,7 @@ from kedro.io import CatalogProtocol
 from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
+from pydantic import ValidationError
 
 from anmi.corpus.raw import kind_and_place
 from anmi.errors import AnmiError, nearest
@@ -91,8 +92,9 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     recipe = recipes.get(own.get("recipe"))
     if isinstance(recipe, Mapping):
         if isinstance(recipe.get("steps", {}), Mapping):
-            # As read: Kedro validates what a node of the run reads, and fills in defaults.
-            recipe = plain(RecipeBook(**recipes).get(own["recipe"]))
+            # As read: Kedro validates what a node of the run reads, and fills in defaults. Other projects have others.
+            with suppress(ValidationError):
+                recipe = plain(RecipeBook(**recipes).get(own["recipe"]))
         own[f"recipes.{own['recipe']}"] = {name: value for name, value in recipe.items() if name not in _NOT_MINED}
     return own
 
