@@ -20,7 +20,7 @@ MOST: Final = {
     "lines of the longest module": 377,
     "lines of tests": 32_664,
     "lines of benchmarks": 4_708,
-    "words of docs": 25_071,
+    "words of docs": 25_000,
 }
 
 
