@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 # labels from nothing and exports (code by 922 lines): take that back. The goal is 20,000 lines of code in 230 files,
 # 25 recipes, 22,000 lines of tests, 4,000 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "lines of code": 26_434,
+    "lines of code": 26_444,
     "files": 232,
     "recipes": 25,
     "lines of the longest module": 377,

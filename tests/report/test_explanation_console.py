@@ -69,7 +69,7 @@ def test_more_room_shows_more_scores() -> None:
     counts = [printed(candidates_table(FOUND, 20, width), width).count("┳") for width in (90, 120, 200)]
     assert counts == sorted(set(counts))
     wide = printed(candidates_table(FOUND, 20, 200), 200)
-    assert "relevant" in wide
+    assert "p_relevant" in wide
     assert "±88.5" in wide
     # Not measured for any, and told in log-odds.
     assert "odd" not in wide

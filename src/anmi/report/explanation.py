@@ -38,11 +38,13 @@ _UNDER: Final = {
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
 _HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _UNDER.values())}
+_REASONS: Final = {False: 2, True: 3}
 _SMALL: Final = 0.05
-# Cells of a document, of a verdict, and of all columns but document, scores and reasons, with their borders.
-_LEAST_ROOM: Final = 22
-_VERDICT: Final = 9
-_OTHERS: Final = 33
+# A console of so many cells and more is wide, and has room for sources of their own.
+_WIDE: Final = 150
+_NARROW: Final = 110
+_LEAST_ROOM: Final = {False: 22, True: 30}
+_OTHERS: Final = {False: 33, True: 42}
 
 
 def explain(
@@ -253,40 +255,43 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     """Return the positives and candidates of one query, each with the rule that decided on it.
 
     The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far as ``width`` cells
-    hold them, those first that most rules go by. Under each document stand the start of its text and what found it,
-    under a score its rank or standard error, under a rule the evidence that moved the fused judge most, in log-odds
-    against an average candidate.
+    hold them, those first that most rules go by. Under each document stands the start of its text, under a score its
+    rank or standard error, under a rule the evidence that moved the fused judge most, in log-odds against an average
+    candidate.
     """
     rows = found["candidates"]
     shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
     every = [*found["positives"], *shown]
-    rule = min(40, width // 5 + 1)
-    # As wide as the longest id where there is room, but wide enough for the start of a text.
-    longest = max((cell_len(row["document_id"]) for row in every), default=0)
-    room = max(_LEAST_ROOM, min(width // 2 - 36, longest))
-    names = _fitting(rows, width - room - rule - _OTHERS)
+    wide = width >= _WIDE
+    room, rule = (max(40, width // 3), 40) if wide else (22, 26 if width >= _NARROW else 17)
+    # As wide as the longest id, but wide enough for the start of a text.
+    room = min(room, max(_LEAST_ROOM[wide], *(cell_len(row["document_id"]) for row in every), 0))
+    names = _fitting(rows, width - room - rule - _OTHERS[wide], wide)
     table = Table()
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("document", width=room)
+    if wide:
+        table.add_column("source", min_width=6)
     for name in names:
-        table.add_column(_header(name), justify="right", min_width=_cells(name))
-    table.add_column("verdict", width=_VERDICT)
+        table.add_column(_header(name, wide), justify="right", min_width=_cells(name, wide))
+    table.add_column("verdict", min_width=9)
     table.add_column("why", min_width=rule)
     table.add_column("weight", justify="right", no_wrap=True)
     for place, row in enumerate(found["positives"]):
         told = ("positive", "" if place else "compared with", "")
         style = "dim green" if place else "green"
-        table.add_row("+", *_measured(row, ["qrels"], room, names), *map(Text, told), style=style)
+        table.add_row("+", *_measured(row, ["qrels"], room, names, wide), *map(Text, told), style=style)
     for row in shown:
-        why = "\n".join(text for text in (row["why"], strongest(row["evidence"])) if text)
-        told = (row["verdict"], why, number(row["weight"]))
-        cells = _measured(row, row["source"], room, names)
+        verdict = row["verdict"] if wide else row["verdict"].replace(" ", "\n")
+        reasons = strongest(row["evidence"], _REASONS[wide])
+        told = (verdict, "\n".join(text for text in (row["why"], reasons) if text), number(row["weight"]))
+        cells = _measured(row, row["source"], room, names, wide)
         table.add_row(str(row["place"]), *cells, *map(Text, told), style=STYLES.get(row["verdict"], ""))
     table.caption = _caption(rows, len(shown))
     return table
 
 
-def _fitting(rows: Sequence[Mapping[str, Any]], room: int) -> list[str]:
+def _fitting(rows: Sequence[Mapping[str, Any]], room: int, wide: bool) -> list[str]:
     """Names of the scores that fit into so many cells; those of evidence stand in log-odds elsewhere."""
     measured = {n: None for row in rows for n, value in row["scores"].items() if value is not None}
     told = KINDS if any(row["evidence"] for row in rows) else ()
@@ -296,28 +301,31 @@ def _fitting(rows: Sequence[Mapping[str, Any]], room: int) -> list[str]:
         names = [n for n in names if n != "p_evidence"]
     fitting: list[str] = []
     for name in names:
-        if room >= _cells(name) + 3:
-            room -= _cells(name) + 3
+        if room >= _cells(name, wide) + 3:
+            room -= _cells(name, wide) + 3
             fitting.append(name)
     return fitting
 
 
-def _header(name: str) -> str:
-    return name.replace("_", "_\n")
+def _header(name: str, wide: bool) -> str:
+    return name if wide else name.replace("_", "_\n")
 
 
-def _cells(name: str) -> int:
+def _cells(name: str, wide: bool) -> int:
     """Width of a score's column: that of its name or of a number such as ±449.9."""
-    return max(6 if name in ("elo", "gap") else 5, *map(len, _header(name).split("\n")))
+    return max(6 if name in ("elo", "gap") else 5, *map(len, _header(name, wide).split("\n")))
 
 
-def _measured(row: Mapping[str, Any], source: list[str], room: int, names: list[str]) -> list[Any]:
-    """Cells of the document, with what found it, and of its scores."""
+def _measured(row: Mapping[str, Any], source: list[str], room: int, names: list[str], wide: bool) -> list[Any]:
+    """Cells of the document, its source and its scores; where there is little room the source stands below the text."""
     start = Text(row["start"])
     start.truncate(room, overflow="ellipsis")
     # An id is there to be copied, so it is never cut.
-    lines = Text(row["document_id"], overflow="fold"), start, Text("+".join(source))
-    return [Group(*lines), *(Text(_stacked(row["scores"], name)) for name in names)]
+    lines = [Text(row["document_id"], overflow="fold"), start]
+    scores = [Text(_stacked(row["scores"], name)) for name in names]
+    if wide:
+        return [Group(*lines), Text("\n".join(source)), *scores]
+    return [Group(*lines, Text("+".join(source))), *scores]
 
 
 def _stacked(scores: Mapping[str, float | None], name: str) -> str:
