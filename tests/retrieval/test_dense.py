@@ -86,16 +86,3 @@ def test_vectors_of_an_artifact_are_not_written_again(
     assert (tmp_path / "index" / "vectors.npy").samefile(tmp_path / "embeddings.npy") == linked
     found = DenseIndex.load(tmp_path / "index").exact
     assert found is not None and (found == documents[rows]).all()
-
-
-def test_an_exact_index_that_faiss_wrote_is_read(documents: np.ndarray, queries: np.ndarray, tmp_path: Path) -> None:
-    import faiss
-
-    index = DenseIndex.build(documents, [f"d{i}" for i in range(COUNT)])
-    index.save(tmp_path)
-    (tmp_path / "vectors.npy").unlink()
-    engine = faiss.IndexFlatIP(WIDTH)
-    engine.add(documents)
-    faiss.write_index(engine, str(tmp_path / "index.faiss"))
-    for before, after in zip(index.search(queries, 10), DenseIndex.load(tmp_path).search(queries, 10), strict=True):
-        assert (before == after).all()
