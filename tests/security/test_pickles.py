@@ -133,7 +133,7 @@ COMPUTED_IMPORTS = {
     "corpus/sources.py": "the targets are constants of the module",
     "corpus/api_docs.py": "the packages of the collection api_docs, constants of its module",
     "pipeline_registry.py": "anmi.pipelines.<stage> for the constants in STAGES",
-    "retrieval/tokenize.py": "constants of the module",
+    "errors.py": "callers of `installed` name packages as constants",
 }
 
 
