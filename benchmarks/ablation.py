@@ -77,12 +77,16 @@ COLUMNS: Final = (
 
 
 def run(name: str, work: Path = WORK, most: int = 3) -> int:
-    """Run a matrix with the first seeds by the command that users have; cells and table lie in a folder of its name."""
+    """Run a matrix with the first seeds; cells and table lie in a folder of its name."""
     matrix = MATRICES[name]
-    seeds = ",".join(matrix.seeds.split(",")[:most])
+    return ablate(matrix._replace(seeds=",".join(matrix.seeds.split(",")[:most])), work / name)
+
+
+def ablate(matrix: Matrix, output: Path, *more: str) -> int:
+    """Run a matrix by the command that users have."""
     places = ",".join(COLLECTIONS[each] for each in matrix.collections)
     command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *matrix.systems, "--collections", places]
-    command += ["--seeds", seeds, "--params", matrix.params, "--output", str(work / name)]
+    command += ["--seeds", matrix.seeds, "--params", matrix.params, "--output", str(output), *more]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 

@@ -8,7 +8,6 @@ Cells that are there are kept. From the repository's root: ``python benchmarks/i
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,28 +15,23 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ablation import COLLECTIONS
+from ablation import Matrix, ablate
 
 ROOT: Final = Path(__file__).parents[1]
 WORK: Final = ROOT / "data" / "benchmarks" / "in_batch"
 RESULT: Final = ROOT / "benchmarks" / "results" / "in_batch.json"
 OPTION: Final = "training.options.in_batch_filter"
-# Names of systems, and what is set; the first is what the others are tested against.
 FILTERS: Final = {"none": "none", "score": "score", "guide_start": "guide", "guide_bm25": "guide.by=bm25"}
 TRAININGS: Final = {"both": "anmi", "pseudo_queries": "anmi_pseudo_only", "labels": "anmi_labels_only"}
 PLACES: Final = ("api_docs", "kg_webnlg/beir_en")
 
 
 def run(training: str) -> None:
-    """Run all filters on all collections by the command that users have."""
     systems = []
     for name, value in FILTERS.items():
         setting = f"{OPTION}.{value}" if "=" in value else f"{OPTION}={value}"
         systems.append(f"{name}={TRAININGS[training]}:{setting}")
-    places = ",".join(COLLECTIONS[name] for name in PLACES)
-    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *systems, "--collections", places]
-    command += ["--params", "encoder=corpus,evaluation.split=dev", "--output", str(WORK / training)]
-    subprocess.run(command, cwd=ROOT, check=False)
+    ablate(Matrix(systems, list(PLACES), "1", "encoder=corpus,evaluation.split=dev"), WORK / training)
 
 
 def rows(training: str) -> Iterator[dict[str, Any]]:

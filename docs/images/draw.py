@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/methods.md, docs/scale.md and docs/index.md.
+"""Draw the pictures of docs/methods.md, docs/production.md and docs/index.md.
 
     python docs/images/draw.py
 
