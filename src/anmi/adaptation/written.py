@@ -88,32 +88,29 @@ class Writer:
             The endpoint refuses requests as such: wrong address, model or key.
         """
         chosen = choose([document.document_id for document in documents], self._budget, seed).tolist()
-        asked = [document for document, is_chosen in zip(documents, chosen, strict=True) if is_chosen]
-        shown = [f"{document.title} {document.text}".strip()[: self._longest] for document in asked]
-        keys = self._store.keys(self._fingerprint, shown, self._name)
-        found = {key: value for key, value in zip(keys, self._store.read(keys), strict=True) if value is not None}
-        unknown = {key: text for key, text in zip(keys, shown, strict=True) if text and key not in found}
-        if unknown:
-            found |= self._answers(unknown)
+        texts = [f"{document.title} {document.text}".strip()[: self._longest] for document in documents]
+        asked = [place for place, text in enumerate(texts) if chosen[place] and text]
+        answers, problems = self._store.answers(
+            self._fingerprint,
+            [texts[place] for place in asked],
+            lambda text: (self._system, _QUESTION.format(text)),
+            self._ask,
+            _packed,
+            self._name,
+        )
+        if missing := answers.count(None):
+            log.warning(
+                "the language model wrote no queries for %d of %d documents (%s); it is asked again next time",
+                missing, len(asked), reasons(problems),
+            )  # fmt: skip
         return {
-            document.document_id: found[key].rstrip(b"\0").decode().split("\n")
-            for document, key in zip(asked, keys, strict=True)
-            if key in found
+            documents[place].document_id: answer.rstrip(b"\0").decode().split("\n")
+            for place, answer in zip(asked, answers, strict=True)
+            if answer is not None
         }
 
-    def _answers(self, texts: dict[bytes, str]) -> dict[bytes, bytes]:
-        """Put documents to the model, and say for how many there was no query."""
-        questions = {key: (self._system, _QUESTION.format(text)) for key, text in texts.items()}
-        answers, problems = self._store.answers(questions, self._ask, _packed, "asking for queries")
-        if missing := len(texts) - len(answers):
-            log.warning(
-                "of %d of %d documents the language model wrote no queries (%s); they are asked about again next time",
-                missing, len(texts), reasons(problems),
-            )  # fmt: skip
-        return answers
 
-
-def _packed(reply: Any, _: bytes) -> bytes:
+def _packed(reply: Any, _: str) -> bytes:
     """Return the first queries that fit, of which one always does, filled up to the size of the store's values."""
     queries, kept = queries_in(reply.text), ""
     if not queries:

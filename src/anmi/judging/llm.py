@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -42,7 +41,7 @@ _WORD: Final = re.compile(r"\w+")
 _GAP: Final = "\n[…]\n"
 # The store keeps values of one size; an answer is cut to it.
 _BYTES: Final = 512
-_MOST_AT_ONCE: Final = 256
+_MOST_AT_ONCE: Final = 20_000
 _ROUNDS: Final = 3
 # Of what a yes makes positives nothing is known where the fused judge is too cautious, so some others are asked, too.
 _TURNS: Final = (1, 1, 4)
@@ -52,10 +51,8 @@ _COUNTS: Final = ("negatives_asked", "negatives_called_relevant", "others_asked"
 _KNOWN: Final = 50
 _LEAST_KNOWN: Final = 5
 _LEAST_LEAD: Final = 0.25
-# What is taken for granted before anything is known: one error in ten, as if ten pairs had been seen; that far random
-# documents count as twenty pairs at most, since candidates are harder; and how far the fused judge may be off.
+# The prior: one answer in ten is wrong, as if ten pairs had been seen, and the fused judge is about right.
 _PRIOR: Final = (9.0, 1.0)
-_MOST_FAR: Final = 20
 _DEVIATIONS: Final = np.array([0.25, 1.5])
 
 
@@ -169,57 +166,57 @@ class Reader:
             for query, document in zip(queries[: self.left], documents[: self.left], strict=True)
         ]
         self.left -= len(shown)
-        keys = self._store.keys(self.fingerprint, shown, self.options.model)
-        found = {key: value for key, value in zip(keys, self._store.read(keys), strict=True) if value is not None}
-        unknown = {key: text for key, text in zip(keys, shown, strict=True) if key not in found}
-        while unknown and (some := self._affordable()):
-            part = {key: unknown.pop(key) for key in list(unknown)[:some]}
-            questions = {key: (self._system, self._filled(*split(text))) for key, text in part.items()}
-            packed = partial(_packed, part)
-            came, problems = self._store.answers(questions, self._ask, packed, f"asking {self.options.model}")
-            found |= came
+        answers = list[bytes | None]()
+        while len(answers) < len(shown) and (some := self._affordable()):
+            part = shown[len(answers) : len(answers) + some]
+            came, problems = self._store.answers(
+                self.fingerprint, part, self._question, self._ask, _packed, self.options.model
+            )
+            answers += came
             self.problems += problems
-        texts = [found[key].rstrip(b"\0").decode() if key in found else "" for key in keys]
+        texts = ["" if value is None else value.rstrip(b"\0").decode() for value in answers]
         texts += [""] * (len(queries) - len(texts))
         return np.array([float(text[:1] or "nan") for text in texts]), [text[1:] for text in texts]
 
     def _affordable(self) -> int:
-        """How many questions the money left pays for; a few until their price is known."""
-        most = 20_000 if self.options.batch else _MOST_AT_ONCE
+        """Return how many questions the money left pays for; a few until their price is known."""
         if self.options.cost is None:
-            return most
+            return _MOST_AT_ONCE
         each = self.money / self.sent if self.money else self.options.cost / self.options.concurrency
-        return int(min((self.options.cost - self.money) / each, most))
+        return min(int((self.options.cost - self.money) / each), _MOST_AT_ONCE)
+
+    def _question(self, pair: str) -> tuple[str, str]:
+        query, document = split(pair)
+        shown = {"{query}": query, "{document}": document}
+        return self._system, re.sub(r"\{(query|document)\}", lambda at: shown[at[0]], self._user)
 
     def _ask(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[int, Reply]]:
         ask = self._endpoint.ask_in_batch if self.options.batch else self._endpoint.ask
         for number, reply in ask(questions, _SCHEMA):
             self.sent += 1
-            # Four characters a token, where it does not say how many it took.
-            self.tokens += reply.tokens if any(reply.tokens) else np.array([
-                sum(map(len, questions[number])) // 4, len(reply.text) // 4
-            ])  # fmt: skip
+            # Four characters count as a token where the endpoint does not say how many it took.
+            characters = sum(map(len, questions[number])), len(reply.text)
+            self.tokens += reply.tokens if any(reply.tokens) else np.array(characters) // 4
             yield number, reply
 
-    def _filled(self, query: str, document: str) -> str:
-        return re.sub(r"\{(query|document)\}", lambda at: query if at[1] == "query" else document, self._user)
 
-
-def _packed(pairs: Mapping[bytes, str], reply: Reply, key: bytes) -> bytes:
+def _packed(reply: Reply, pair: str) -> bytes:
     """Return an answer as it is stored."""
-    grade, snippet = answer(reply.text, split(pairs[key])[1])
+    grade, snippet = answer(reply.text, split(pair)[1])
     said = f"{grade}{snippet}".replace("\0", " ").encode("utf-8", "replace")[:_BYTES]
     return said.decode(errors="ignore").encode().ljust(_BYTES, b"\0")
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How a reader errs, and how the fused judge does: its log-odds x are in truth slope · x + intercept.
+    """How a reader errs, and how the fused judge does: the true log-odds are slope · x + intercept.
 
     Attributes
     ----------
     hit, false
-        Chance that a document is called relevant which is, and which is not.
+        Chance that the reader calls a relevant document relevant, and one that is not.
+    slope, intercept
+        Correct the fused judge's log-odds x.
     """
 
     hit: float = 0.9
@@ -228,13 +225,13 @@ class Errors:
     intercept: float = 0.0
 
     def right(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return log-odds as they should be."""
+        """Return corrected log-odds."""
         return self.slope * odds + self.intercept
 
-    def told(self, grades: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what grades add to log-odds; 0 where there is none."""
-        told = np.where(grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false))
-        return np.where(np.isfinite(grades), np.log(told), 0.0)
+    def after(self, odds: NDArray[np.float64], grades: NDArray[Any]) -> NDArray[np.float64]:
+        """Return corrected log-odds after grades, of which NaN adds nothing."""
+        said = np.where(grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false))
+        return self.right(odds) + np.where(np.isfinite(grades), np.log(said), 0.0)
 
 
 def fit_errors(
@@ -249,11 +246,7 @@ def fit_errors(
     relevant, far
         Whether labelled positives and random documents were.
     """
-    from scipy.optimize import minimize
-
-    share = min(1.0, _MOST_FAR / max(len(far), 1))
-    seen = np.array([np.bincount(~relevant, minlength=2), share * np.bincount(~far, minlength=2)])
-    counts = seen + np.array([_PRIOR, _PRIOR[::-1]])
+    counts = np.array([_PRIOR, _PRIOR[::-1]]) + [np.bincount(~each, minlength=2) for each in (relevant, far)]
 
     def objective(point: NDArray[np.float64]) -> float:
         hit, false = scipy.special.expit(point[:2])
@@ -263,8 +256,9 @@ def fit_errors(
         return float(0.5 * (((point[2:] - [1, 0]) / _DEVIATIONS) ** 2).sum() - said - known)
 
     start = np.array([*scipy.special.logit(counts[:, 0] / counts.sum(axis=1)), 1.0, 0.0])
-    found = minimize(objective, start, bounds=[(-9, 9), (-9, 9), (0.1, 3), (-6, 6)], method="L-BFGS-B").x
-    return Errors(*(float(value) for value in (*scipy.special.expit(found[:2]), *found[2:])))
+    bounds = [(-9, 9), (-9, 9), (0.1, 3), (-6, 6)]
+    found = scipy.optimize.minimize(objective, start, bounds=bounds, method="L-BFGS-B").x
+    return Errors(*map(float, (*scipy.special.expit(found[:2]), *found[2:])))
 
 
 @dataclass(frozen=True)
@@ -296,7 +290,7 @@ class Read:
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with the columns."""
         grades, before = self.grades(block), log_odds(block.columns["p_evidence"])
-        after = self.errors.right(before) + self.errors.told(grades)
+        after = self.errors.after(before, grades)
         own = dict[str, NDArray[Any]]()
         for name in {"p_evidence", "p_heldout"} & block.positive_columns.keys():
             odds = log_odds(block.positive_columns[name])
@@ -350,7 +344,7 @@ class LLMJudge:
         """Return the chances that a call finds a false negative, a positive, and what may become one, [Q, M] each."""
         chance = block.columns["p_evidence"].astype(np.float64)
         yes = errors.false + (errors.hit - errors.false) * chance
-        after = chance * errors.hit / yes
+        after = scipy.special.expit(errors.after(_odds_before(block), np.full(chance.shape, RELEVANT)))
         maybe = (chosen.of_kind("uncertain", "promoted") | chosen.undecided) & (after >= 0.5)
         found = [np.where(chosen.negatives, chance * errors.hit, 0), np.where(maybe & (after >= SURE), yes, 0)]
         return [*found, np.where(maybe & (after < SURE), yes, 0)]
@@ -365,7 +359,7 @@ class LLMJudge:
                 rows, slots = np.nonzero(fresh & (gain > 0))
                 best.append(pd.DataFrame({
                     "query_id": block.query_ids[rows], "document": block.documents[rows, slots],
-                    "odds": (log_odds(block.columns["p_evidence"]) - block.columns[SHIFT])[rows, slots],
+                    "odds": _odds_before(block)[rows, slots],
                     "stands": chosen.negatives[rows, slots], "gain": gain[rows, slots], "kind": kind,
                 }).nlargest(most, "gain"))  # fmt: skip
         found = pd.concat([each for each in best if len(each)] or best).sort_values(
@@ -409,9 +403,7 @@ class LLMJudge:
     def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
         reader, table = self.reader, read.table
         judged = table[table.grade.notna()]
-        after = scipy.special.expit(
-            read.errors.right(judged.odds.to_numpy(float)) + read.errors.told(judged.grade.to_numpy(float))
-        )
+        after = scipy.special.expit(read.errors.after(judged.odds.to_numpy(float), judged.grade.to_numpy(float)))
         judged = judged.assign(before=scipy.special.expit(judged.odds.astype(float)), after=after, said=_said(judged))
         stands = judged.stands.astype(bool)
         counts = [int(mask.sum()) for mask in (stands, stands & judged.said, ~stands, ~stands & (judged.after >= SURE))]
@@ -440,6 +432,11 @@ class LLMJudge:
             )  # fmt: skip
         if trusted:
             log.info("%s", said)
+
+
+def _odds_before(block: Candidates) -> NDArray[np.float64]:
+    """Return the fused judge's own log-odds, [Q, M]."""
+    return np.asarray(log_odds(block.columns["p_evidence"]) - block.columns[SHIFT])
 
 
 def _said(table: pd.DataFrame) -> pd.Series:

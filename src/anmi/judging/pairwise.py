@@ -221,40 +221,30 @@ class ChatJudge:
             shown.append(SEPARATOR.join((query, above, below)))
             turned.append(above != one)
             alike.append(one == other)
-        values = self._answers(shown, np.array(alike, bool))
+        values = np.full(len(shown), 0.5)
+        values[~np.array(alike, bool)] = self._answers(
+            [text for text, same in zip(shown, alike, strict=True) if not same]
+        )
         return np.where(np.array(turned, bool), 1.0 - values, values)
 
-    def _answers(self, shown: Sequence[str], alike: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """P(shown first ≻ shown second) from the store and the endpoint, [n]; ½ without asking for equal texts."""
-        keys = self._store.keys(self.fingerprint, shown, self.options.model)
-        known = {
-            key: float(np.frombuffer(value, np.float32)[0])
-            for key, value in zip(keys, self._store.read(keys), strict=True)
-            if value is not None
-        }
-        unknown = {
-            key: text for key, text, same in zip(keys, shown, alike, strict=True) if not same and key not in known
-        }
-        if unknown:
-            known |= self._ask(unknown)
-        values = np.array([known.get(key, np.nan) for key in keys], np.float64)
-        return np.where(alike, 0.5, values)
-
-    def _ask(self, texts: dict[bytes, str]) -> dict[bytes, float]:
-        """Put comparisons to the endpoint, and say what failed."""
-        questions = {key: (_SYSTEM, _QUESTION.format(*text.split(SEPARATOR, 2))) for key, text in texts.items()}
+    def _answers(self, shown: Sequence[str]) -> list[float]:
+        """P(shown first ≻ shown second) from the store and the endpoint, [n]."""
         name = self.options.model
-        answers, problems = self._store.answers(questions, self._endpoint.ask, _stored, f"asking {name}")
+        answers, problems = self._store.answers(self.fingerprint, shown, _question, self._endpoint.ask, _stored, name)
+        self.problems += problems
         if problems:
-            self.problems += problems
             log.warning(
                 "%d of %d comparisons by %s failed (%s); they stay missing and are asked again next time",
-                problems.total(), len(texts), name, reasons(problems),
+                problems.total(), len({*shown}), name, reasons(problems),
             )  # fmt: skip
-        return {key: float(np.frombuffer(value, np.float32)[0]) for key, value in answers.items()}
+        return [np.nan if value is None else float(np.frombuffer(value, np.float32)[0]) for value in answers]
 
 
-def _stored(reply: Reply, _: bytes) -> bytes:
+def _question(text: str) -> tuple[str, str]:
+    return _SYSTEM, _QUESTION.format(*text.split(SEPARATOR, 2))
+
+
+def _stored(reply: Reply, _: str) -> bytes:
     value = verdict(reply.text)
     if np.isnan(value):
         raise ValueError("neither A nor B nor TIE")

@@ -391,46 +391,56 @@ class Store:
 
     def answers(
         self,
-        questions: Mapping[bytes, tuple[str, str]],
+        fingerprint: str,
+        texts: Sequence[str],
+        question: Callable[[str], tuple[str, str]],
         ask: Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]],
-        value: Callable[[Any, bytes], bytes],
+        value: Callable[[Any, str], bytes],
         name: str,
-    ) -> tuple[dict[bytes, bytes], Counter[str]]:
-        """Put questions to a language model, storing answers soon after they came: they were paid for.
+    ) -> tuple[list[bytes | None], Counter[str]]:
+        """Return what a language model answers, which is asked what is not stored; answers are stored as they come.
 
         Parameters
         ----------
-        questions
-            (system prompt, user prompt) by key.
+        fingerprint
+            Stands for whatever changes an answer.
+        texts
+            n texts to ask about, each once.
+        question
+            From a text to (system prompt, user prompt).
         ask
             Yields (number of the question, reply), as :meth:`anmi.judging.endpoint.Endpoint.ask` does; a reply has a
             ``text``, or a ``problem`` because of which there is none.
         value
-            From a reply and its key to what is stored; a ValueError says why there is nothing.
+            From a reply and its text to what is stored; a ValueError says why there is nothing.
         name
-            What is done, for the progress bar.
+            The model's, for the progress bar.
 
         Returns
         -------
         tuple
-            Values by key, and how often there was none by the reason.
+            The value of each text or None, and how often there was none by the reason.
         """
-        keys, came, problems, saved = list(questions), dict[bytes, bytes](), Counter[str](), 0
+        keys = self.keys(fingerprint, texts, name)
+        found = {key: stored for key, stored in zip(keys, self.read(keys), strict=True) if stored is not None}
+        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        asked, came, problems, saved = list(unknown.items()), dict[bytes, bytes](), Counter[str](), 0
         try:
-            with tqdm(total=len(keys), desc=name, unit="question", delay=2, disable=None) as bar:
-                for number, reply in ask(list(questions.values())):
+            with tqdm(total=len(asked), desc=f"asking {name}", unit="question", delay=2, disable=None) as bar:
+                for number, reply in ask([question(text) for _, text in asked]) if asked else ():
                     bar.update()
                     try:
                         if reply.problem:
                             raise ValueError(reply.problem)
-                        came[keys[number]] = value(reply, keys[number])
+                        came[asked[number][0]] = value(reply, asked[number][1])
                     except ValueError as error:
                         problems[str(error)] += 1
                     if len(came) >= saved + _SAVED_AT_ONCE:
                         saved = self._write_from(came, saved)
         finally:
             self._write_from(came, saved)
-        return came, problems
+        found |= came
+        return [found.get(key) for key in keys], problems
 
     def _write_from(self, values: Mapping[bytes, bytes], first: int) -> int:
         fresh = list(values.items())[first:]
