@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from kedro.io import DataCatalog, MemoryDataset
 from kedro.runner import SequentialRunner
+from tests.judging.conftest import SHOWN, Server, completion
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS
-from anmi.judging.pairwise import LocalPairwise
+from anmi.judging.pairwise import ChatJudge
 from anmi.pipelines.elo import create_pipeline
 from anmi.pipelines.params import EloParams
 from anmi.selection.recipe import recipe_book
@@ -26,6 +27,11 @@ BOOK = recipe_book({
     "nearest": {"description": "Nearest.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
 })  # fmt: skip
 QUERIES, WIDTH = 5, 8
+
+
+def prefer_shorter(_: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+    first, second = SHOWN.search(body["messages"][-1]["content"]).groups()[1:]  # type: ignore[union-attr]
+    return 200, {}, completion("A" if (len(first), first) < (len(second), second) else "B")
 
 
 @pytest.fixture
@@ -80,22 +86,21 @@ def test_without_a_pairwise_judge_scores_decide_and_the_summary_says_how(store: 
 
 
 def test_a_recipe_that_reads_no_elo_asks_nobody(store: Store) -> None:
-    nobody = {"reader": {"local": {"base": "/nowhere"}}}
+    nobody = {"reader": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}
     params = EloParams.model_validate({"pairwise": nobody, "pairwise_judges": {"reader": 1.0}})
     rated, summary = run(params, store, recipe="nearest")
     assert "elo" not in rated.columns and summary == {"temperatures": {}}
 
 
-def test_a_pairwise_judge_reads_the_texts_and_its_answers_move_the_ratings(
-    store: Store, text_pair_classifier: Callable[..., Path]
-) -> None:
-    settings = {"local": {"base": str(text_pair_classifier("reader")), "precision": "float32"}}
+def test_a_pairwise_judge_reads_the_texts_and_its_answers_move_the_ratings(store: Store, server: Server) -> None:
+    server.behave = prefer_shorter
+    settings = {"base_url": f"http://127.0.0.1:{server.server_address[1]}/v1", "model": "m"}
     params = EloParams.model_validate({
         "judges": {}, "pairwise": {"reader": settings}, "pairwise_judges": {"reader": 1.0}, "degree": 8,
     })  # fmt: skip
     rated, _ = run(params, store)
     corpus, queries = tables()
-    judge = LocalPairwise(params.pairwise["reader"].local, store)  # type: ignore[arg-type]
+    judge = ChatJudge(params.pairwise["reader"], store, 3)
     texts = document_texts(corpus)
     for row, (elo, own) in enumerate(zip(rated.columns["elo"], rated.positive_columns["elo"][:, 0], strict=True)):
         # Nine documents at degree eight: everybody has met everybody, so mean preference gives the order.

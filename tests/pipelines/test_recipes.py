@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from kedro.io import DataCatalog, MemoryDataset
 from kedro.pipeline import Pipeline
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
+from tests.judging.conftest import save_classifier
 
 from anmi.candidates import SOURCES
 from anmi.corpus.knowledge import Knowledge
@@ -48,7 +50,7 @@ BLOCKS = ("candidates", "selection")
 COLUMNS = ("consistency", "evidence", "judgments", "ratings")
 NOUNS = ("river", "bridge", "garden", "violin", "engine", "harbour", "library", "mountain", "island", "market")
 PLACES = ("north", "south", "old town", "valley", "coast")
-READY = {"kind": "bi_encoder", "base": "static", "precision": "float32"}
+JUDGE = save_classifier(Path(tempfile.mkdtemp()) / "judge")
 MODELS = {
     "bm25": BM25Params, "dense": DenseParams, "elo": EloParams, "consistency": ConsistencyParams,
     "denoising": DenoisingParams,
@@ -56,7 +58,7 @@ MODELS = {
 DEPTHS = {"dense": "depth", "random": "random"}
 SETTINGS: dict[str, Any] = {
     "bm25": {"depth": 12, "shard": 9}, "dense": {"depth": 12, "random": 12, "precision": "float32"}, "elo": {},
-    "consistency": {}, "denoising": {"cross_encoder": READY, "depth": 10},
+    "consistency": {}, "denoising": {"cross_encoder": {"base": str(JUDGE), "precision": "float32"}, "depth": 10},
 }  # fmt: skip
 
 
@@ -98,7 +100,7 @@ class ByWords:
 
 @pytest.fixture(autouse=True)
 def _pairwise_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anmi.judging.pairwise.load_pairwise", lambda *_: ByWords())
+    monkeypatch.setattr("anmi.judging.pairwise.ChatJudge", lambda *_: ByWords())
 
 
 class Kept(MemoryDataset):

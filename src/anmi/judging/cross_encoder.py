@@ -49,26 +49,14 @@ class TrainedOptions(JudgeOptions):
     patience: int = Field(2, ge=1)
 
 
-# What a trained cross-encoder depends on: not on what runs it afterwards.
-OF_TRAINING: Final = frozenset(TrainedOptions.model_fields) - {"backend"}
-
-
-class ConfirmOptions(TrainedOptions):
-    """The second judge of a cascade."""
-
-    threshold: float = Field(0.5, ge=0, le=1)
-    band: float = Field(0.3, gt=0, le=1)
-
-
 class CrossEncoderOptions(TrainedOptions):
-    """How pairs are judged: by which model, cross-fitted over how many folds, confirmed by a second one or not."""
+    """How pairs are judged: by which model, cross-fitted over how many folds."""
 
     folds: int = Field(3, ge=2, le=20)
     negatives: int = Field(3, ge=1, le=50)
     doubtful_ratio: float = Field(0.95, gt=0)
     doubtful_probability: float = Field(0.05, gt=0, le=1)
     calibration: Method = "platt"
-    confirm: ConfirmOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +120,7 @@ class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
 
     def __init__(self, options: TrainedOptions, models: Path, pairs: Pairs, seed: int) -> None:
         self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
-        # Only what the model depends on: a second judge behind it must not cause a new training.
-        settings = options.model_dump_json(include=set(OF_TRAINING))
+        settings = options.model_dump_json(include=set(TrainedOptions.model_fields))
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
         self.fingerprint = hash_text("".join(parts))
         self._called(pairs.fold)

@@ -17,94 +17,17 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.fingerprint import digest
-from anmi.judging.calibration import Calibrator, Platt, cross_fitted, fit_platt, reliability
+from anmi.judging.calibration import Calibrator, cross_fitted, reliability
 from anmi.judging.cross_encoder import (
-    ConfirmOptions,
     CrossEncoderOptions,
     TrainedCrossEncoder,
-    TrainedOptions,
     fold_of,
     normalised,
     training_pairs,
 )
 from anmi.judging.judgments import Judgments, RawScores
-from anmi.judging.pointwise import PointwiseJudge, join, load_pointwise
+from anmi.judging.pointwise import CrossEncoderJudge, PointwiseJudge, join
 from anmi.store import Store
-
-
-class Cascade:
-    """A pointwise judge made of two; its score is the log-odds of relevance by whichever of them decided.
-
-    Parameters
-    ----------
-    small
-        Judges every pair.
-    calibration
-        Of the small judge.
-    large
-        Judges the pairs whose probability by the small judge is within ``band`` of ``threshold``.
-    threshold, band
-        Probabilities.
-
-    Attributes
-    ----------
-    confirmation
-        Calibration of the large judge among the pairs that reach it; while None the small judge decides everything.
-    seen, confirmed
-        Number of pairs scored so far, and of those that the large judge decided.
-    """
-
-    def __init__(
-        self, small: PointwiseJudge, calibration: Platt, large: PointwiseJudge, threshold: float, band: float
-    ) -> None:
-        self.small, self.calibration, self.large = small, calibration, large
-        self.threshold, self.band = threshold, band
-        self.confirmation: Platt | None = None
-        self.seen = self.confirmed = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of both judges, their calibrations and the band."""
-        parts = (self.calibration, self.confirmation, self.threshold, self.band)
-        return digest("cascade", self.small.fingerprint, self.large.fingerprint, repr(parts)).hex()
-
-    def confirm(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
-        """Return the large judge's raw scores, float32 [n]; NaN where the small judge is sure of itself."""
-        return self._near(pairs, self.small.score(pairs, store, bar), store)
-
-    def _near(self, pairs: Sequence[str], raw: NDArray[np.float32], store: Store) -> NDArray[np.float32]:
-        near = np.nonzero(np.abs(self.calibration(raw) - self.threshold) <= self.band)[0].tolist()
-        result = np.full(len(pairs), np.nan, np.float32)
-        result[near] = self.large.score([pairs[place] for place in near], store)
-        return result
-
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
-        """Return the log-odds of relevance, float32 [n]."""
-        raw = self.small.score(pairs, store, bar)
-        result = _log_odds(self.calibration, raw)
-        self.seen += len(pairs)
-        if self.confirmation is not None:
-            second = self._near(pairs, raw, store)
-            decided = np.isfinite(second)
-            result[decided] = _log_odds(self.confirmation, second[decided])
-            self.confirmed += int(decided.sum())
-        return result
-
-    def describe(self) -> dict[str, Any]:
-        """Return both judges and how the second was calibrated."""
-        confirmation = None if self.confirmation is None else asdict(self.confirmation)
-        return {
-            "fingerprint": self.fingerprint,
-            "small": self.small.describe() | {"calibration": asdict(self.calibration)},
-            "confirm": self.large.describe() | {"calibration": confirmation},
-        }
-
-
-def _log_odds(calibration: Platt, raw: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Platt scaling before its sigmoid, which would round sure pairs to 0 and 1."""
-    return (calibration.slope * raw.astype(np.float64) + calibration.intercept).astype(np.float32)
-
 
 log = logging.getLogger(__name__)
 _Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], NDArray[np.float32]]
@@ -169,8 +92,6 @@ class Judge:
         total = self._pairs(shards.only())
         self.judges = self._made(self.options, shards)
         judged = self._collect(shards.only(), [judge.score for judge in self.judges], "judging", total)
-        if self.options.confirm is not None:
-            judged = self._confirm(shards, self.options.confirm, judged, total)
         # Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
         # candidates count as not relevant, which makes it an underestimate where many of them are.
         scores, labels, folds = judged.pairs()
@@ -197,10 +118,10 @@ class Judge:
             )
         return total
 
-    def _made(self, options: TrainedOptions, shards: CandidateShards) -> list[PointwiseJudge]:
+    def _made(self, options: CrossEncoderOptions, shards: CandidateShards) -> list[PointwiseJudge]:
         """One judge per fold; a ready-made one is the same for all."""
         if not options.trained:
-            return [load_pointwise(options, self.models)] * self.options.folds
+            return [CrossEncoderJudge(options)] * self.options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
         pairs = [training_pairs(examples, fold, options, self.seed) for fold in range(self.options.folds)]
         return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
@@ -277,30 +198,6 @@ class Judge:
             for block in shards:
                 parts.append(RawScores(block.query_ids, self.fold(block), *self._scores(block, scorers, bar)))
         return RawScores.concatenate(parts, self.depth)
-
-    def _confirm(self, shards: CandidateShards, options: ConfirmOptions, judged: RawScores, total: int) -> RawScores:
-        """Put a second judge behind the first, of which all is given, and collect what both say together."""
-        raw, label, fold = judged.pairs()
-        calibrations = [fit_platt(raw[fold != number], label[fold != number]) for number in range(self.options.folds)]
-        parts = zip(self.judges, calibrations, self._made(options, shards), strict=True)
-        cascades = [Cascade(*each, options.threshold, options.band) for each in parts]
-        near = self._collect(shards.only(), [cascade.confirm for cascade in cascades], "confirming", total)
-        raw, label, fold = near.pairs()
-        for number, cascade in enumerate(cascades):
-            others = fold != number
-            if len(np.unique(label[others])) > 1:
-                cascade.confirmation = fit_platt(raw[others], label[others])
-            elif not others.all():
-                log.warning(
-                    "Near the threshold there are %d pairs, all of one kind, to calibrate the second judge on, so the "
-                    "first one decides; widen denoising.cross_encoder.confirm.band",
-                    int(others.sum()),
-                )
-        self.judges = [*cascades]
-        judged = self._collect(shards.only(), [cascade.score for cascade in cascades], "judging", total)
-        self.summary["confirmed_pairs"] = sum(cascade.confirmed for cascade in cascades)
-        log.info("The second judge decided %d of %d pairs", self.summary["confirmed_pairs"], len(judged.pairs()[0]))
-        return judged
 
     def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64]) -> None:
         from sklearn.metrics import roc_auc_score

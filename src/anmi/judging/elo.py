@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import scipy
@@ -302,11 +302,9 @@ def _with_errors(
     )
 
 
-# As Elo is usually paraphrased, and as zELO publishes it: gradient ascent without a prior, for comparison. Without a
-# prior a document that wins all its comparisons has no finite strength: the schedule says how far it is carried.
-STEPS: Final = {"paraphrase": 50, "zelo": 1000}
-# zELO's released code stops when the loss of a query changes by less than this.
-_LOSS_CHANGE: Final = 1e-4
+# As Elo is usually paraphrased: gradient ascent without a prior, under which a document that wins all its comparisons
+# has no finite strength, so the schedule says how far it is carried.
+STEPS: Final = 50
 
 
 def ascend(
@@ -314,33 +312,25 @@ def ascend(
     second: NDArray[np.int64],
     preference: NDArray[np.float64],
     sizes: NDArray[np.int64],
-    variant: Literal["paraphrase", "zelo"],
-    steps: int | None = None,
+    steps: int = STEPS,
     query_ids: Sequence[str] | None = None,
     deviation: float = CASE_V,
 ) -> Strengths:
-    """Fit the strengths of all queries by gradient ascent.
-
-    ``paraphrase``: P = Φ((eᵢ − eⱼ)/s), 50 steps of size 1/(1 + 0.1·t) along the gradient (methods §2).
-    ``zelo``: P = ½(1 + erf(eᵢ − eⱼ)), steps of size t^−0.125, Σe = 0 (arXiv 2509.12541), until the loss changes by
-    less than 1e-4 or for 1,000 steps. Its e is half of Thurstone's, so its Elo gaps are half as wide. The gradient is
-    averaged over a document's comparisons, which is ours: steps of that size along the sum overshoot for ever.
+    """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of size 1/(1 + 0.1·t) (methods §2).
 
     Parameters
     ----------
     first, second, preference, sizes, query_ids
         As in :func:`fit`.
-    variant
-        Which of the two.
     steps
-        Most steps; None for the variant's own.
+        How many.
     deviation
-        s of ``paraphrase``: √2 in Thurstone's case V, 1 in the ANMI 2.0 report. ``zelo`` has its own.
+        s: √2 in Thurstone's case V, 1 in the ANMI 2.0 report.
 
     Returns
     -------
     Strengths
-        With NaN for all errors, as the variants have none.
+        With NaN for all errors.
 
     Raises
     ------
@@ -350,40 +340,13 @@ def ascend(
     mass = check(first, second, preference, sizes, 1.0, query_ids)
     width = int(sizes.max(initial=1))
     problem = Problem(first, second, np.where(mass > 0, preference, 0.5), mass, width, 0.0)
-    limit = STEPS[variant] if steps is None else steps
-    strengths, taken = _paraphrase(problem, limit, deviation) if variant == "paraphrase" else _zelo(problem, limit)
-    inside = np.arange(width)[None, :] < sizes[:, None]
-    voted = touched(first, second, mass > 0, width)
-    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
-    unknown = np.full(strengths.shape, np.nan)
-    return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown, taken)
-
-
-def _paraphrase(problem: Problem, steps: int, deviation: float) -> tuple[NDArray[np.float64], int]:
     strengths = np.zeros((len(problem.share), problem.width))
     # Φ(d/s) is case V in strengths of √2/s times the size, whose gradient is as much steeper.
     stretch = CASE_V / deviation
     for step in range(steps):
         strengths += stretch * problem.gradient(stretch * strengths) / (1 + 0.1 * step)
-    return strengths, steps
-
-
-def _zelo(problem: Problem, steps: int) -> tuple[NDArray[np.float64], int]:
-    queries = len(problem.share)
-    strengths = np.zeros((queries, problem.width))
-    ends = np.zeros((queries, problem.width))
-    for index in (problem.first, problem.second):
-        np.add.at(ends, (np.arange(queries)[:, None], index), problem.mass)
-    live, last = np.arange(queries), np.full(queries, -np.inf)
-    for step in range(1, steps + 1):
-        part = problem.take(live)
-        # ½(1 + erf(x)) = Φ(√2·x): Thurstone's model in strengths of twice the size, whose gradient is twice as steep.
-        slope = 2 * part.gradient(2 * strengths[live]) / np.maximum(ends[live], 1)
-        strengths[live] += slope * step**-0.125
-        value = part.objective(2 * strengths[live])
-        open_ = np.abs(value - last[live]) >= _LOSS_CHANGE
-        last[live] = value
-        live = live[open_]
-        if len(live) == 0:
-            break
-    return strengths, step if steps else 0
+    inside = np.arange(width)[None, :] < sizes[:, None]
+    voted = touched(first, second, mass > 0, width)
+    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
+    unknown = np.full(strengths.shape, np.nan)
+    return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown, steps)

@@ -1,7 +1,6 @@
 """Judges that score one (query, document) pair at a time, behind one interface.
 
-A ready-made cross-encoder and a bi-encoder stand here; the cross-encoder that is trained on the collection is in
-:mod:`anmi.judging.cross_encoder`, two judges one after the other in :mod:`anmi.judging.denoise`.
+The ready-made cross-encoder is here, the one that is trained on the collection in :mod:`anmi.judging.cross_encoder`.
 """
 
 from __future__ import annotations
@@ -18,26 +17,17 @@ from tqdm import tqdm
 
 from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
-from anmi.fingerprint import digest
 from anmi.retrieval.encoders import (
-    STORED,
-    Role,
-    called,
-    embedding_fingerprint,
-    encode,
     fingerprint,
-    load_encoder,
     short_name,
 )
 from anmi.retrieval.kinds import autocast, device, passes, resolve_precision
 from anmi.retrieval.model_folder import checked_model, loading
-from anmi.retrieval.prompts import Prompt, Prompts, prompts_of
 from anmi.store import Store
 
 SEPARATOR: Final = "\x1f"
 # Pairs per commit to the store, and per item of an engine.
 AT_ONCE: Final = 256
-_ROLES: Final[tuple[Role, Role]] = ("query", "document")
 
 
 class PointwiseJudge(Protocol):
@@ -79,18 +69,15 @@ class JudgeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["cross_encoder", "bi_encoder"] = "cross_encoder"
     base: str = "minilm"
     batch_size: int = Field(32, ge=2)
     max_length: int = Field(128, ge=16, le=512)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    prompt_query: Prompt = None
-    prompt_document: Prompt = None
 
     @property
     def trained(self) -> bool:
         """True where the judge is trained on the collection's own labels."""
-        return self.kind == "cross_encoder" and self.base == "minilm"
+        return self.base == "minilm"
 
 
 def join(query: str, document: str) -> str:
@@ -167,9 +154,7 @@ def open_cross_encoder(base: str, max_length: int, labels: Sequence[int] = (1,))
         model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
     network = type(model.model).__name__
     if network.endswith("ForSequenceClassification") and network not in (model.model.config.architectures or []):
-        raise AnmiError(
-            f'"{base}" has no scoring head, so it is no cross-encoder; use kind bi_encoder for it or give another one'
-        )
+        raise AnmiError(f'"{base}" has no scoring head, so it is no cross-encoder; give another one')
     if model.num_labels not in labels:
         raise AnmiError(
             f'cross-encoder "{base}" gives {model.num_labels} values for a pair where '
@@ -238,8 +223,10 @@ class NetworkJudge(ABC, Generic[Options]):
 class CrossEncoderJudge(NetworkJudge[JudgeOptions]):
     """Any ready-made CrossEncoder with one output."""
 
-    def __init__(self, options: JudgeOptions, models: Path) -> None:
-        self.options, self.models = options, models
+    def __init__(self, options: JudgeOptions) -> None:
+        if options.trained:
+            raise AnmiError("the judge `minilm` is trained on a collection; give a ready-made cross-encoder instead")
+        self.options = options
         self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
         self.name, self.described = short_name(options.base), f'cross-encoder "{options.base}"'
 
@@ -247,56 +234,3 @@ class CrossEncoderJudge(NetworkJudge[JudgeOptions]):
         if self._model is None:
             self._model = for_threads(open_cross_encoder(self.options.base, self.options.max_length))
         return self._model
-
-
-class BiEncoderJudge:
-    """Cosine of the two embeddings of any bi-encoder; an embedding is stored once, however many pairs hold its text."""
-
-    def __init__(self, options: JudgeOptions, models: Path) -> None:
-        self.options = options
-        prompts = Prompts(options.prompt_query, options.prompt_document)
-        self._model = load_encoder(options.base, models, options.max_length, prompts)
-        # Those of `encode`, so that embeddings made for mining are found again.
-        self._prints = {role: embedding_fingerprint(self._model, options.precision, role) for role in _ROLES}
-        self.fingerprint = digest("cosine", *self._prints.values()).hex()
-
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
-        """Return the cosines, float32 [n]."""
-        if not len(pairs):
-            return np.zeros(0, np.float32)
-        sides = zip(*map(split, pairs), strict=True)
-        queries, documents = (self._vectors(side, role, store) for side, role in zip(sides, _ROLES, strict=True))
-        if bar is not None:
-            bar.update(len(pairs))
-        return np.einsum("nd,nd->n", queries, documents)
-
-    def _vectors(self, texts: Sequence[str], role: Role, store: Store) -> NDArray[np.float32]:
-        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-
-        def compute(batch: list[str]) -> NDArray[np.float32]:
-            precision, size = self.options.precision, self.options.batch_size
-            values = encode(self._model, batch, precision=precision, batch_size=size, role=role)
-            return checked(values, len(batch), f'bi-encoder "{self.options.base}"')
-
-        name = called(self._model, prompts_of(self._model)[role])
-        vectors = store.vectors(self._prints[role], list(place), compute, name=name, number=STORED)
-        return vectors[[place[text] for text in texts]]
-
-    def describe(self) -> dict[str, Any]:
-        """Return fingerprint and place."""
-        return {"fingerprint": self.fingerprint, "path": self.options.base}
-
-
-def load_pointwise(options: JudgeOptions, models: Path) -> PointwiseJudge:
-    """Open the ready-made judge that the options name.
-
-    Parameters
-    ----------
-    options
-        Not those of a judge that is trained; that one is :class:`anmi.judging.cross_encoder.TrainedCrossEncoder`.
-    models
-        Folder where distilled models are kept.
-    """
-    if options.trained:
-        raise AnmiError("the judge `minilm` is trained on a collection; give a ready-made cross-encoder instead")
-    return BiEncoderJudge(options, models) if options.kind == "bi_encoder" else CrossEncoderJudge(options, models)

@@ -147,7 +147,7 @@ class RatingOptions(BaseModel):
 
     judges: dict[str, NonNegativeFloat] = Field(default={"bm25": 1.0, "dense": 1.0, "cross": 1.0})
     pairwise_judges: dict[str, NonNegativeFloat] = Field(default={})
-    variant: Literal["star", "paraphrase", "zelo"] = "star"
+    variant: Literal["star", "paraphrase"] = "star"
     degree: int | None = Field(None, ge=2, multiple_of=2)
     depth: int = Field(16, ge=2)
     temperature: float | None = Field(None, gt=0)
@@ -160,8 +160,6 @@ class RatingOptions(BaseModel):
     def _somebody_judges(self) -> RatingOptions:
         if not any(self.judges.values()) and not any(self.pairwise_judges.values()):
             raise ValueError("nobody judges; give weight to a score column in judges or to one of pairwise_judges")
-        if self.difference == "unit" and self.variant == "zelo":
-            raise ValueError('variant "zelo" has a deviation of its own, ½√2; leave out difference')
         return self
 
     @property
@@ -172,9 +170,6 @@ class RatingOptions(BaseModel):
     @property
     def deviation(self) -> float:
         """Deviation of a difference of strengths: s of P = Φ(Δ/s)."""
-        if self.variant == "zelo":
-            # ½(1 + erf(Δ)) = Φ(√2·Δ).
-            return elo.CASE_V / 2
         return 1.0 if self.difference == "unit" else elo.CASE_V
 
 
@@ -330,7 +325,7 @@ class Rater:
         if options.variant == "star":
             fitted = elo.fit(*given, options.prior_precision, votes, **named)
         else:
-            fitted = elo.ascend(*given, options.variant, **named)
+            fitted = elo.ascend(*given, **named)
         if lost := int((preferences.touched(first, second, np.isfinite(share), panel.width) & ~joined).sum()):
             log.warning("Elo: %d judged documents stay unrated, as no comparison joins them to their positive", lost)
         return _with_elo(block, fitted, joined, self.options.deviation)

@@ -20,7 +20,7 @@ from anmi.judging.cross_encoder import CrossEncoderOptions
 from anmi.judging.endpoint import EndpointOptions
 from anmi.judging.fusing import FusedOptions
 from anmi.judging.llm import LLMOptions
-from anmi.judging.pairwise import PairwiseOptions
+from anmi.judging.pairwise import ChatOptions
 from anmi.judging.rating import RatingOptions
 from anmi.retrieval.prompts import Prompt, Prompts
 from anmi.retrieval.tokenize import TokenizerName
@@ -144,7 +144,7 @@ class DenoisingParams(Params):
 class EloParams(RatingOptions):
     """Judges, comparison graph and prior."""
 
-    pairwise: dict[str, PairwiseOptions] = Field(default={})
+    pairwise: dict[str, ChatOptions] = Field(default={})
 
     @model_validator(mode="after")
     def _every_judge_is_known(self) -> Self:
