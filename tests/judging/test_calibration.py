@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict
 
 import numpy as np
@@ -13,14 +12,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.isotonic import IsotonicRegression
 
 from anmi.errors import AnmiError
 from anmi.judging.calibration import (
-    Isotonic,
-    Method,
     cross_fitted,
-    fit_calibrator,
     fit_platt,
     reliability,
     weighted_auc,
@@ -95,69 +90,37 @@ class Passed(ClassifierMixin, BaseEstimator):
         return x[:, 0]
 
 
-@pytest.mark.parametrize(("method", "tolerance"), [("isotonic", 1e-12), ("platt", 3e-3)])
-def test_cross_fitting_is_that_of_scikit_learn_with_the_parts_exchanged(method: Method, tolerance: float) -> None:
+def test_cross_fitting_is_that_of_scikit_learn_with_the_parts_exchanged() -> None:
     scores, labels = judged(5, 2.0, -3, 4)
     rng = np.random.default_rng(6)
     folds = rng.integers(0, 3, len(scores))
-    found, calibrators = cross_fitted(scores, labels, folds, method)
+    found, calibrators = cross_fitted(scores, labels, folds)
     # It fits a model on the first part and calibrates it on the second; this model needs no fitting.
     splits = [(np.flatnonzero(folds == k), np.flatnonzero(folds != k)) for k in range(3)]
-    name = {"platt": "sigmoid"}.get(method, method)
-    oracle = CalibratedClassifierCV(Passed(), method=name, cv=splits, ensemble=True)
+    oracle = CalibratedClassifierCV(Passed(), method="sigmoid", cv=splits, ensemble=True)
     oracle.fit(scores[:, None], labels)
     for k, calibrated in enumerate(oracle.calibrated_classifiers_):
         inside = folds == k
         expected = calibrated.predict_proba(scores[inside][:, None])[:, 1]
         # Its Platt scaling pulls the labels a little together, which here moves the third decimal.
-        np.testing.assert_allclose(found[inside], expected, atol=tolerance)
+        np.testing.assert_allclose(found[inside], expected, atol=3e-3)
         np.testing.assert_array_equal(calibrators[k](scores[inside]), found[inside])
 
 
-LABELLED = st.lists(
-    st.tuples(st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50)), st.booleans()), min_size=60, max_size=90
-).filter(lambda rows: len({label for _, label in rows}) == 2)
-
-
-@given(rows=LABELLED, probes=st.lists(st.floats(-100, 100), min_size=2, max_size=30))
-@settings(max_examples=40, deadline=None)
-def test_isotonic_is_scikit_learns_and_never_falls(rows: list[tuple[float, bool]], probes: list[float]) -> None:
-    scores, labels = (np.array(column, float) for column in zip(*rows, strict=True))
-    fitted = fit_calibrator(scores, labels, "isotonic")
-    assert isinstance(fitted, Isotonic)
-    grid = np.sort(np.concatenate([probes, scores]))
-    found = fitted(grid)
-    oracle = IsotonicRegression(out_of_bounds="clip").fit(scores, labels)
-    np.testing.assert_allclose(found, oracle.predict(grid), atol=1e-9)
-    assert (np.diff(found) >= 0).all() and found.min() >= 0 and found.max() <= 1
-
-
-@pytest.mark.parametrize("method", ["platt", "isotonic"])
 @given(seed=st.integers(0, 99), row=st.integers(0, 299))
 @settings(max_examples=10, deadline=None)
-def test_the_label_of_a_row_does_not_touch_its_own_probability(method: Method, seed: int, row: int) -> None:
+def test_the_label_of_a_row_does_not_touch_its_own_probability(seed: int, row: int) -> None:
     rng = np.random.default_rng(seed)
     scores, folds = rng.normal(0, 1, 300), rng.integers(0, 3, 300)
     labels = (rng.random(300) < expit(2 * scores)).astype(int)
     flipped = labels.copy()
     flipped[row] = 1 - flipped[row]
-    before, after = (cross_fitted(scores, given, folds, method)[0] for given in (labels, flipped))
+    before, after = (cross_fitted(scores, given, folds)[0] for given in (labels, flipped))
     same = folds == folds[row]
     np.testing.assert_array_equal(before[same], after[same])
-    # The others learnt from that label; an isotonic fit may show it only near that score.
-    assert method == "isotonic" or (before[~same] != after[~same]).all()
+    assert (before[~same] != after[~same]).all(), "the others learnt from that label"
 
 
-def test_few_labels_are_calibrated_by_platt_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    scores, labels = judged(0, 1.5, 0, 1)
-    with caplog.at_level(logging.WARNING):
-        fitted = fit_calibrator(scores[:49], labels[:49], "isotonic")
-    assert fitted == fit_platt(scores[:49], labels[:49])
-    assert "49 labelled scores are too few" in caplog.text
-    assert isinstance(fit_calibrator(scores[:50], labels[:50], "isotonic"), Isotonic)
-
-
-@pytest.mark.parametrize("method", ["platt", "isotonic"])
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [
@@ -168,11 +131,9 @@ def test_few_labels_are_calibrated_by_platt_with_a_warning(caplog: pytest.LogCap
         ([0.1, 0.2, 0.3], [0, 1, 2], "found 2"),
     ],
 )
-def test_what_cannot_be_calibrated_is_said(
-    method: Method, scores: list[float], labels: list[int], message: str
-) -> None:
+def test_what_cannot_be_calibrated_is_said(scores: list[float], labels: list[int], message: str) -> None:
     with pytest.raises(AnmiError, match=message):
-        fit_calibrator(np.array(scores), np.array(labels), method)
+        fit_platt(np.array(scores), np.array(labels))
 
 
 @pytest.mark.parametrize("levels", [3, 10_000])

@@ -118,7 +118,7 @@ def full(**changes) -> ReportInputs:
         "distributions": distributions(),
         "training_log": training_log(),
         "judges": {
-            "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "isotonic"},
+            "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "hidden positives"},
             "cross-encoder": {
                 "auc": 0.912,
                 "reliability": reliability(1.15, 0.027),

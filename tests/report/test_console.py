@@ -62,16 +62,15 @@ def test_judges_are_read_from_what_the_stages_write():
     scores = rng.normal(size=600)
     labels = (scores + rng.normal(size=600) > 0).astype(int)
     folds = np.arange(600) % 3
-    for method, name in (("platt", "Platt scaling"), ("isotonic", "isotonic regression")):
-        probabilities, calibrators = cross_fitted(scores, labels, folds, method)
-        curve = reliability(probabilities, labels)
-        teacher = {
-            "auc_positive_against_candidates": 0.8,
-            "calibration": [asdict(each) for each in calibrators.values()],
-            "reliability": curve,
-        }
-        expected = {"auc": 0.8, "reliability": curve, "method": f"{name}, cross-fitted over 3 folds"}
-        assert judge_entries(teacher) == {"cross_encoder": expected}
-        fused = {"auc": 0.9, "reliability": curve, "method": "platt"}
-        found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})
-        assert found == {"cross_encoder": expected, "fused": fused}
+    probabilities, calibrators = cross_fitted(scores, labels, folds)
+    curve = reliability(probabilities, labels)
+    teacher = {
+        "auc_positive_against_candidates": 0.8,
+        "calibration": [asdict(each) for each in calibrators.values()],
+        "reliability": curve,
+    }
+    expected = {"auc": 0.8, "reliability": curve, "method": "Platt scaling, cross-fitted over 3 folds"}
+    assert judge_entries(teacher) == {"cross_encoder": expected}
+    fused = {"auc": 0.9, "reliability": curve, "method": "hidden"}
+    found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})
+    assert found == {"cross_encoder": expected, "fused": fused}

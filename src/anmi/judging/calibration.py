@@ -1,21 +1,15 @@
-"""From raw scores of a judge to probabilities of relevance."""
+"""Platt scaling turns the raw scores of a judge into probabilities of relevance."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
-
-log = logging.getLogger(__name__)
-Method = Literal["platt", "isotonic"]
-# A step function has as many parameters as it finds steps: on fewer labels it repeats them instead of learning.
-FEWEST_ISOTONIC: Final = 50
 
 
 @dataclass(frozen=True)
@@ -34,35 +28,6 @@ class Platt:
     def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
         return scipy.special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
-
-
-@dataclass(frozen=True)
-class Isotonic:
-    """P(relevant | score) as the non-decreasing function nearest to the labels (Zadrozny & Elkan 2002).
-
-    Linear between its knots, constant outside them. Unlike :class:`Platt` it takes no shape for granted, and it says
-    exactly 0 or 1 where the labels at an end of the scale are all alike.
-
-    Attributes
-    ----------
-    x, y
-        Knots: scores, rising, and probabilities, not falling; of one length, at least 1.
-
-    Examples
-    --------
-    >>> Isotonic(x=(0.0, 1.0), y=(0.2, 0.6))(np.array([-3.0, 0.5, 9.0])).round(2).tolist()
-    [0.2, 0.4, 0.6]
-    """
-
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-
-    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
-        """Return probabilities of the shape of ``scores``; NaN stays NaN."""
-        return np.asarray(np.interp(np.asarray(scores, np.float64), self.x, self.y), np.float64)
-
-
-Calibrator = Platt | Isotonic
 
 
 def labelled(
@@ -119,32 +84,9 @@ def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] 
     return Platt(slope, float(model.intercept_[0]) - slope * centre)
 
 
-def fit_isotonic(scores: NDArray[Any], labels: NDArray[Any]) -> Isotonic:
-    """Fit isotonic regression on labelled scores; parameters and errors are those of :func:`fit_platt`."""
-    from sklearn.isotonic import IsotonicRegression
-
-    score, relevant, weight = labelled(scores, labels)
-    model = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip")
-    model.fit(score, relevant.astype(np.float64), sample_weight=weight)
-    return Isotonic(tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist()))
-
-
-def fit_calibrator(scores: NDArray[Any], labels: NDArray[Any], method: Method = "platt") -> Calibrator:
-    """Fit a calibrator on labelled scores; see :func:`fit_platt`.
-
-    ``platt`` assumes an S-shape and needs few labels; ``isotonic`` assumes only that more score means no less
-    relevant, and falls back to ``platt``, with a warning, on fewer than 50 labelled scores.
-    """
-    count = int(np.isfinite(np.asarray(scores, np.float64)).sum())
-    if method == "isotonic" and 0 < count < FEWEST_ISOTONIC:
-        log.warning("calibration: %d labelled scores are too few for an isotonic fit; Platt scaling is used", count)
-        method = "platt"
-    return fit_platt(scores, labels) if method == "platt" else fit_isotonic(scores, labels)
-
-
 def cross_fitted(
-    scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any], method: Method = "platt"
-) -> tuple[NDArray[np.float64], dict[int, Calibrator]]:
+    scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any]
+) -> tuple[NDArray[np.float64], dict[int, Platt]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
     Parameters
@@ -154,8 +96,6 @@ def cross_fitted(
     folds
         Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of one
         query, belong in one fold.
-    method
-        See :func:`fit_calibrator`.
 
     Returns
     -------
@@ -172,11 +112,11 @@ def cross_fitted(
     if len(names) < 2:
         raise AnmiError("cross-fitting needs scores of at least two folds; judge more queries")
     probabilities = np.full(len(score), np.nan)
-    calibrators: dict[int, Calibrator] = {}
+    calibrators: dict[int, Platt] = {}
     for name in names:
         inside = fold == name
         try:
-            calibrators[name] = fit_calibrator(score[~inside], label[~inside], method)
+            calibrators[name] = fit_platt(score[~inside], label[~inside])
         except AnmiError as error:
             raise AnmiError(f"without fold {name}: {error}") from error
         probabilities[inside] = calibrators[name](score[inside])

@@ -24,7 +24,6 @@ from anmi import seeds
 from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
-from anmi.judging.calibration import Method
 from anmi.judging.pointwise import SEPARATOR, JudgeOptions, NetworkJudge, logits
 from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, verify
 from anmi.retrieval.kinds import device, quiet, resolve_precision
@@ -56,7 +55,6 @@ class CrossEncoderOptions(TrainedOptions):
     negatives: int = Field(3, ge=1, le=50)
     doubtful_ratio: float = Field(0.95, gt=0)
     doubtful_probability: float = Field(0.05, gt=0, le=1)
-    calibration: Method = "platt"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Calibrator, cross_fitted, reliability
+from anmi.judging.calibration import Platt, cross_fitted, reliability
 from anmi.judging.cross_encoder import (
     CrossEncoderOptions,
     TrainedCrossEncoder,
@@ -68,7 +68,7 @@ class Judge:
     document_texts: Sequence[str]
     seed: int
     judges: list[PointwiseJudge] = field(default_factory=list)
-    calibrators: dict[int, Calibrator] = field(default_factory=dict)
+    calibrators: dict[int, Platt] = field(default_factory=dict)
     judgments: Judgments | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Judge:
         # Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
         # candidates count as not relevant, which makes it an underestimate where many of them are.
         scores, labels, folds = judged.pairs()
-        probability, self.calibrators = cross_fitted(scores, labels, folds, method=self.options.calibration)
+        probability, self.calibrators = cross_fitted(scores, labels, folds)
         self.judgments = Judgments(judged, self.calibrators)
         self._summarise(scores, labels, probability)
         return self.judgments

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Calibrator
+from anmi.judging.calibration import Platt
 
 _TEMPERATURE: Final = 0.1
 
@@ -95,7 +95,7 @@ class Judgments:
         By fold.
     """
 
-    def __init__(self, raw: RawScores, calibrators: Mapping[int, Calibrator]) -> None:
+    def __init__(self, raw: RawScores, calibrators: Mapping[int, Platt]) -> None:
         self._order = np.argsort(raw.query_ids, kind="stable")
         self._query_ids = raw.query_ids[self._order]
         self.raw, self._calibrators = raw, dict(calibrators)

@@ -28,7 +28,6 @@ from anmi.report.inputs import (
     bucket_name,
     difference,
     lookup,
-    method_name,
     metric_name,
     origin_counts,
     p_value,
@@ -337,7 +336,7 @@ def _judge(name: str, entry: Mapping[str, Any]) -> list[str]:
     pairs = sum(row["count"] for row in reliability.get("bins") or [])
     error = {"value": reliability.get("expected_calibration_error") if pairs else None}
     return [name, _value({"value": entry.get("auc")}), _value(error), f"{pairs:,}" if pairs else "–",
-            method_name(entry.get("method"))]  # fmt: skip
+            entry.get("method") or "not stated"]  # fmt: skip
 
 
 def _percent(count: int, total: int) -> str:

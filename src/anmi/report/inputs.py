@@ -17,7 +17,6 @@ HYBRID: Final = "hybrid"
 METRIC: Final = "ndcg@10"
 HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
-_METHODS: Final = {"platt": "Platt scaling", "isotonic": "isotonic regression"}
 # Rows of a funnel that are no step's.
 _COUNTS: Final = ("total", "undecided", "negative", "complete")
 _ROUTES: Final = {
@@ -71,20 +70,7 @@ def judge_entries(
 
 
 def _fitted_how(calibrators: Sequence[Mapping[str, Any]]) -> str:
-    kinds = {_METHODS["platt" if "slope" in calibrator else "isotonic"] for calibrator in calibrators}
-    folds = f", cross-fitted over {len(calibrators)} folds" if len(calibrators) > 1 else ""
-    return " and ".join(sorted(kinds)) + folds
-
-
-def method_name(method: str | None) -> str:
-    """Return how a way to calibrate is written for readers.
-
-    Examples
-    --------
-    >>> method_name("isotonic"), method_name(None)
-    ('isotonic regression', 'not stated')
-    """
-    return _METHODS.get(str(method), str(method)) if method else "not stated"
+    return "Platt scaling" + (f", cross-fitted over {len(calibrators)} folds" if len(calibrators) > 1 else "")
 
 
 def is_step(row: Mapping[str, Any]) -> bool:
