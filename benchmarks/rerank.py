@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.significance import compare
-from anmi.judging.cross_encoder import Pairs, TrainedCrossEncoder, TrainedOptions
-from anmi.judging.pointwise import logits
+from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, TrainedCrossEncoder, logits
 from anmi.search.hybrid import HybridSearch
 
 ROOT: Final = Path(__file__).parents[1]
@@ -35,7 +34,7 @@ SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 # Pairs of each kind at most, and queries of each split: half an hour on a core.
 MOST: Final = 4_000
 QUERIES: Final = {"dev": 150, "test": 400}
-OPTIONS: Final = TrainedOptions(base="minilm", layers=3, max_length=160, learning_rate=5e-5, epochs=1, looks=6)
+OPTIONS: Final = CrossEncoderOptions(base="minilm", layers=3, max_length=160, learning_rate=5e-5, epochs=1, looks=6)
 
 
 def table(name: str, data: Path) -> pd.DataFrame:

@@ -7,8 +7,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, fold_of, training_pairs
-from anmi.judging.pointwise import join, split
+from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, fold_of, join, split, training_pairs
 
 FOLDS = 3
 

@@ -14,9 +14,15 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import GRADE, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, TrainedCrossEncoder, training_pairs
+from anmi.judging.cross_encoder import (
+    CrossEncoderJudge,
+    CrossEncoderOptions,
+    Pairs,
+    TrainedCrossEncoder,
+    join,
+    training_pairs,
+)
 from anmi.judging.denoise import Judge
-from anmi.judging.pointwise import CrossEncoderJudge, join
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5

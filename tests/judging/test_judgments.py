@@ -11,7 +11,7 @@ from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.judging import elo
 from anmi.judging.calibration import Platt
-from anmi.judging.judgments import Judgments, RawScores, soft_labels
+from anmi.judging.denoise import Judgments, RawScores, soft_labels
 from anmi.judging.preferences import comparisons
 
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from anmi.candidates import Candidates, CandidateShards
+from anmi.judging.denoise import Stack
 from anmi.judging.expected import ExpectedShare
-from anmi.judging.stacking import Stack
 
 
 def found_of(probability: NDArray[np.floating], queries: NDArray[np.generic], step: int = 10**9) -> ExpectedShare:

@@ -15,7 +15,7 @@ import pytest
 from anmi.errors import AnmiError
 from anmi.files import measured
 from anmi.fingerprint import files_in
-from anmi.judging.pointwise import open_cross_encoder
+from anmi.judging.cross_encoder import open_cross_encoder
 from anmi.retrieval.encoders import fingerprint, load_encoder, minilm_folder
 from anmi.retrieval.model_folder import check_folder, checked_model
 

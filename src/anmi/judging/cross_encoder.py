@@ -1,7 +1,7 @@
-"""A cross-encoder that judges (query, document) pairs, trained cross-fitted on the collection's own labels.
+"""A cross-encoder judges (query, document) pairs: a ready-made one, or one trained on the collection's own labels.
 
-K models are trained, each on the queries of all folds but one; a query is only ever scored by the model that did
-not see it. A part of the queries that a model may see is held out of its training and says when to stop.
+The latter is cross-fitted: each of K models learns from the queries of all folds but one and scores the queries of that
+fold. Some of the queries that a model may see are held out of its training and say when to stop.
 """
 
 from __future__ import annotations
@@ -13,32 +13,42 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
+from tqdm import tqdm
 
 from anmi import seeds
-from anmi.engine.threads import for_threads
+from anmi.engine.threads import for_threads, with_torch
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
-from anmi.judging.pointwise import SEPARATOR, JudgeOptions, NetworkJudge, logits
-from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, verify
-from anmi.retrieval.kinds import device, quiet, resolve_precision
-from anmi.retrieval.model_folder import LOADING
+from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
+from anmi.retrieval.kinds import autocast, device, passes, quiet, resolve_precision
+from anmi.retrieval.model_folder import LOADING, checked_model, loading
+from anmi.store import Store
 
 log = logging.getLogger(__name__)
+SEPARATOR: Final = "\x1f"
+# Pairs per commit to the store, and per item of an engine.
+AT_ONCE: Final = 256
 _HEAD: Final = "head.safetensors"
 _RECORD: Final = "training.json"
 # Part of the fingerprint: a change of architecture or training must not meet old judgments.
 _DESIGN: Final = "segment-similarity-2"
 
 
-class TrainedOptions(JudgeOptions):
-    """Which model scores pairs, and how it is trained if it is the one trained here."""
+class CrossEncoderOptions(BaseModel):
+    """How pairs are judged: by which model, how it is trained if it is, and cross-fitted over how many folds."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: str = "minilm"
+    batch_size: int = Field(32, ge=2)
+    max_length: int = Field(128, ge=16, le=512)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     layers: int = Field(3, ge=1, le=6)
     max_pairs: int = Field(480, ge=16)
     epochs: int = Field(1, ge=1, le=20)
@@ -46,15 +56,163 @@ class TrainedOptions(JudgeOptions):
     held_out: float = Field(0.25, ge=0, lt=0.9)
     looks: int = Field(3, ge=1, le=50)
     patience: int = Field(2, ge=1)
-
-
-class CrossEncoderOptions(TrainedOptions):
-    """How pairs are judged: by which model, cross-fitted over how many folds."""
-
     folds: int = Field(3, ge=2, le=20)
     negatives: int = Field(3, ge=1, le=50)
     doubtful_ratio: float = Field(0.95, gt=0)
     doubtful_probability: float = Field(0.05, gt=0, le=1)
+
+    @property
+    def trained(self) -> bool:
+        """True where the judge is trained on the collection's own labels."""
+        return self.base == "minilm"
+
+
+# What a trained model does not depend on but through its pairs.
+_OF_PAIRS: Final = {"folds", "negatives", "doubtful_ratio", "doubtful_probability"}
+
+
+def join(query: str, document: str) -> str:
+    """Return the text under which the pair is stored and scored.
+
+    Examples
+    --------
+    >>> split(join("sort rows", "Order a table."))
+    ('sort rows', 'Order a table.')
+    """
+    return f"{query.replace(SEPARATOR, ' ')}{SEPARATOR}{document}"
+
+
+def split(pair: str) -> tuple[str, str]:
+    """Take apart what :func:`join` put together."""
+    query, _, document = pair.partition(SEPARATOR)
+    return query, document
+
+
+def checked(values: Any, count: int, judge: str) -> NDArray[np.float32]:
+    """Return a judge's values as float32 with ``count`` rows, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> checked([0.5, float("nan")], 2, 'cross-encoder "m"')
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights are damaged or it \
+overflows: try precision float32 or another model
+    """
+    rows: NDArray[np.float32] = np.asarray(values, np.float32)
+    found = len(rows) if rows.ndim else 0
+    if found != count:
+        raise AnmiError(f"{judge} gave {found} scores for {count} pairs; it cannot be used as a judge")
+    broken = int((~np.isfinite(rows.reshape(count, -1))).any(axis=1).sum()) if count else 0
+    if broken:
+        raise AnmiError(
+            f"{judge} gave {broken} of {count} scores that are no numbers; its weights are damaged or it overflows: "
+            "try precision float32 or another model"
+        )
+    return rows
+
+
+def logits(model: Any, pairs: Sequence[tuple[str, str]], options: CrossEncoderOptions) -> NDArray[Any]:
+    """Run a CrossEncoder without its activation, [n]; it batches by length."""
+    import torch
+
+    groups = passes([" ".join(pair) for pair in pairs], options.batch_size, model.max_seq_length)
+    with torch.inference_mode(), autocast(options.precision):
+        found = [
+            model.predict(
+                [pairs[place] for place in group], batch_size=len(group), show_progress_bar=False,
+                activation_fn=torch.nn.Identity(),
+            )
+            for group in groups
+        ]  # fmt: skip
+    # As many as there are places, or the caller will say so.
+    result = np.concatenate(found)
+    return result[np.argsort(np.concatenate(groups), kind="stable")] if len(result) == len(pairs) else result
+
+
+def open_cross_encoder(base: str, max_length: int) -> Any:
+    """Open a ready-made cross-encoder.
+
+    Raises
+    ------
+    AnmiError
+        It cannot be loaded, is more than data, has another number of labels, or has no scoring head (a bi-encoder,
+        whose fresh random head would judge at random).
+    """
+    from sentence_transformers.cross_encoder import CrossEncoder
+
+    with loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
+        folder = str(checked_model(base))
+        model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
+    network = type(model.model).__name__
+    if network.endswith("ForSequenceClassification") and network not in (model.model.config.architectures or []):
+        raise AnmiError(f'"{base}" has no scoring head, so it is no cross-encoder; give another one')
+    if model.num_labels != 1:
+        raise AnmiError(
+            f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed; give one that was '
+            "trained to score"
+        )
+    return model
+
+
+class CrossEncoderJudge:
+    """A ready-made cross-encoder scores (query, document) pairs by its logits, higher for more relevant.
+
+    Attributes
+    ----------
+    fingerprint
+        A hash of everything that changes a score.
+    name, described
+        What people call it, in the store and in errors.
+    """
+
+    fingerprint: str
+    name: str
+    described: str
+    _model: Any = None
+
+    def __init__(self, options: CrossEncoderOptions) -> None:
+        self.options = options
+        self.name, self.described = short_name(options.base), f'cross-encoder "{options.base}"'
+        self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
+
+    def _load(self) -> Any:
+        """Return the CrossEncoder, ready to be asked by several threads."""
+        if self._model is None:
+            self._model = for_threads(open_cross_encoder(self.options.base, self.options.max_length))
+        return self._model
+
+    @property
+    def _untrained(self) -> bool:
+        return False
+
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
+        """Return the logits of n pairs made by :func:`join`, float32 [n]; a pair that the store holds is not computed.
+
+        Raises
+        ------
+        AnmiError
+            The model returned too few scores, or something that is no number.
+        """
+        if not len(pairs):
+            return np.zeros(0, np.float32)
+        if self._untrained and store.missing(self.fingerprint, pairs):
+            # Trained once, before several processes need it.
+            self._load()
+        return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)[:, 0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the network behind: another process opens it from where it lies."""
+        return {**vars(self), "_model": None}
+
+    @with_torch
+    def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
+        values = logits(self._load(), [split(pair) for pair in pairs], self.options)
+        return checked(values, len(pairs), self.described).reshape(-1, 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Return fingerprint, place, and what ran it."""
+        precision = resolve_precision(self.options.precision)
+        return {"fingerprint": self.fingerprint, "path": self.options.base, "computed_by": precision}
 
 
 @dataclass(frozen=True)
@@ -101,7 +259,7 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     return np.array([int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts], np.int64)
 
 
-class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
+class TrainedCrossEncoder(CrossEncoderJudge):
     """One fold's cross-encoder: trained when first needed, kept in ``models`` under its fingerprint.
 
     Parameters
@@ -116,9 +274,9 @@ class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
         Of the run.
     """
 
-    def __init__(self, options: TrainedOptions, models: Path, pairs: Pairs, seed: int) -> None:
+    def __init__(self, options: CrossEncoderOptions, models: Path, pairs: Pairs, seed: int) -> None:
         self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
-        settings = options.model_dump_json(include=set(TrainedOptions.model_fields))
+        settings = options.model_dump_json(exclude=_OF_PAIRS)
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
         self.fingerprint = hash_text("".join(parts))
         self._called(pairs.fold)
@@ -232,7 +390,7 @@ class TrainedCrossEncoder(NetworkJudge[TrainedOptions]):
         return {**record}
 
 
-def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
+def _cross_encoder(path: Path, options: CrossEncoderOptions) -> Any:
     """Put our head on MiniLM, or on one that was trained from it; see :class:`SegmentSimilarity`."""
     from safetensors.torch import load_file
     from sentence_transformers.base.modules import Transformer
@@ -252,13 +410,13 @@ def _cross_encoder(path: Path, options: TrainedOptions) -> Any:
         return CrossEncoder(modules=[body, head], device=device(), num_labels=1)
 
 
-def untrained(options: TrainedOptions) -> Any:
+def untrained(options: CrossEncoderOptions) -> Any:
     """Return the CrossEncoder that a training begins with: the lower layers of MiniLM, and our head."""
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     return _cross_encoder(minilm_folder(), options)
 
 
-def training_pairs(examples: pd.DataFrame, fold: int, options: TrainedOptions, seed: int) -> Pairs:
+def training_pairs(examples: pd.DataFrame, fold: int, options: CrossEncoderOptions, seed: int) -> Pairs:
     """Take the training pairs of all folds but one, up to the budget, whole queries at a time.
 
     Parameters

@@ -21,9 +21,9 @@ from anmi.candidates import GRADE, MARKED, PADDING, SHIFT, Candidates, Candidate
 from anmi.corpus.passages import TARGET, cut_text
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
+from anmi.judging.cross_encoder import join, split
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
 from anmi.judging.fused import SURE, log_odds
-from anmi.judging.pointwise import join, split
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store, reasons
 

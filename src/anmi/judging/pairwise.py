@@ -14,8 +14,8 @@ from pydantic import Field
 
 from anmi import seeds
 from anmi.fingerprint import digest
+from anmi.judging.cross_encoder import SEPARATOR
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
-from anmi.judging.pointwise import SEPARATOR
 from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)

@@ -103,8 +103,7 @@ def judge_candidates(
         answers, told = llm.fit(candidates), llm.summary
     if not asked:
         return ColumnShards.none() if answers is None else add_columns(engine, answers, candidates), none, told
-    from anmi.judging.denoise import Judge
-    from anmi.judging.stacking import Stack, Stacked
+    from anmi.judging.denoise import Judge, Stack, Stacked
 
     store.run = partial(map_shards, engine)
     read_by = candidates if answers is None else candidates.map(answers)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from anmi.errors import AnmiError
-from anmi.judging.pointwise import CrossEncoderJudge, JudgeOptions, join, split
+from anmi.judging.cross_encoder import CrossEncoderJudge, CrossEncoderOptions, join, split
 from anmi.retrieval.encoders import minilm_folder
 from anmi.store import Store
 
@@ -29,8 +29,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def ready(base: Any, **changes: Any) -> JudgeOptions:
-    return JudgeOptions(base=str(base), precision="float32", **changes)
+def ready(base: Any, **changes: Any) -> CrossEncoderOptions:
+    return CrossEncoderOptions(base=str(base), precision="float32", **changes)
 
 
 def test_a_cross_encoder_gives_its_logits_in_batches_of_like_length(
@@ -73,5 +73,3 @@ def test_what_cannot_judge_is_refused(tmp_path: Path, text_pair_classifier: Make
         CrossEncoderJudge(ready(shutil.copytree(minilm_folder(), tmp_path / "bi")))
     with pytest.raises(AnmiError, match="gives 3 values for a pair where 1 is needed"):
         CrossEncoderJudge(ready(text_pair_classifier("nli", labels=3)))
-    with pytest.raises(AnmiError, match="is trained on a collection"):
-        CrossEncoderJudge(ready("minilm"))
