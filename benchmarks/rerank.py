@@ -1,8 +1,8 @@
 """Whether a cross-encoder that a run's own judgments train puts the hybrid's first N in a better order: rerank.json.
 
 It learns from the labels, the pseudo-queries, and the judges' probabilities of mined and found documents as soft
-labels. N and the weight of its order are chosen on dev, among 0 and 5, 10, 20. One seed, the default recipe. From the
-repository's root: ``python benchmarks/rerank.py``.
+labels. N and the weight of its order are chosen on dev, among 0 and 5, 10, 20. One seed, the default recipe. Rows of
+other collections stay. From the repository's root: ``python benchmarks/rerank.py [COLLECTION ...]``.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ def measured(name: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    rows: list[dict[str, Any]] = []
+    rows = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
     for name in sys.argv[1:] or COLLECTIONS:
-        rows += measured(name)
+        rows = [row for row in rows if row["collection"] != name] + measured(name)
         RESULT.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
