@@ -88,16 +88,6 @@ def test_numbering_nodes_queries_and_comparisons_otherwise_changes_nothing_else(
         np.testing.assert_allclose(found, getattr(before, measure)[rows], atol=1e-3)
 
 
-def test_comparisons_that_fall_apart_are_refused_by_the_name_of_their_query() -> None:
-    first, second = np.array([[0, 1, 2], [0, 2, 3]]), np.array([[1, 2, 3], [1, 3, 4]])
-    share = np.full(first.shape, 0.6)
-    with pytest.raises(AnmiError, match=r'query "q2" fall into 2 groups.*elo.degree'):
-        elo.fit(first, second, share, np.array([4, 5]), query_ids=["q1", "q2"])
-    share[0, 1] = np.nan
-    with pytest.raises(AnmiError, match=r"query number 0 fall into 2 groups.*2 such queries"):
-        elo.fit(first, second, share, np.array([4, 5]))
-
-
 def test_queries_are_fitted_in_blocks_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(7)
     sizes = rng.integers(2, 20, 40)

@@ -13,11 +13,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 from scipy.special import expit, ndtr
 
+from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.judging import elo
 from anmi.judging.preferences import (
-    Panel,
-    Texts,
     comparisons,
     fit_slope,
     fit_temperature,
@@ -27,7 +26,7 @@ from anmi.judging.preferences import (
     sharpen,
     touched,
 )
-from anmi.judging.rating import Agreement
+from anmi.judging.rating import Agreement, Rater, RatingOptions, Texts
 
 
 def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: int) -> np.ndarray:
@@ -166,19 +165,29 @@ ALL = np.ones(FIRST.shape, bool)
 PAIRS = (FIRST[0].tolist(), SECOND[0].tolist())
 
 
-def panel(**changes: Any) -> Panel:
-    fields: dict[str, Any] = {
-        "scores": {}, "weights": {}, "temperatures": {}, "slope": 1.0, "votes": 1.0, "pairwise": {}, "observations": {},
-        "keys": [f"k{q}" for q in range(QUERIES)], "query_ids": [f"q{q}" for q in range(QUERIES)],
-        "documents": np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.int32),
-        "texts": Texts({"q0": "Q0", "q1": "Q1"}, [f"d{number}" for number in range(8)]), "seed": 0,
-    }  # fmt: skip
-    return Panel(**fields | changes)
+def rater(pairwise: Any, observations: float = 1.0, weights: dict[str, float] | None = None, **fitted: Any) -> Rater:
+    options = RatingOptions(judges=weights or {}, pairwise_judges={"reader": observations}, depth=20)
+    texts = Texts({f"q{q}": f"Q{q}" for q in range(40)}, [f"d{number}" for number in range(8)])
+    return Rater(options, seed=0, pairwise={"reader": pairwise}, texts=texts, **fitted)
+
+
+def nodes(documents: Any, scores: dict[str, np.ndarray] | None = None) -> Candidates:
+    """Queries whose first node is the positive and whose others are candidates."""
+    documents, scores = np.array(documents, np.int32), scores or {}
+    return Candidates(
+        np.array([f"q{q}" for q in range(len(documents))]), documents[:, :1], documents[:, 1:],
+        np.ones(documents[:, 1:].shape, np.uint8),
+        {name: values[:, 1:].astype(np.float32) for name, values in scores.items()},
+        {name: values[:, :1].astype(np.float32) for name, values in scores.items()},
+    )  # fmt: skip
+
+
+EIGHT = [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_a_pairwise_judge_is_asked_each_pair_once_with_its_texts_and_answers_are_turned_back() -> None:
     reader = Reader(by_number)
-    share, votes = panel(pairwise={"reader": reader}, observations={"reader": 2.0}).ask(FIRST, SECOND, ALL)
+    share, votes = rater(reader, 2.0).ask(nodes(EIGHT), FIRST, SECOND, ALL)
     np.testing.assert_array_equal(share, (FIRST < SECOND).astype(float))
     np.testing.assert_array_equal(votes, 2.0)
     expected = {
@@ -192,23 +201,19 @@ def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
     a, b = np.triu_indices(20, 1)
     first, second = np.tile(a, (many, 1)), np.tile(b, (many, 1))
     favours_what_it_reads_first = Reader(lambda query, first, second: 1.0)
-    judges = panel(
-        pairwise={"reader": favours_what_it_reads_first}, observations={"reader": 1.0},
-        keys=[f"k{q}" for q in range(many)], query_ids=["q0"] * many,
-        documents=np.zeros((many, 20), np.int32),
-    )  # fmt: skip
-    share, _ = judges.ask(first, second, np.ones(first.shape, bool))
+    judges, block = rater(favours_what_it_reads_first), nodes(np.zeros((many, 20)))
+    share, _ = judges.ask(block, first, second, np.ones(first.shape, bool))
     assert share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
-    other_way, _ = judges.ask(second, first, np.ones(first.shape, bool))
+    other_way, _ = judges.ask(block, second, first, np.ones(first.shape, bool))
     np.testing.assert_array_equal(other_way, 1 - share)
     places = np.random.default_rng(0).permutation(first.shape[1])
-    shuffled, _ = judges.ask(first[:, places], second[:, places], np.ones(first.shape, bool))
+    shuffled, _ = judges.ask(block, first[:, places], second[:, places], np.ones(first.shape, bool))
     np.testing.assert_array_equal(shuffled, share[:, places])
 
 
 def test_a_failed_answer_is_missing_and_never_a_win() -> None:
     reader = Reader(lambda query, first, second: np.nan if "d1" in (first, second) else 1.0)
-    share, votes = panel(pairwise={"reader": reader}, observations={"reader": 1.0}).ask(FIRST, SECOND, ALL)
+    share, votes = rater(reader).ask(nodes(EIGHT), FIRST, SECOND, ALL)
     failed = (np.arange(QUERIES)[:, None] == 0) & ((FIRST == 1) | (SECOND == 1))
     assert np.isnan(share[failed]).all() and (votes[failed] == 0).all()
     assert np.isfinite(share[~failed]).all() and (votes[~failed] == 1).all()
@@ -216,12 +221,16 @@ def test_a_failed_answer_is_missing_and_never_a_win() -> None:
 
 def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for() -> None:
     scores = np.array([[0.0, 1.0, np.nan, 3.0], [0.0, -1.0, 2.0, 5.0]])
-    judges = panel(
-        scores={"dense": scores, "bm25": np.where(np.arange(4) == 3, np.nan, 2 * scores)},
-        weights={"dense": 1.0, "bm25": 3.0}, temperatures={"dense": 1.0, "bm25": 2.0}, slope=1.5, votes=4.0,
-        pairwise={"reader": Reader(by_number)}, observations={"reader": 2.0},
-    )  # fmt: skip
-    share, votes = judges.ask(FIRST, SECOND, ALL)
+    judges = rater(
+        Reader(by_number),
+        2.0,
+        {"dense": 1.0, "bm25": 3.0},
+        temperatures={"dense": 1.0, "bm25": 2.0},
+        slope=1.5,
+        votes=4.0,
+    )
+    block = nodes(EIGHT, {"dense": scores, "bm25": np.where(np.arange(4) == 3, np.nan, 2 * scores)})
+    share, votes = judges.ask(block, FIRST, SECOND, ALL)
     for q in range(QUERIES):
         for place, (a, b) in enumerate(zip(*PAIRS, strict=True)):
             both = scores[q, a] - scores[q, b]
@@ -236,8 +245,8 @@ def test_too_few_answers_are_refused() -> None:
         def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
             return np.ones(len(queries) - 1)
 
-    with pytest.raises(AnmiError, match="pairwise judge short gave 7 answers to 8 comparisons"):
-        panel(pairwise={"short": Short()}, observations={"short": 1.0}).ask(FIRST, SECOND, ALL)
+    with pytest.raises(AnmiError, match="pairwise judge reader gave 7 answers to 8 comparisons"):
+        rater(Short()).ask(nodes(EIGHT), FIRST, SECOND, ALL)
 
 
 class World:

@@ -11,8 +11,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.judging.preferences import Texts
-from anmi.judging.rating import Rater, RatingOptions
+from anmi.judging.rating import Rater, RatingOptions, Texts
 
 JUDGES = ("bm25", "dense", "cross")
 

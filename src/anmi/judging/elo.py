@@ -6,7 +6,7 @@ Gaussian prior, found by Newton's method on the concave objective; Elo = 1000 + 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
-from anmi.judging.preferences import groups, touched
+from anmi.judging.preferences import touched
 
 ELO_MEAN: Final = 1000.0
 ELO_SCALE: Final = 200.0
@@ -38,14 +38,11 @@ class Strengths:
         Standard error of each Elo, [Q, n].
     gap_se
         Standard error of Elo(node 0) − Elo(node), [Q, n].
-    iterations
-        Newton steps of the slowest query.
     """
 
     elo: NDArray[np.float64]
     se: NDArray[np.float64]
     gap_se: NDArray[np.float64]
-    iterations: int
 
 
 def fit(
@@ -57,7 +54,6 @@ def fit(
     votes: float | NDArray[np.float64] = 1.0,
     tolerance: float = 1e-6,
     max_iterations: int = 100,
-    query_ids: Sequence[str] | None = None,
     deviation: float = CASE_V,
 ) -> Strengths:
     """Fit the strengths of all queries.
@@ -79,18 +75,15 @@ def fit(
         Scales the standard errors by 1/√votes.
     tolerance
         Largest absolute gradient at which a query has converged.
-    query_ids
-        Q names for error messages.
     deviation
         s of P = Φ((eᵢ − eⱼ)/s); strengths, gaps and errors are in proportion to it.
 
     Raises
     ------
     AnmiError
-        A preference outside [0, 1], a comparison graph whose answered comparisons fall apart into groups that
-        nothing joins, or no convergence.
+        No convergence.
     """
-    mass = check(first, second, preference, sizes, votes, query_ids)
+    mass = np.where(np.isnan(preference), 0.0, votes)
     share = np.where(mass > 0, preference, 0.5)
     width = int(sizes.max(initial=1))
     # The same problem in strengths of case V, which are larger by this; the prior is on those asked for.
@@ -99,11 +92,9 @@ def fit(
     parts = []
     for rows in blocks(len(sizes), width * width):
         problem = whole.take(rows)
-        strengths, iterations = _climb(problem, tolerance, max_iterations)
-        parts.append(_with_errors(problem, strengths, sizes[rows], iterations))
+        parts.append(_with_errors(problem, _climb(problem, tolerance, max_iterations), sizes[rows]))
     elo, se, gap_se = (np.concatenate([getattr(part, name) for part in parts]) for name in ("elo", "se", "gap_se"))
-    steps = max(part.iterations for part in parts)
-    return Strengths(ELO_MEAN * (1 - unit) + unit * elo, unit * se, unit * gap_se, iterations=steps)
+    return Strengths(ELO_MEAN * (1 - unit) + unit * elo, unit * se, unit * gap_se)
 
 
 def blocks(queries: int, elements: int) -> Iterator[slice]:
@@ -113,44 +104,8 @@ def blocks(queries: int, elements: int) -> Iterator[slice]:
         yield slice(start, min(start + size, queries))
 
 
-def check(
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-    preference: NDArray[np.float64],
-    sizes: NDArray[np.int64],
-    votes: float | NDArray[np.float64] = 1.0,
-    query_ids: Sequence[str] | None = None,
-) -> NDArray[np.float64]:
-    """Check that the comparisons can be fitted, and return what each counts for, [Q, E]; arguments as in :func:`fit`.
-
-    Raises
-    ------
-    AnmiError
-        A preference outside [0, 1], or a query whose answered comparisons do not join all nodes that they touch.
-    """
-    present = ~np.isnan(preference)
-    if ((preference[present] < 0) | (preference[present] > 1)).any():
-        raise AnmiError("a preference lies outside [0, 1]; a judge must return probabilities")
-    mass = np.where(present, votes, 0.0)
-    if not np.isfinite(mass).all() or (mass < 0).any():
-        raise AnmiError("a comparison counts for a negative or infinite number of votes; give a number of at least 0")
-    width = int(sizes.max(initial=1))
-    voted = touched(first, second, mass > 0, width)
-    label = groups(first, second, mass > 0, width)
-    parted = np.where(voted, label, -1).max(axis=1) > np.where(voted, label, label.size).min(axis=1)
-    if parted.any():
-        row = int(np.nonzero(parted)[0][0])
-        name = f'"{query_ids[row]}"' if query_ids is not None else f"number {row}"
-        raise AnmiError(
-            f"the answered comparisons of query {name} fall into {len(np.unique(label[row][voted[row]]))} groups of "
-            f"documents that no comparison joins ({int(parted.sum())} such queries), so that their strengths cannot "
-            "be compared; raise elo.degree or let a judge answer that has scored all of the documents"
-        )
-    return mass
-
-
-def _climb(problem: Problem, tolerance: float, max_iterations: int) -> tuple[NDArray[np.float64], int]:
-    """Maximise the objective of every query of a block; strengths [Q, n] and the steps of the slowest."""
+def _climb(problem: Problem, tolerance: float, max_iterations: int) -> NDArray[np.float64]:
+    """Return the strengths that maximise the objective of every query of a block, [Q, n]."""
     queries = len(problem.share)
     strengths = np.zeros((queries, problem.width))
     value = problem.objective(strengths)
@@ -165,7 +120,7 @@ def _climb(problem: Problem, tolerance: float, max_iterations: int) -> tuple[NDA
             raise AnmiError(f"Elo did not converge for {len(live)} queries; raise elo.prior_precision")
         step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
         strengths[live], value[live] = _ascend(problem.take(live), strengths[live], value[live], step)
-    return strengths, iteration
+    return strengths
 
 
 @dataclass(frozen=True)
@@ -274,9 +229,7 @@ def _ascend(
     return proposal, reached
 
 
-def _with_errors(
-    problem: Problem, strengths: NDArray[np.float64], sizes: NDArray[np.int64], iterations: int
-) -> Strengths:
+def _with_errors(problem: Problem, strengths: NDArray[np.float64], sizes: NDArray[np.int64]) -> Strengths:
     width = problem.width
     inside = np.arange(width)[None, :] < sizes[:, None]
     covariance = np.linalg.inv(problem.information(strengths))
@@ -298,7 +251,6 @@ def _with_errors(
         elo=shown(ELO_MEAN + ELO_SCALE * centred),
         se=shown(ELO_SCALE * np.sqrt(np.maximum(variance, 0))),
         gap_se=shown(ELO_SCALE * np.sqrt(np.maximum(gap, 0))),
-        iterations=iterations,
     )
 
 
@@ -313,14 +265,13 @@ def ascend(
     preference: NDArray[np.float64],
     sizes: NDArray[np.int64],
     steps: int = STEPS,
-    query_ids: Sequence[str] | None = None,
     deviation: float = CASE_V,
 ) -> Strengths:
     """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of size 1/(1 + 0.1·t) (methods §2).
 
     Parameters
     ----------
-    first, second, preference, sizes, query_ids
+    first, second, preference, sizes
         As in :func:`fit`.
     steps
         How many.
@@ -332,12 +283,8 @@ def ascend(
     Strengths
         With NaN for all errors.
 
-    Raises
-    ------
-    AnmiError
-        A preference outside [0, 1], or comparisons that do not join the documents.
     """
-    mass = check(first, second, preference, sizes, 1.0, query_ids)
+    mass = np.where(np.isnan(preference), 0.0, 1.0)
     width = int(sizes.max(initial=1))
     problem = Problem(first, second, np.where(mass > 0, preference, 0.5), mass, width, 0.0)
     strengths = np.zeros((len(problem.share), problem.width))
@@ -349,4 +296,4 @@ def ascend(
     voted = touched(first, second, mass > 0, width)
     mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
     unknown = np.full(strengths.shape, np.nan)
-    return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown, steps)
+    return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown)

@@ -16,7 +16,7 @@ from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError, nearest
 from anmi.judging import elo, preferences
-from anmi.judging.preferences import PairwiseJudge, Panel, Texts, sharpen, touched
+from anmi.judging.preferences import PairwiseJudge, sharpen, touched
 
 _LEAST_RELIABILITY: Final = 0.05
 
@@ -173,6 +173,22 @@ class RatingOptions(BaseModel):
         return 1.0 if self.difference == "unit" else elo.CASE_V
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What pairwise judges read.
+
+    Attributes
+    ----------
+    queries
+        Text by query id.
+    documents
+        Text by document index.
+    """
+
+    queries: Mapping[str, str] = field(default_factory=dict)
+    documents: Sequence[str] = ()
+
+
 @dataclass
 class Rater:
     """Fits temperatures on all shards, then rates block by block.
@@ -271,40 +287,93 @@ class Rater:
             sample = block.take(draw[:, 0] * queries < _AGREEMENT_QUERIES)
             if len(sample) == 0:
                 continue
-            panel, sizes = self._panel(sample, pairwise=False)
-            first, second, valid = preferences.comparisons(panel.keys, sizes, self.options.comparisons, self.seed)
-            judged = [np.where(valid, each, np.nan) for each in panel.pointwise(first, second)]
+            _, scores, sizes = self._nodes(sample)
+            first, second, valid = self._compared(sample, sizes)
+            judged = [np.where(valid, each, np.nan) for each in self._preferences(scores, first, second)]
             pooled = preferences.pool(judged, agreement.weights)
-            pooled = np.where(_joined(first, second, np.isfinite(pooled), panel.width), pooled, np.nan)
+            pooled = np.where(_joined(first, second, np.isfinite(pooled), sizes.max()), pooled, np.nan)
             sharp = preferences.sharpen(pooled, self.slope)
-            fitted = elo.fit(first, second, sharp, sizes, self.options.prior_precision, query_ids=panel.query_ids)
+            fitted = elo.fit(first, second, sharp, sizes, self.options.prior_precision)
             agreement.add(first, second, judged, pooled, self.slope, fitted, self.options.prior_precision)
         return agreement.votes(self.options.common_error)
 
-    def _panel(self, block: Candidates, pairwise: bool = True) -> tuple[Panel, NDArray[np.int64]]:
-        """The judges of a block, and the number of nodes of each row."""
+    def _nodes(self, block: Candidates) -> tuple[NDArray[np.int32], dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+        """Documents of the nodes and their scores by judge, [Q, n]: the first positive, then the candidates; and n."""
         sizes = 1 + block.filled[:, : self.options.depth].sum(axis=1)
         depth = int(sizes.max(initial=1)) - 1
 
         def nodes(own: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
             return np.concatenate([own[:, :1], others[:, :depth]], axis=1)
 
-        weights = self._weights
-        panel = Panel(
-            scores={n: nodes(block.positive_columns[n], block.columns[n]).astype(np.float64) for n in weights},
-            weights=weights,
-            temperatures=self.temperatures,
-            slope=self.slope,
-            votes=self.votes,
-            pairwise={name: self.pairwise[name] for name in self.options.pairwise_judges if pairwise},
-            observations=self.options.pairwise_judges,
-            keys=[f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)],
-            query_ids=[str(query) for query in block.query_ids],
-            documents=nodes(block.positives, block.documents),
-            texts=self.texts,
-            seed=self.seed,
-        )
-        return panel, sizes
+        scores = {n: nodes(block.positive_columns[n], block.columns[n]).astype(np.float64) for n in self._weights}
+        return nodes(block.positives, block.documents), scores, sizes
+
+    def _compared(self, block: Candidates, sizes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        keys = [f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)]
+        return preferences.comparisons(keys, sizes, self.options.comparisons, self.seed)
+
+    def _preferences(
+        self, scores: Mapping[str, NDArray[np.float64]], first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> list[NDArray[np.float64]]:
+        """Preferences of each score column, [Q, E] each; NaN where a score is missing."""
+        return [preferences.preference(scores[n], first, second, self.temperatures[n]) for n in self._weights]
+
+    def ask(
+        self, block: Candidates, first: NDArray[np.int64], second: NDArray[np.int64], valid: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Put comparisons to all judges.
+
+        Parameters
+        ----------
+        block
+            Q queries.
+        first, second, valid
+            The comparisons, [Q, E].
+
+        Returns
+        -------
+        share
+            P(first ≻ second) over all judges, [Q, E]; NaN where nobody answered.
+        votes
+            Observations that it counts for, [Q, E].
+        """
+        documents, scores, _ = self._nodes(block)
+        shares, counts = [], []
+        if self._weights:
+            each, weights = self._preferences(scores, first, second), np.array(list(self._weights.values()))
+            shares.append(preferences.sharpen(preferences.pool(each, weights.tolist()), self.slope))
+            counts.append(self.votes * np.tensordot(weights / max(weights.sum(), 1e-12), np.isfinite(each), axes=1))
+        for name, observations in self.options.pairwise_judges.items():
+            shares.append(self._prefer(name, block, (documents, first, second), valid))
+            counts.append(np.full(first.shape, observations))
+        share = np.stack(shares)
+        count = np.stack(counts) * (np.isfinite(share) & valid)
+        votes = count.sum(axis=0)
+        total = (count * np.nan_to_num(share)).sum(axis=0)
+        return np.where(votes > 0, total / np.where(votes > 0, votes, 1.0), np.nan), votes
+
+    def _prefer(
+        self, name: str, block: Candidates, nodes: tuple[NDArray[Any], ...], valid: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """P(first ≻ second) by a pairwise judge, [Q, E]; half of the pairs are shown the other way round."""
+        documents, first, second = nodes
+        row, place = np.nonzero(valid)
+        pairs = np.stack([each[row, place] for each in (first, second)])
+        low, high = pairs.min(axis=0), pairs.max(axis=0)
+        number = np.zeros(valid.shape, np.int32)
+        number[row, place] = high * (high - 1) // 2 + low
+        turned = seeds.uniform(self.seed, "elo/order", list(block.query_ids), number)[row, place] < 0.5
+        shown = np.where(turned, high, low), np.where(turned, low, high)
+        texts = ([self.texts.documents[int(d)] for d in documents[row, each]] for each in shown)
+        queries = [self.texts.queries[str(query)] for query in block.query_ids[row]]
+        answers = np.asarray(self.pairwise[name].prefer(queries, *texts), np.float64)
+        if answers.shape != row.shape:
+            raise AnmiError(f"pairwise judge {name} gave {answers.size} answers to {len(row)} comparisons; one each")
+        if ((answers < 0) | (answers > 1)).any():
+            raise AnmiError(f"pairwise judge {name} gave a preference outside [0, 1]; it must return probabilities")
+        share = np.full(valid.shape, np.nan)
+        share[row, place] = np.where(shown[0] == pairs[0], answers, 1.0 - answers)
+        return share
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return a block with ``elo``, ``elo_se``, ``gap_se`` and ``p_preferred``.
@@ -315,18 +384,18 @@ class Rater:
         """
         if not self._weights and not self.options.pairwise_judges:
             raise AnmiError("the rater was not fitted")
-        panel, sizes = self._panel(block)
-        first, second, valid = preferences.comparisons(panel.keys, sizes, self.options.comparisons, self.seed)
-        share, votes = panel.ask(first, second, valid)
-        used = _joined(first, second, np.isfinite(share), panel.width)
-        joined, options = preferences.touched(first, second, used, panel.width), self.options
+        sizes, options = self._nodes(block)[2], self.options
+        first, second, valid = self._compared(block, sizes)
+        share, votes = self.ask(block, first, second, valid)
+        width = int(sizes.max(initial=1))
+        used = _joined(first, second, np.isfinite(share), width)
+        joined = preferences.touched(first, second, used, width)
         given = (first, second, np.where(used, share, np.nan), sizes)
-        named: Any = {"query_ids": panel.query_ids, "deviation": options.deviation}
         if options.variant == "star":
-            fitted = elo.fit(*given, options.prior_precision, votes, **named)
+            fitted = elo.fit(*given, options.prior_precision, votes, deviation=options.deviation)
         else:
-            fitted = elo.ascend(*given, **named)
-        if lost := int((preferences.touched(first, second, np.isfinite(share), panel.width) & ~joined).sum()):
+            fitted = elo.ascend(*given, deviation=options.deviation)
+        if lost := int((preferences.touched(first, second, np.isfinite(share), width) & ~joined).sum()):
             log.warning("Elo: %d judged documents stay unrated, as no comparison joins them to their positive", lost)
         return _with_elo(block, fitted, joined, self.options.deviation)
 

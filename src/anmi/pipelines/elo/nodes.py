@@ -34,8 +34,7 @@ def rate_candidates(
     if not recipes.get(recipe).requires & OF_ELO:
         return ColumnShards.none(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
-    from anmi.judging.preferences import Texts
-    from anmi.judging.rating import Rater
+    from anmi.judging.rating import Rater, Texts
 
     judges, texts = {}, Texts()
     if params.pairwise:
