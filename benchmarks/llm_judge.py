@@ -6,7 +6,8 @@ ways; ``biased``, it misses nothing and calls twice as many others relevant. ``d
 error_rate, biased, asked_by, calls, share_asked, false_negative_rate, negatives, promoted_right, promoted_wrong,
 ndcg_10``; rates are of 15 negatives a query by the recipe
 ``anmi_labels_only``, static encoder, coefficients fitted without the collection; nDCG@10 is of test queries with
-completed judgments, after training, for a few cells. Run: ``python benchmarks/llm_judge.py``.
+completed judgments, after training, for a few cells; ``trained`` has all that was trained, also without promotions.
+Run: ``python benchmarks/llm_judge.py [rows] [trained]``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from multiprocessing import get_context
@@ -39,6 +41,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = WORK.with_name("llm_judge")
 RESULT = Path(__file__).parent / "results" / "llm_judge.json"
 NAMES = ("api_docs", "kg_webnlg/beir_en")
+ROUTE = "recipes.anmi_labels_only.steps.route"
 RATES, CALLS, QUERIES = (0.02, 0.1, 0.2), (100, 1000, 10_000), 1000
 PROMPT = str(ROOT / LLMOptions.model_fields["prompt"].default)
 SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document>\n(.*)\n</document>", re.DOTALL)
@@ -155,47 +158,49 @@ class Collection:
         print(*found.values(), judge.summary.get("errors"), flush=True)
         return found
 
-    def trained(self, work: Path) -> dict[int, float]:
-        """Train without answers and with those of the judge that errs in 0.1, and return nDCG@10 by calls."""
-        most = CALLS[-1]
-        asked = {"base_url": self.address, "model": "judge-0.1-unbiased", "calls": most, "batch": "true"}
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the cells."""
+        store = Store(Path(tempfile.mkdtemp()))
+        yield self.row(0, False, "nobody", 0, store)
+        for rate, biased in product(RATES, (False, True)):
+            for calls, by in product(CALLS if (rate, biased) == (0.1, False) else CALLS[:-1], ("doubt", "random")):
+                yield self.row(rate, biased, by, calls, store)
+
+    def trained(self) -> list[dict[str, Any]]:
+        """Train without answers and with those of the judge that errs in 0.1, with and without its promotions."""
+        work = FOLDER / "trained" / self.name.replace("/", "-")
+        asked = {"base_url": self.address, "model": "judge-0.1-unbiased", "calls": CALLS[-1], "batch": "true"}
         settings = ",".join(f"denoising.llm.{name}={value}" for name, value in asked.items())
         place = COLLECTIONS[self.name][0] + ("" if self.name == "api_docs" else f",ingestion.max_queries={QUERIES}")
-        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", "asked_0=anmi_labels_only"]
-        command += [f"asked_{most}=anmi_labels_only:{settings}", "--collections", f"{self.name}={place}"]
+        systems = {
+            "asked_0": "anmi_labels_only", f"asked_{CALLS[-1]}": f"anmi_labels_only:{settings}",
+            f"asked_{CALLS[-1]}_promoting_none": f"anmi_labels_only:{settings},{ROUTE}.positive=1",
+        }  # fmt: skip
+        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate"]
+        command += [f"{name}={value}" for name, value in systems.items()] + ["--collections", f"{self.name}={place}"]
         command += ["--params", f"encoder=static,denoising.fused.without={self.name}", "--output", str(work)]
         subprocess.run(command, cwd=ROOT, check=True)
         rows = json.loads((work / "ablation.json").read_text(encoding="utf-8"))["rows"]
-        return {
-            int(row["system"].split("_")[1]): row["ndcg_10"]
-            for row in rows if row["judgments"] == "completed" and row["bucket"] == "all"
-        }  # fmt: skip
-
-
-def write(rows: list[dict[str, Any]]) -> None:
-    """Keep what was measured so far."""
-    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    found = {"date": date, "machine": machine(), "versions": versions(), "rows": rows}
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        shown = ("collection", "system", "bucket", "queries", "ndcg_10", "difference", "p_value", "hybrid_ndcg_10")
+        return [{name: row[name] for name in shown} for row in rows if row["judgments"] == "completed"]
 
 
 def main() -> None:
-    """Measure all cells, then what is trained on some of them."""
-    rows: list[dict[str, Any]] = []
+    """Measure the cells ("rows") and what is trained on some of them ("trained"), or the part that is named."""
+    parts = sys.argv[1:] or ["rows", "trained"]
+    found = json.loads(RESULT.read_text(encoding="utf-8"))
     collections = [Collection(name) for name in NAMES]
-    for each in collections:
-        store = Store(Path(tempfile.mkdtemp()))
-        rows.append(each.row(0, False, "nobody", 0, store))
-        for rate, biased in product(RATES, (False, True)):
-            for calls, by in product(CALLS if (rate, biased) == (0.1, False) else CALLS[:-1], ("doubt", "random")):
-                rows.append(each.row(rate, biased, by, calls, store))
-        write(rows)
-    for each in collections:
-        trained = each.trained(FOLDER / "trained" / each.name.replace("/", "-"))
-        for row in rows:
-            if row["collection"] == each.name and row["asked_by"] != "random" and row["error_rate"] in (0, 0.1):
-                row["ndcg_10"] = None if row["biased"] else trained.get(row["calls"])
-        write(rows)
+    if "rows" in parts:
+        found["rows"] = [row for each in collections for row in each.rows()]
+    if "trained" in parts:
+        found["trained"] = [row for each in collections for row in each.trained()]
+    ndcg = {(row["collection"], row["system"]): row["ndcg_10"] for row in found["trained"] if row["bucket"] == "all"}
+    for row in found["rows"]:
+        is_trained = row["asked_by"] != "random" and not row["biased"] and row["error_rate"] in (0, 0.1)
+        row["ndcg_10"] = ndcg.get((row["collection"], f"asked_{row['calls']}")) if is_trained else None
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    found |= {"date": date, "machine": machine(), "versions": versions()}
+    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
