@@ -237,7 +237,7 @@ def test_a_training_that_does_not_help_is_undone_and_said(
     record = teacher.describe()["training"]
     assert record["best_step"] == 0 and record["auc_after"] == record["auc_before"] == pytest.approx(found, abs=0.05)
     assert found > 0.8 and record["steps"] < 9, "patience ended it"
-    assert "did not get better" in caplog.text and "used untrained" in caplog.text
+    assert "training did not improve" in caplog.text and "used untrained" in caplog.text
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

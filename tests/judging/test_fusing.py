@@ -123,7 +123,7 @@ def test_the_share_of_relevant_documents_is_the_collections_own(
     assert known == pytest.approx(0.2, abs=0.1)
     assert least == pytest.approx(max(known / 2.5, base_rate("minilm"), judge.summary["prior_by_judge"]))
     assert found.mean() == pytest.approx(least, rel=1e-4), "the mean of the probabilities is the share gone by"
-    assert "relevant ones among the most similar documents" in caplog.text
+    assert "of the most similar documents are relevant" in caplog.text
     before = fitted(collection, block, prior="shipped")
     assert before.models == [shared] and "estimated_prior" not in before.summary
     assert judge.summary["prior_by_judge"] == pytest.approx(chances(before, collection, block).mean(), rel=1e-4)

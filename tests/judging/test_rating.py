@@ -129,7 +129,7 @@ def test_documents_that_nothing_joins_to_the_positive_stay_unrated_and_are_count
     known = {str(q): np.isfinite(row) for q, row in zip(found.query_ids, found.columns["elo"], strict=True)}
     assert known["q1"].tolist() == [True] * 4 + [False] * 4
     assert not known["q2"].any() and known["q4"].sum() >= 5
-    assert "judged documents stay unrated" in caplog.text
+    assert "judged documents have no rating" in caplog.text
 
 
 @pytest.mark.parametrize("variant", ["star", "paraphrase"])

@@ -382,8 +382,8 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         record = stop.restore()
         if not record["best_step"]:
             log.warning(
-                "The cross-encoder did not get better at its %d held-out pairs by training (AUC %.3f before); "
-                "it is used untrained",
+                "training did not improve the cross-encoder on its %d held-out pairs (AUC %.3f before), so it is used "
+                "untrained",
                 len(unseen),
                 stop.before,
             )

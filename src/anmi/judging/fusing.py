@@ -1,4 +1,4 @@
-"""The fused judge at work on a collection: which coefficients it uses, and the columns it adds."""
+"""The fused judge chooses its coefficients for a collection and adds P(relevant | evidence) to candidates."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class FusedJudge:
             found = 0 if examples is None else examples.queries
             if examples is not None and (self.options.mode == "hidden" or found >= self._least_reached):
                 self._learn(examples)
-                log.info("fused judge: coefficients refined on %d queries with several positives", found)
+                log.info("fused judge: learned its coefficients from %d queries with several positives", found)
                 reason = ""
             else:
                 reason = f"{found} queries have a further positive among the most similar documents"
@@ -187,8 +187,8 @@ class FusedJudge:
         self.clustered = grouped >= _CLUSTERED
         if self.clustered:
             log.info(
-                "fused judge: for %.0f %% of the queries a group of documents is far more like the positive than all "
-                "others; they count as relevant", 100 * grouped,
+                "fused judge: %.0f %% of the queries have a group of documents that resemble the positive far more than all "
+                "others do; it counts them as relevant", 100 * grouped,
             )  # fmt: skip
         values, filled = (
             _inputs(near),
@@ -205,17 +205,17 @@ class FusedJudge:
         if self.options.prior == "estimated":
             self.models = [with_mean(model, values, share)[0] for model in self.models]
         self.summary["warning"] = (
-            f"it cannot be estimated, since labelled documents rank no higher than {count:.0f} others of a query, any "
-            "of which may be as relevant; so negatives are drawn far away"
+            f"labelled documents rank no higher than {count:.0f} others of their query, so nobody can tell how many of "
+            "these are relevant, and negatives come from far away"
         )
-        log.warning("fused judge: how many documents are relevant: %s", self.summary["warning"])
+        log.warning("fused judge: %s", self.summary["warning"])
 
     def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
         shared, known = transferred(self.encoder, self.without), self.encoder in shipped()["models"]
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
         log.log(
             logging.INFO if self.queries else logging.DEBUG,
-            "fused judge: shipped coefficients%s, since %s",
+            "fused judge: uses the shipped coefficients%s, since %s",
             "" if known else f" without vectors (encoder {self.encoder} was not among those fitted)",
             reason,
         )
@@ -224,7 +224,7 @@ class FusedJudge:
         self.models = [shared]
 
     def _with_prior(self, shared: FusedModel, shards: CandidateShards, values: NDArray[np.float32]) -> FusedModel:
-        """Raise the shipped probabilities to the share of relevant documents that is to be reckoned with."""
+        """Raise the shipped probabilities to the share of relevant documents that this collection seems to have."""
         base, options = base_rate(self.encoder, self.without), self.options
         known = share_by_known(
             (self._sample(block, self.queries) for block in ahead(shards.only("dense"))), self.material,
@@ -237,8 +237,8 @@ class FusedJudge:
         }  # fmt: skip
         log.log(
             logging.INFO if self.queries else logging.DEBUG,
-            "fused judge: it reckons with %.2g %% relevant ones among the most similar documents%s", 100 * share,
-            f", where the shipped coefficients alone find {100 * mean:.2g} %" if share > mean else "",
+            "fused judge: assumes that %.2g %% of the most similar documents are relevant%s", 100 * share,
+            f" (shipped coefficients alone: {100 * mean:.2g} %)" if share > mean else "",
         )  # fmt: skip
         return model
 
@@ -306,7 +306,7 @@ class FusedJudge:
                 "cross-fitted",
             }
         }
-        log.info("fused judge: %.2g %% of the most similar unlabelled documents seem to be relevant",
+        log.info("fused judge: about %.2g %% of the most similar unlabelled documents are relevant",
                  100 * float(np.mean(shares)))  # fmt: skip
         self.summary |= {
             "mode": "hidden", "hidden_positives": int(seen.labelled.sum()), "estimated_prior": float(np.mean(shares)),
