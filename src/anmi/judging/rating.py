@@ -396,7 +396,9 @@ class Rater:
         else:
             fitted = elo.ascend(*given, deviation=options.deviation)
         if lost := int((preferences.touched(first, second, np.isfinite(share), width) & ~joined).sum()):
-            log.warning("Elo: %d judged documents have no rating, since no comparison joins them to their positive", lost)
+            log.warning(
+                "Elo: %d judged documents have no rating, since no comparison joins them to their positive", lost
+            )
         return _with_elo(block, fitted, joined, self.options.deviation)
 
 
