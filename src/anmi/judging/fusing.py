@@ -187,8 +187,8 @@ class FusedJudge:
         self.clustered = grouped >= _CLUSTERED
         if self.clustered:
             log.info(
-                "fused judge: %.0f %% of the queries have a group of documents that resemble the positive far more than all "
-                "others do; it counts them as relevant", 100 * grouped,
+                "fused judge: %.0f %% of the queries have a group of documents that resemble the positive far more "
+                "than all others do; it counts them as relevant", 100 * grouped,
             )  # fmt: skip
         values, filled = (
             _inputs(near),
