@@ -1,12 +1,12 @@
 """Runs killed by SIGKILL and resumed: how many of them end in what an uninterrupted run makes, byte for byte.
 
 A run of all stages on a small collection is killed in every stage: while a node works, in the middle of a write, when a
-write is done and not yet visible, and when an artifact is there and not yet noted; besides, at random moments. Each
+write is done and not yet visible, and when an artifact is there and not yet noted. Each
 time `kedro anmi resume` goes on, as a user does it, and every final artifact is compared with that of a run which
 nobody killed; times and dates in them are left out. All runs are children of one process that has imported everything,
 which saves seconds on each. Run from the repository's root:
 
-    python benchmarks/kills.py --random 20
+    python benchmarks/kills.py
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Point(NamedTuple):
 
     ``how`` is ``node`` (its function is done, nothing is saved), ``middle`` (half of the bytes of an artifact are
     written), ``written`` (all of them, and it is not visible yet), ``visible`` (it is, and the record does not know),
-    ``manifest`` (in the middle of noting it), ``checkpoint`` (training has made so many), ``store`` (so many batches
-    were stored) or ``moment`` (after a share of the time that a whole run takes).
+    ``manifest`` (in the middle of noting it), ``checkpoint`` (training has made so many) or ``store`` (so many batches
+    were stored).
     """
 
     stage: str
     how: str
-    what: str | float
+    what: str | int
 
     def __str__(self) -> str:
         return f"{self.stage}: {self.how} {self.what}"
@@ -82,9 +82,7 @@ POINTS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="Kills at N random moments besides.")
     parser.add_argument("--stages", action="store_true", help="One kill in every stage only.")
-    parser.add_argument("--seed", type=int, default=1, help="Of the random moments.")
     parser.add_argument("--models", type=Path, help="Folder with the distilled static encoder; saves a minute.")
     parser.add_argument("--result", type=Path, default=RESULT)
     arguments = parser.parse_args()
@@ -92,18 +90,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="anmi-kills-") as folder:
         trial = Trial(Path(folder), arguments.models or ROOT / "data" / "store" / "models")
         seconds = trial.reference()
-        draw = random.Random(arguments.seed)
-        moments = [Point("any", "moment", round(draw.uniform(0.02, 0.98), 3)) for _ in range(arguments.random)]
         rows = []
         # The last of each stage.
         points = tuple({point.stage: point for point in POINTS}.values()) if arguments.stages else POINTS
-        for point in (*points, *moments):
-            rows.append(trial.kill(point, seconds))
-            wait = seconds
-            while point.how == "moment" and not rows[-1]["killed"]:
-                # How fast the machine is changes: it had ended, or was no run yet.
-                wait *= 0.7 if rows[-1]["ended"] else 1.4
-                rows[-1] = trial.kill(point, wait)
+        for point in points:
+            rows.append(trial.kill(point))
             print(json.dumps(rows[-1]), flush=True)
     document = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -164,20 +155,19 @@ class Trial:
             raise SystemExit((self._whole / "log").read_text(encoding="utf-8"))
         return time.monotonic() - started
 
-    def kill(self, point: Point, seconds: float) -> dict[str, Any]:
+    def kill(self, point: Point) -> dict[str, Any]:
         """Kill a run, resume it, and compare."""
         self._number += 1
         place = self._folder / f"run{self._number}"
         # What the store holds by then it holds in the killed run as well; only its own stages fill it from nothing.
         late = point.stage in ("elo", "selection", "training", "evaluation", "reporting")
         self._new_place(place, {"warm": late})
-        wait = float(point.what) * seconds if point.how == "moment" else None
-        code = self._fork(place, ["run", *self._options()], point, wait)
+        code = self._fork(place, ["run", *self._options()], point)
         row: dict[str, Any] = {"stage": point.stage, "how": point.how, "what": point.what, "killed": code == -9}
         manifests = sorted((place / "data" / "runs").glob("*/run.json"))
         if code != -9 or not manifests:
             # Ended before it was killed, or killed before it was a run: nothing to go on with.
-            return row | {"killed": False, "equal": code == 0 or not manifests, "left": 0, "ended": code == 0}
+            return row | {"killed": False, "equal": code == 0 or not manifests, "left": 0}
         done = self._fork(place, ["anmi", "resume", "--env", "test"])
         text = (place / "log").read_text(encoding="utf-8")
         # Of the lines that tell of nodes, those of the resumed run come last.
@@ -199,7 +189,7 @@ class Trial:
         if source:
             shutil.copy(source / "data.mdb", place / "store" / "data.mdb")
 
-    def _fork(self, place: Path, words: list[str], point: Point | None = None, wait: float | None = None) -> int:
+    def _fork(self, place: Path, words: list[str], point: Point | None = None) -> int:
         """Run a command in a child; return its exit code, -9 where it was killed."""
         child = os.fork()
         if child == 0:
@@ -210,14 +200,6 @@ class Trial:
             finally:
                 sys.stdout.flush()
                 os._exit(code)
-        if wait is not None:
-            deadline = time.monotonic() + wait
-            while time.monotonic() < deadline:
-                found, status = os.waitpid(child, os.WNOHANG)
-                if found:
-                    return os.waitstatus_to_exitcode(status)
-                time.sleep(0.01)
-            os.kill(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -266,7 +248,7 @@ def arm(point: Point) -> None:
         from anmi.store import Store
 
         _after(Store, "write", _nth(int(point.what)))
-    elif point.how != "moment":
+    else:
         _arm_writes(point)
 
 

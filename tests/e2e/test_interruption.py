@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def kills(tmp_path_factory: pytest.TempPathFactory, static_models: Path, project: Path) -> dict[str, Any]:
-    """What `benchmarks/kills.py` counts, without its random moments."""
+    """What `benchmarks/kills.py` counts, one kill a stage."""
     result = tmp_path_factory.mktemp("kills") / "kills.json"
     done = subprocess.run(
         [sys.executable, "benchmarks/kills.py", "--stages", "--models", str(static_models), "--result", str(result)],
