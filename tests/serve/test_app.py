@@ -240,7 +240,7 @@ def test_what_the_encoder_found_before_training_stands_beside(searching: Run, ma
     best = found["zero_shot"][0]
     assert best["document_id"] == searching.corpus.document_id[int(scores.argmax())]
     assert (best["rank"], best["dense_rank"], best["bm25_rank"]) == (1, 1, None)
-    assert "Before training" in page.get("/?q=plain").text
+    assert "Encoder before training" in page.get("/?q=plain").text
 
 
 def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(searching: Run, marks: Path) -> None:

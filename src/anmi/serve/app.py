@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -11,6 +12,7 @@ import pandas as pd
 from fastapi import FastAPI, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
+from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -184,6 +186,8 @@ def _renderer(run: Run, guard: Guard) -> Callable[..., Response]:
     )  # fmt: skip
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.3g}"
     environment.filters["excerpt"] = excerpt
+    # Long ids break between their words.
+    environment.filters["words"] = lambda text: Markup("<wbr>").join(re.split(r"(?<=[-._/:#])(?=\w)", visible(text)))
     shared = {"run": run, "csrf": guard.csrf}
 
     def show(template: str, status: int = 200, **values: Any) -> Response:
