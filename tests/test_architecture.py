@@ -120,11 +120,6 @@ def of_folders(graph: Mapping[str, Iterable[str]], depth: int) -> dict[str, set[
     return found
 
 
-def test_a_circle_is_found() -> None:
-    assert set(circle({"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]})) == {"a", "b", "c"}
-    assert of_folders({"x.a.b": ["x.c.d", "x.a.e"]}, 1) == {"x.a": {"x.c"}}
-
-
 def test_imports_only_go_down() -> None:
     wrong = []
     for name, others in import_graph().items():
@@ -137,10 +132,6 @@ def test_imports_only_go_down() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3, 9])
 def test_no_two_packages_import_each_other(depth: int) -> None:
     assert not circle(of_folders(import_graph(), depth))
-
-
-def test_no_two_modules_import_each_other() -> None:
-    assert not circle(import_graph())
 
 
 def test_the_drawing_of_the_rooms_is_true() -> None:
@@ -249,41 +240,6 @@ def test_every_branch_of_the_parameters_has_a_strict_model(stages: dict[str, Pip
             model: Any = models[name]
             open_but_typed = "__pydantic_extra__" in model.__annotations__
             assert model.model_config.get("extra") == "forbid" or open_but_typed, name
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_has_its_own_catalog_and_one_shape(stage: str) -> None:
-    assert (ROOT / "conf" / "base" / f"catalog_{stage}.yml").exists()
-    names = {path.name for path in (SOURCE / "pipelines" / stage).glob("*.py")}
-    assert {"__init__.py", "nodes.py", "pipeline.py"} <= names
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "base").glob("catalog_*.yml")), ids=lambda path: path.name)
-def test_a_catalog_file_holds_what_its_stage_makes(path: Path, stages: dict[str, Pipeline]) -> None:
-    import yaml
-
-    made_by = artifacts(stages)
-    for dataset in yaml.safe_load(path.read_text(encoding="utf-8")):
-        assert made_by.get(dataset, path.stem.removeprefix("catalog_")) == path.stem.removeprefix("catalog_")
-
-
-@pytest.mark.parametrize("environment", ["test", "prod"])
-def test_other_environments_are_infrastructure_only(environment: str) -> None:
-    names = {path.name for path in (ROOT / "conf" / environment).glob("*.yml")}
-    assert not [name for name in names if name.startswith("catalog")]
-    assert "globals.yml" in names
-
-
-def test_the_training_settings_of_every_recipe_are_options(configuration: Any) -> None:
-    from anmi.pipelines.training.params import TrainingParams, merged_options
-    from anmi.selection.recipe import recipe_book
-
-    book = recipe_book(configuration["parameters"]["recipes"])
-    for name in book.names():
-        options = merged_options(book.get(name), TrainingParams())
-        # With mixed sources nothing is mined, and training draws its own.
-        mined = book.get(name).training.get("negatives") or book.get(name).negatives
-        assert options.negatives == (mined or 15 * (options.sources.kind == "mixed")), name
 
 
 @pytest.mark.parametrize("environment", ["base", "test", "prod"])

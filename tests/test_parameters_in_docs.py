@@ -95,6 +95,7 @@ def test_what_is_mentioned_exists(models: dict[str, Any]) -> None:
     everything = sorted(set(mentioned(models)))
     assert len(everything) > 50
     assert not [(file, name) for file, name in everything if not exists(name, models)]
+    assert not exists("elo.candidates", models) and not exists("training.options.epoch", models)
 
 
 BASE = {
@@ -114,15 +115,3 @@ def test_settings_of_variants_make_a_recipe_that_differs(settings: str) -> None:
 
     given = _split_params(None, None, settings)  # type: ignore[arg-type]
     assert (resolved(given) == resolved({"recipe": given["recipe"]})) == (len(given) == 1)
-
-
-@pytest.mark.parametrize("name", ["elo.candidates", "bm25.k", "training.options.epoch", "evaluation.hardness.nothing"])
-def test_what_does_not_exist_is_found(name: str, models: dict[str, Any]) -> None:
-    assert not exists(name, models)
-
-
-@pytest.mark.parametrize(
-    "name", ["elo.depth", "training.options.loss", "recipes.mine.training.epochs", "engine.ray.gpus_per_worker"]
-)
-def test_what_exists_is_found(name: str, models: dict[str, Any]) -> None:
-    assert exists(name, models)

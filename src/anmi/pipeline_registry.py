@@ -32,10 +32,10 @@ def register_pipelines() -> dict[str, Pipeline]:
 
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
     """
-    stages = {name: importlib.import_module(f"anmi.pipelines.{name}").create_pipeline() for name in STAGES}
+    stages = {name: importlib.import_module(f"anmi.pipelines.{name}.pipeline").create_pipeline() for name in STAGES}
     mining = STAGES[: STAGES.index("selection") + 1]
     whole = sum(stages.values(), Pipeline([]))
-    audit = importlib.import_module("anmi.pipelines.audit").create_pipeline()
+    audit = importlib.import_module("anmi.pipelines.audit.pipeline").create_pipeline()
     retraining = importlib.import_module("anmi.pipelines.retrain.pipeline")
     return {
         **stages,

@@ -3,12 +3,12 @@
 from kedro.config import OmegaConfigLoader
 from omegaconf.resolvers import oc
 
-from anmi.hooks import CheckHooks, MlflowHooks, RetrainHooks, RunHooks, RunRecord
+from anmi.hooks import CheckHooks, MlflowHooks, RunHooks, RunRecord
 
 # Pluggy calls hooks last registered first: checks run before a record or an MLflow run is opened, and the record
-# is complete when tracking reads it. Whether another retraining is under way is asked last, with a run to name.
+# is complete when tracking reads it.
 _record = RunRecord()
-HOOKS = (RetrainHooks(_record), MlflowHooks(_record), RunHooks(_record), CheckHooks())
+HOOKS = (MlflowHooks(_record), RunHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
 CONFIG_LOADER_CLASS = OmegaConfigLoader

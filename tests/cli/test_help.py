@@ -19,7 +19,7 @@ from kedro.framework.startup import bootstrap_project
 from tests.commands import environment
 
 from anmi.cli import COMMANDS, anmi, cli
-from anmi.hooks.retraining import EXIT_CODES
+from anmi.hooks.run import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

@@ -84,7 +84,7 @@ def test_it_does_not_go_on_under_other_parameters(selecting: Selecting) -> None:
     parameters.write_text(before.replace("options: {}", "options: {depth: 2}"))
     code, text = selecting.do("anmi resume")
     assert code == 1
-    assert 'cannot go on, since the parameter "options.depth" was 3 when it began and is 2 now' in text
+    assert 'cannot go on, since the parameter "options.depth" was 3 and is 2 now' in text
     parameters.write_text(before)
     documents = selecting.path / "collection" / "corpus.jsonl"
     documents.write_text((before := documents.read_text()) + '{"_id": "d9", "text": "new"}\n')

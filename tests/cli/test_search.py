@@ -52,8 +52,8 @@ def saved(search: HybridSearch) -> HybridSearch:
     return search
 
 
-def invoke(*arguments: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(cli, ["anmi", "search", *arguments], input=given)
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["anmi", "search", *arguments])
 
 
 def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
@@ -79,23 +79,6 @@ def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
 def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
     output = invoke("whale", "--system", "bm25").output
     assert "\x1b[2J" not in output and "Sea [bold]" in output
-
-
-def test_questions_come_from_a_file_or_the_standard_input(saved: HybridSearch, tmp_path: Path) -> None:
-    file = tmp_path / "questions.txt"
-    file.write_text("red fox\n\nblue whale\n", encoding="utf-8")
-    for arguments, given in ((("--file", str(file)), None), (("--file", "-"), file.read_text())):
-        found = json.loads(invoke(*arguments, "--json", given=given).output)
-        assert [row["question"] for row in found] == ["red fox", "blue whale"]
-
-
-def test_another_folder_can_be_asked(search: HybridSearch, tmp_path: Path) -> None:
-    search.save(tmp_path / "folder")
-    found = json.loads(invoke("red fox", "--folder", str(tmp_path / "folder"), "--json", "--k", "1").output)
-    assert found[0]["hits"][0]["document_id"] == "fox"
-    (tmp_path / "folder" / "hybrid.json").unlink()
-    done = invoke("red fox", "--folder", str(tmp_path / "folder"))
-    assert done.exit_code == 1 and "has no hybrid.json" in done.output
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from kedro.io.core import DatasetError
 
 from anmi.datasets import TableDataset
 
@@ -42,5 +43,5 @@ def test_a_large_table_is_read_each_time(dataset: TableDataset, monkeypatch: pyt
     monkeypatch.setattr("anmi.datasets.files._SMALL", 0)
     assert dataset.load().number.tolist() == [1, 2]
     monkeypatch.setattr(pd, "read_parquet", None)
-    with pytest.raises(TypeError):
-        dataset._read(dataset._filepath)
+    with pytest.raises(DatasetError):
+        dataset.load()

@@ -213,8 +213,7 @@ def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "bei
 
 
 _SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
-_YAML = ("cannot be read as YAML", "quotes")
-_NUMBER = ("a number was expected, not true",)
+_YAML = ("cannot be read", "conf/local/parameters.yml")
 _RESERVED = ("the name stands for another system in the results", "call the recipe otherwise")
 _BRANCH = ("settings by name were expected",)
 
@@ -236,10 +235,10 @@ PARAMETERS: Final = _of_parameters({
     "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
     "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
     "collection=ir_datasets:no/such/one": ("no/such/one",), "audit_judges_for=foo": ('no recipe "foo"',),
-    "audit_judges_for=3": ('"audit_judges_for"',), "recipe=*": ('"recipe"', *_YAML),
-    "collection={a": ('"collection"', *_YAML), 'collection="abc': ('"collection"', *_YAML),
-    "collection=${a": ('"collection"', *_YAML), "encoder=a\0b": ('"encoder"', *_YAML),
-    "recipe=a: b: c": ('"recipe"', *_YAML), "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
+    "audit_judges_for=3": ('"audit_judges_for"',), "recipe=*": _YAML,
+    "collection={a": _YAML, 'collection="abc': _YAML,
+    "collection=${a": _YAML, "encoder=a\0b": _YAML,
+    "recipe=a: b: c": _YAML, "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
     "collection=${oc.env:ANMI_NOPE}": ('"collection"', "ANMI_NOPE", "environment"),
     "recipe=${globals:nope}": ('"recipe"', "nope"), "recipe=${nope:x}": ('"recipe"', "nope"),
     "collection=beir:a,b": ("`b`", "conf/local/parameters.yml"), "seed": ("`seed`", "separated by `=`"),
@@ -251,15 +250,14 @@ PARAMETERS: Final = _of_parameters({
     "bm25=": ('"bm25"', *_BRANCH), "bm25=3": ('"bm25"', *_BRANCH), "engine=null": ('"engine"', *_BRANCH),
     "recipes=3": ('"recipes"', *_BRANCH), "elo.judges=null": ('"elo.judges"', *_BRANCH),
     "training.options=3": ('"training.options"', *_BRANCH), "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
-    "recipes.anmi.training=[1]": ('"recipes.anmi.training"', *_BRANCH), "bm25.k1=high": ("bm25.k1", "number"),
+    "recipes.anmi.training=[1]": ("--params", *_BRANCH), "bm25.k1=high": ("bm25.k1", "number"),
     "bm25.k1=.nan": ('"bm25.k1"', "finite"), "bm25.depth=0": ('"bm25.depth"', "greater than or equal to 1"),
-    "bm25.depth=true": ('"bm25.depth"', *_NUMBER), "bm25.depth=1.5": ('"bm25.depth"', "integer"),
+    "bm25.depth=1.5": ('"bm25.depth"', "integer"),
     "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"), "dense.index=faiss": ('"dense.index"', "'hnsw'"),
     "consistency.top=0": ('"consistency.top"',), "denoising.depth=-3": ('"denoising.depth"',),
     "elo.degree=3": ('"elo.degree"', "multiple of 2"), "elo.judges.foo=1": ('"foo"', "no stage measures"),
     "elo.pairwise_judges.x=1": ('"x"', "describe"), "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),
     "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
-    "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER),
     "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
     "ingestion.sibling_keys=parent": ('"ingestion.sibling_keys"', "list"), "engine=spark": ("'spark'",),
     "training.options.epochs=0": ('"training.options"', '"epochs"', "greater than or equal to 1"),

@@ -97,7 +97,7 @@ def test_an_audit_from_start_to_gate(
     # The gate fails the run when all is saved.
     done = in_process(
         audited, "run", "--pipelines", "audit",
-        "--from-nodes", "audit.scoring.audit_recipes,audit.scoring.audit_judges",
+        "--from-nodes", "audit.scoring.audit_recipes",
         "--params", f"collection=beir:{tmp_path}/collection,audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
     )  # fmt: skip
     assert done.exit_code == 1

@@ -21,7 +21,7 @@ from tests.e2e.conftest import write_chronicle
 
 from anmi.evaluation.promotion import PromotionRule
 from anmi.files import is_held
-from anmi.hooks.retraining import EXIT_CODES
+from anmi.hooks.run import EXIT_CODES
 
 pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[2]

@@ -31,7 +31,6 @@ FILES = {
           naive_top: {negatives: 3}
         table: {rows: 5, shape: {width: 2}}
         fail: "no"
-        _place: ${runtime_params:elsewhere,here}
     """,
     "conf/test/parameters.yml": "table: {shape: {width: 1}}\n",
     "conf/base/catalog.yml": """

@@ -29,7 +29,7 @@ def test_what_any_recipe_says_of_mining_is_checked() -> None:
 @pytest.mark.parametrize(("split", "said"), [("test", "1 pseudo-query of held-out"), ("dev", "nothing is measured")])
 def test_pseudo_queries_are_told_of_where_there_are_some(split: str, said: str, caplog: Any) -> None:
     hooks = CheckHooks()
-    hooks._unlabelled = "test"
+    hooks._evaluated = "test"
     made = {"pseudo_queries": pd.DataFrame({"split": ["train", split]})}
     hooks.after_node_run(Node(len, "corpus", "pseudo_queries", name="ask_corpus"), made, {})
     assert said in caplog.text and len(caplog.records) == 1
@@ -58,7 +58,3 @@ def test_a_folder_without_its_kind_is_told_how_to_write_it(tmp_path: Path) -> No
     (tmp_path / "corpus.jsonl").touch()
     with pytest.raises(AnmiError, match=f'write "beir:{tmp_path}"'):
         check_collection(str(tmp_path))
-
-
-def test_a_parameter_that_the_configuration_refers_to_is_known(project: Any) -> None:
-    project.kedro("run", "--pipelines", "first", "--params", "elsewhere=there")

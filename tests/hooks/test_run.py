@@ -134,9 +134,8 @@ from anmi.hooks import MlflowHooks, RunRecord
 hooks = MlflowHooks(RunRecord(run_id=sys.argv[1], parameters={"recipe": sys.argv[1]}))
 print("ready", flush=True)
 sys.stdin.readline()
-hooks._client = connect(sys.argv[2])
-hooks._settings.experiment = "anmi"
-hooks._open(sys.argv[2], set())
+hooks._client, hooks._uri = connect(sys.argv[2]), sys.argv[2]
+hooks._open(set())
 """
 
 

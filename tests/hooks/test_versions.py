@@ -190,27 +190,6 @@ def test_a_run_that_another_overtakes_ends_as_if_alone(tmp_path: Path, drivers: 
     }
 
 
-def test_runs_go_by_sequence_whatever_the_clock_says(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
-    """Two that begin at once have two ids, and a run stamped by a clock that went ahead hides none after it."""
-    project = write_selecting(tmp_path, drivers[0])
-    settings = tmp_path / "src" / "miniature" / "settings.py"
-    text, ahead = settings.read_text(), "2199-01-01T00.00.00.000Z"
-    stamp = f"import kedro.framework.session.session as session\nsession.generate_timestamp = lambda: '{ahead}'\n"
-    settings.write_text(f"{text}\n{stamp}")
-    with ThreadPoolExecutor(1) as pool:
-        going = begin(project, pool, f"run --params {project.options},options.rows=5")
-        second = Selecting(tmp_path, drivers[1]).do(f"run --params {project.options},options.rows=6")
-        (tmp_path / "waiting").unlink()
-        assert going.result()[0] == second[0] == 0, second[1]
-    settings.write_text(text)
-    assert project.do(f"run --params {project.options},options.rows=7")[0] == 0
-    first, second, third = project.records()
-    assert first["run_id"] == ahead < second["run_id"] < third["run_id"]
-    assert [each["parameters"]["options"]["rows"] for each in (first, second, third)] == [5, 6, 7]
-    assert project.versions()["summary.json"] == [each["run_id"] for each in (first, second, third)]
-    assert "told {'rows': 7}" in project.do(f"run --nodes tell --params {project.options}")[1]
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, drivers: tuple[Driver, Driver]) -> Selecting:
     project = write_selecting(tmp_path_factory.mktemp("trained"), drivers[0])
@@ -241,10 +220,11 @@ def test_what_was_made_from_something_else_is_refused(
     asked = {"collection": trained.options.partition("=")[2], **AS_MADE, **other}
     code, text = trained.do(f"run {part} --params {','.join(map('='.join, asked.items()))}")
     assert code == 1
-    assert f"this run is asked for {'='.join(*other.items())}: go on with `kedro run {part} --params " in text
-    command = text.partition("go on with `kedro ")[2].partition("`")[0]
-    assert right in command
-    assert trained.do(command)[0] == 0, "the command it names is right"
+    assert f"this run asks for {'='.join(*other.items())}: set --params {right}" in text
+    cure = text.partition("set --params ")[2].partition(", or")[0]
+    given = dict(item.split("=", 1) for item in f"{','.join(map('='.join, asked.items()))},{cure}".split(","))
+    code, text = trained.do(f"run {part} --params {','.join(map('='.join, given.items()))}")
+    assert code == 0, f"the parameters it names are not right: {text}"
 
 
 def test_rows_are_trained_on_with_several_seeds_and_both_are_noted(trained: Selecting) -> None:

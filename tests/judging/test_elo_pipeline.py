@@ -17,7 +17,7 @@ from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS
 from anmi.judging.pairwise import ChatJudge
-from anmi.pipelines.elo import create_pipeline
+from anmi.pipelines.elo.pipeline import create_pipeline
 from anmi.pipelines.params import EloParams
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store

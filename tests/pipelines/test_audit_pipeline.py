@@ -22,7 +22,7 @@ from anmi.pipelines.params import AuditParams, IngestionParams
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")
-SCORING = {"audit_recipes", "audit_judges", "summarise_audit", "gate"}
+SCORING = {"audit_recipes", "gate"}
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +141,8 @@ def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_defa
         "false_negative_rate_high": 1.0, "false_negatives": 1, "negatives": 9,
         "setting": "", "failed": "",
     } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
-    nothing = pd.DataFrame()
-    gate(recipes, nothing, {}, recipe="dirty", params=AuditParams())
-    gate(recipes, nothing, {}, recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
-    gate(recipes, nothing, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
+    gate(recipes, {}, recipe="dirty", params=AuditParams())
+    gate(recipes, {}, recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
+    gate(recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
     with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
-        gate(recipes, nothing, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))
+        gate(recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))

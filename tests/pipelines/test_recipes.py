@@ -22,7 +22,11 @@ from anmi.candidates import SOURCES
 from anmi.corpus.knowledge import Knowledge
 from anmi.datasets import CandidateShardsDataset, ColumnsDataset, TrainingRowsDataset
 from anmi.engine import IN_PROCESS
-from anmi.pipelines import bm25, consistency, denoising, dense, elo, selection
+from anmi.pipelines.bm25 import pipeline as bm25
+from anmi.pipelines.consistency import pipeline as consistency
+from anmi.pipelines.denoising import pipeline as denoising
+from anmi.pipelines.dense import pipeline as dense
+from anmi.pipelines.elo import pipeline as elo
 from anmi.pipelines.params import (
     BM25Params,
     ConsistencyParams,
@@ -32,6 +36,7 @@ from anmi.pipelines.params import (
     IngestionParams,
     SelectionParams,
 )
+from anmi.pipelines.selection import pipeline as selection
 from anmi.pipelines.training.params import TrainingParams
 from anmi.report.console import (
     dropped_table,

@@ -132,7 +132,7 @@ COMPUTED_IMPORTS = {
     "datasets/files.py": "refuses whatever is outside anmi before it imports",
     "corpus/sources.py": "the targets are constants of the module",
     "corpus/api_docs.py": "the packages of the collection api_docs, constants of its module",
-    "pipeline_registry.py": "anmi.pipelines.<stage> for the constants in STAGES",
+    "pipeline_registry.py": "anmi.pipelines.<stage>.pipeline for the constants in STAGES",
     "errors.py": "callers of `installed` name packages as constants",
 }
 

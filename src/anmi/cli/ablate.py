@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import example, json_option, plain_errors, project, store_path
+from anmi.cli.common import echo_json, example, json_option, plain_errors, project, store_path
 from anmi.errors import AnmiError, nearest
 
 if TYPE_CHECKING:
@@ -70,18 +71,15 @@ def cells(
             groups[-1].append(part)
         else:
             groups.append([part])
-    base = {"env": env} if env else {}
-    base |= dict(part.split("=", 1) for part in filter(None, common.split(",")))
+    base = {**({"env": env} if env else {}), **dict(part.split("=", 1) for part in filter(None, common.split(",")))}
     found = []
-    for group in groups:
+    for group, text, seed in product(groups, systems, map(int, seeds.split(","))):
         place, collection, of_collection = named(group[0], group[1:])
-        for text in systems:
-            recipe, _, settings = text.partition(":")
-            name, recipe, own = named(recipe, list(filter(None, settings.split(","))))
-            for seed in map(int, seeds.split(",")):
-                folder = output / _FOLDER.sub("_", place) / _FOLDER.sub("_", name) / f"seed{seed}"
-                params = {"collection": collection, "recipe": recipe, "seed": str(seed)}
-                found.append(Cell(folder, place, name, seed, base | params | of_collection | own))
+        recipe, _, settings = text.partition(":")
+        name, recipe, own = named(recipe, list(filter(None, settings.split(","))))
+        folder = output / _FOLDER.sub("_", place) / _FOLDER.sub("_", name) / f"seed{seed}"
+        params = base | {"collection": collection, "recipe": recipe, "seed": str(seed)} | of_collection | own
+        found.append(Cell(folder, place, name, seed, params))
     return found
 
 
@@ -119,25 +117,24 @@ def ablate(
                 raise AnmiError(f'there is no recipe "{name}": {nearest(name, known)}')
         failed = [cell for cell in todo if cell.kept is None and not run(cell, store, env)]
         document = write(output, [cell for cell in todo if cell not in failed], failed)
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False) if as_json else f"table {output / 'ablation.md'}")
+        echo_json(document) if as_json else click.echo(f"table {output / 'ablation.md'}")
     if failed:
         sys.exit(1)
 
 
 def run(cell: Cell, store: Path, env: str | None) -> bool:
     """Run a cell and keep what is compared; tell whether it came to its end."""
-    started = time.monotonic()
+    started, log = time.monotonic(), cell.folder / "log.txt"
     cell.folder.mkdir(parents=True, exist_ok=True)
     (cell.folder / "cell.json").unlink(missing_ok=True)
     settings = ",".join(f"{name}={value}" for name, value in cell.params.items() if name != "env")
     command = [str(Path(sys.executable).with_name("kedro")), "run", "--params", settings]
     command += ["--env", env] if env else []
-    tracking = f"sqlite:///{cell.folder.parents[2] / 'mlflow.db'}"
     place = {"ANMI_DATA_ROOT": str(cell.folder), "ANMI_STORE": str(store)}
-    environment = {"MLFLOW_TRACKING_URI": tracking, **os.environ, **place}
-    log = cell.folder / "log.txt"
+    tracking = {"MLFLOW_TRACKING_URI": f"sqlite:///{cell.folder.parents[2] / 'mlflow.db'}"}
     click.echo(f"{cell.collection}, {cell.system}, seed {cell.seed}: ", nl=False, err=True)
     with log.open("w", encoding="utf-8") as stream:
+        environment = {**tracking, **os.environ, **place}
         code = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False).returncode
     if code:
         last = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()][-1:]
@@ -162,10 +159,9 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
 
     from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
 
-    scores, runs, equivalents = (catalog.load(name) for name in ("query_metrics", "runs", "equivalents"))
+    scores, runs, qrels, equivalents = map(catalog.load, ("query_metrics", "runs", "qrels", "equivalents"))
     names = {recipe: "trained", "hybrid": "hybrid", "bm25": "bm25", "zero_shot": "zero_shot"}
     tables = [scores[["query_id", "system", *KEPT]].assign(judgments="original")]
-    qrels = catalog.load("qrels")
     qrels = qrels[qrels.query_id.isin(scores.query_id)]
     if len(equivalents) and len(qrels):
         judged = of_documents(completed_judgments(qrels, equivalents), catalog.load("corpus"))
@@ -174,16 +170,15 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
             tables.append(table[["query_id", METRIC]].assign(system=system, judgments="completed"))
     queries = pd.concat(tables).merge(catalog.load("query_buckets"), on="query_id")
     queries = queries[queries.system.isin(names)].replace({"system": names})
-    summary, selected = catalog.load("training_summary"), catalog.load("selection_summary")
-    knowledge = catalog.load("knowledge_metrics").get(recipe, {})
+    selected = catalog.load("selection_summary")
     facts = {
-        "train_seconds": summary.get("seconds"),
+        "train_seconds": catalog.load("training_summary").get("seconds"),
         "rows": selected.get("rows"),
         "coverage": selected.get("coverage"),
+        "false_negative_rate": (catalog.load("results")["false_negatives"] or {}).get("share"),
     }
-    facts["false_negative_rate"] = (catalog.load("results")["false_negatives"] or {}).get("share")
-    numbers = {key: value for key, value in knowledge.items() if isinstance(value, float)}
-    return queries.reset_index(drop=True), facts | numbers
+    knowledge = catalog.load("knowledge_metrics").get(recipe, {})
+    return queries.reset_index(drop=True), facts | {k: v for k, v in knowledge.items() if isinstance(v, float)}
 
 
 def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
@@ -210,11 +205,9 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
         asked_by = part.drop_duplicates("query_id").set_index("query_id").asked_by[values.index].to_numpy()
         settings: Any = {"seed": 1, "groups": asked_by}
         tests = [compare(values[name].to_numpy(), values[first].to_numpy(), **settings) for name in others]
-        adjusted = holm([test.p_value for test in tests]).tolist()
-        tested = {
-            name: {"difference": test.difference, "p_value": test.p_value, "p_holm": p}
-            for name, test, p in zip(others, tests, adjusted, strict=True)
-        } | {first: dict.fromkeys(("difference", "p_value", "p_holm"))}
+        tested: dict[Any, dict[str, Any]] = {first: dict.fromkeys(("difference", "p_value", "p_holm"))}
+        for name, test, p in zip(others, tests, holm([test.p_value for test in tests]).tolist(), strict=True):
+            tested[name] = {"difference": test.difference, "p_value": test.p_value, "p_holm": p}
         for name in values:
             mean, low, high = interval(values[name].to_numpy(), **settings)
             kept = [cell.kept or {} for cell in done if (cell.collection, cell.system) == (collection, name)]
@@ -228,7 +221,7 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
 
 def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[str, Any]:
     """Write the table of the cells, as JSON and as Markdown."""
-    from anmi.files import aside
+    from anmi.buckets import write_text
 
     found = list(rows(done))
     document = {
@@ -241,20 +234,13 @@ def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[st
     for row in found:
         title = f"## {row['collection']}, {row['judgments']} judgments, {row['bucket']} queries"
         if title != before:
-            before = title
-            lines.append("")
-            lines += [
-                title,
-                "",
-                f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) | with BM25 |",
-            ]
-            lines.append("|---|---:|---:|---:|---:|---:|")
+            head = f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) | with BM25 |"
+            lines += ["", title, "", head, "|---|---:|---:|---:|---:|---:|"]
+        before = title
         tested = ["", ""] if row["p_holm"] is None else [f"{row['difference']:+.4f}", f"{row['p_holm']:.4f}"]
         bounds = f"{row['low']:.4f} to {row['high']:.4f}"
         figures = [row["system"], f"{row['ndcg_10']:.4f}", bounds, *tested, f"{row['hybrid_ndcg_10']:.4f}"]
         lines.append(f"| {' | '.join(figures)} |")
-    with aside(output / "ablation.json") as path:
-        path.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
-    with aside(output / "ablation.md") as path:
-        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    write_text(str(output / "ablation.json"), json.dumps(document, indent=1, ensure_ascii=False))
+    write_text(str(output / "ablation.md"), "\n".join([*lines, ""]))
     return document

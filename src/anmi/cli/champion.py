@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from kedro.framework.cli.utils import env_option
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from anmi.datasets.model_registry import Entry, ModelRegistry
 
 _SHOWN: Final = 10
+model_option = click.option(
+    "--model", "name", metavar="NAME", help="The registered model; that of the configured collection when left out."
+)
 
 
 @contextmanager
@@ -39,11 +42,6 @@ def _registry(env: str | None, name: str | None, *, as_json: bool = False) -> It
         yield registry, asked
 
 
-model_option = click.option(
-    "--model", "name", metavar="NAME", help="The registered model; that of the configured collection when left out."
-)
-
-
 @click.command(epilog=example("kedro anmi rollback"))
 @json_option
 @click.option("--to", "target", type=click.IntRange(min=1), metavar="VERSION", help="To this one instead.")
@@ -64,25 +62,7 @@ def rollback(as_json: bool, target: int | None, name: str | None, env: str | Non
 
 
 def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[Entry | None, Entry]:
-    """Move the alias ``champion``.
-
-    Parameters
-    ----------
-    registry, model
-        Where, and of which registered model.
-    target
-        Version to go to; the champion before the present one when None.
-
-    Returns
-    -------
-    before, after
-        The two champions.
-
-    Raises
-    ------
-    AnmiError
-        There is no champion before this one, no such version, or its files are gone.
-    """
+    """Move the alias ``champion`` to a version, or to the champion before; return the present and the new champion."""
     from anmi.datasets.model_registry import CHAMPION, DIGEST, ROLLED_BACK
     from anmi.hooks.record import now
 
@@ -90,10 +70,7 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
     wanted = target if target is not None else before.previous if before else None
     if wanted is None:
         known = ", ".join(str(entry.version) for entry in registry.entries(model)) or "none"
-        of_which = f"{before} is the first" if before else "there is none"
-        raise AnmiError(
-            f'"{model}" has no champion before this one ({of_which}): name a version by --to (there are: {known})'
-        )
+        raise AnmiError(f'"{model}" has no champion before this one: name a version by --to (there are: {known})')
     if before is not None and before.version == wanted:
         raise AnmiError(f'{before} is the champion of "{model}" already: name another by --to')
     after = registry.entry(model, wanted)
@@ -112,45 +89,32 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
     short_help="Show the champion, the challenger and the last decisions.", epilog=example("kedro anmi champion")
 )
 @json_option
-@click.option("--last", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Decisions shown.")
 @model_option
 @env_option
-def champion(as_json: bool, last: int, name: str | None, env: str | None) -> None:
+def champion(as_json: bool, name: str | None, env: str | None) -> None:
     """Show the champion, the challenger, and what was decided lately."""
     with _registry(env, name, as_json=as_json) as (registry, model):
         aliases, entries = registry.aliases(model), registry.entries(model)
     if as_json:
-        shown = [describe(entry) for entry in entries[:last]]
+        shown = [
+            {"version": entry.version, "created": entry.created, "mlflow_run": entry.run, **entry.tags}
+            for entry in entries[:_SHOWN]
+        ]
         echo_json({"model": model, "aliases": aliases, "versions": shown})
         return
-    by_version = {entry.version: entry for entry in entries}
+    by_version = {entry.version: _line(entry) for entry in entries}
     for alias in ("champion", "challenger"):
-        entry = by_version.get(aliases.get(alias, 0))
-        click.echo(f"{alias:<12} {_line(entry) if entry else 'none'}")
-    _print_decisions(entries[:last])
+        click.echo(f"{alias:<12} {by_version.get(aliases.get(alias, 0), 'none')}")
+    made = table("Last decisions", "version,created,nDCG@10,decision,why", plain="version,created,nDCG@10,decision")
+    for entry in entries[:_SHOWN]:
+        decision = "rolled back" if "rolled_back" in entry.tags else entry.tags.get("decision", "")
+        ndcg, reasons = (entry.tags.get(tag, "") for tag in ("ndcg", "reasons"))
+        made.add_row(str(entry.version), entry.created, ndcg, decision, reasons)
+    console().print(made)
     click.echo(f'load it: mlflow.sentence_transformers.load_model("models:/{model}@champion")')
 
 
-def describe(entry: Entry) -> dict[str, Any]:
-    """Return what is noted of a version, for JSON."""
-    return {"version": entry.version, "created": entry.created, "mlflow_run": entry.run, **entry.tags}
-
-
 def _line(entry: Entry) -> str:
-    tags = entry.tags
+    recipe, encoder, ndcg = (entry.tags.get(tag, "?") for tag in ("recipe", "encoder", "ndcg"))
     before = f", before it {entry.previous}" if entry.previous is not None else ""
-    return (
-        f"{entry} of {entry.created}: recipe {tags.get('recipe', '?')}, encoder {tags.get('encoder', '?')}, "
-        f"nDCG@10 {tags.get('ndcg', '?')}{before}"
-    )
-
-
-def _print_decisions(entries: list[Entry]) -> None:
-    columns = "version,created,nDCG@10,decision"
-    made = table("Last decisions", f"{columns},why", plain=columns)
-    for entry in entries:
-        tags = entry.tags
-        decision = "rolled back" if "rolled_back" in tags else tags.get("decision", "")
-        row = (str(entry.version), entry.created, tags.get("ndcg", ""), decision, tags.get("reasons", ""))
-        made.add_row(*row)
-    console().print(made)
+    return f"{entry} of {entry.created}: recipe {recipe}, encoder {encoder}, nDCG@10 {ndcg}{before}"

@@ -15,46 +15,26 @@ from typing import Any, Final
 
 import click
 
-from anmi.errors import AnmiError, causes, nearest, visible
+from anmi.errors import AnmiError, causes, visible
 from anmi.files import unwritable
-from anmi.hooks.retraining import EXIT_CODES, AlreadyRetraining
+from anmi.hooks.run import EXIT_CODES, AlreadyRetraining
 
-# What Kedro says of names that are not there, and what they are names of.
-_UNKNOWN: Final = {
-    "node": re.compile(r"does not contain nodes named \['([^']*)'"),
-    "dataset": re.compile(r"does not contain datasets named \['([^']*)'"),
-    "namespace": re.compile(r"following namespaces: \['([^']*)'"),
-    "pipeline": re.compile(r"Failed to find the pipeline named '([^']*)'"),
-}
+# Sentences of Kedro about names that are not there, which say all that a user needs.
+_KEDRO: Final = re.compile(
+    r"does not contain (nodes|datasets) named|following namespaces|Failed to find the pipeline"
+    r"|Pipeline contains no nodes|Duplicate keys found in"
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+run_option = click.option(
+    "--run", "run_id", metavar="ID", help="Of which run: its id, or latest for the last finished one."
+)
 
 
 def example(*lines: str) -> str:
-    """Return how the help of a command ends: one example or more, line by line.
-
-    Examples
-    --------
-    >>> print(example("kedro anmi results --json").partition("Example:")[2])
-    <BLANKLINE>
-      kedro anmi results --json
-    """
+    """Return how the help of a command ends: one example or more, line by line."""
     # After a backspace alone on its line click leaves the lines of a paragraph as they are.
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
-
-
-def confirm_removal(*, yes: bool, as_json: bool) -> None:
-    """Ask whether something may be removed, unless that was said already.
-
-    Raises
-    ------
-    click.UsageError
-        It was not said, and who reads JSON cannot be asked.
-    """
-    if as_json and not yes:
-        raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
-    if not yes:
-        click.confirm("Remove these?", abort=True)
 
 
 def user_error(error: BaseException) -> str | None:
@@ -71,53 +51,25 @@ def user_error(error: BaseException) -> str | None:
     for found in causes(error):
         if isinstance(found, AnmiError):
             return str(found)
+    kinds = (ParameterValidationError, DatasetNotFoundError, MissingConfigException, YAMLError)
     for found in causes(error):
+        told: object = None
         if isinstance(found, VersionNotFoundError):
             name = str(error).split(":", 1)[0]
-            return f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
-        if isinstance(found, OmegaConfBaseException):
-            return _reference(found)
-        told: object = _misspelt(str(found)) if isinstance(found, ValueError) else None
-        if told := told or (unwritable(found) if isinstance(found, OSError) else None):
-            return str(told)
-        said = isinstance(found, ValueError) and str(found).startswith("Duplicate keys found in")
-        kinds = (ParameterValidationError, DatasetNotFoundError, MissingConfigException, YAMLError)
-        if said or isinstance(found, kinds):
-            cure = " Correct the YAML there." if isinstance(found, YAMLError) else ""
-            return " ".join(str(found).split()) + cure
+            told = f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
+        elif isinstance(found, OmegaConfBaseException):
+            place, what = found.full_key or found.key or "?", str(found.msg or found).split("\n")[0]
+            told = AnmiError(
+                f'"{place}" of the configuration cannot be resolved ({what}): correct what stands in its ${{…}}, or '
+                "set the variable of the environment that it names"
+            )
+        elif isinstance(found, OSError):
+            told = unwritable(found)
+        elif isinstance(found, kinds) or (isinstance(found, ValueError) and _KEDRO.search(str(found))):
+            told = str(found) + (" Correct the YAML there." if isinstance(found, YAMLError) else "")
+        if told:
+            return " ".join(str(told).split())
     return None
-
-
-def _misspelt(text: str) -> str | None:
-    """Return what Kedro says of a name that is not there, with the nearest that is."""
-    from kedro.framework.project import pipelines
-
-    if text.startswith("Pipeline contains no nodes"):
-        return (
-            "no node is left by the options that choose among them, such as --tags: `kedro registry describe` lists all"
-        )
-    for kind, pattern in _UNKNOWN.items():
-        if found := pattern.search(text):
-            nodes = [] if kind == "pipeline" else [node for each in pipelines.values() for node in each.nodes]
-            known = {
-                "pipeline": {*pipelines.keys()},
-                "node": {node.name for node in nodes},
-                "namespace": {str(node.namespace) for node in nodes},
-                "dataset": {name for node in nodes for name in (*node.inputs, *node.outputs)},
-            }
-            return f'there is no {kind} "{found[1]}": {nearest(found[1], sorted(known[kind]))}'
-    return None
-
-
-def _reference(error: Any) -> str:
-    """Say which setting refers to something that is not there."""
-    place, what = error.full_key or error.key or "?", str(error.msg or error).split("\n")[0]
-    return str(
-        AnmiError(
-            f'"{place}" of the configuration cannot be resolved ({what}): correct what stands in its ${{…}}, or set '
-            "the variable of the environment that it names"
-        )
-    )
 
 
 @contextmanager
@@ -186,72 +138,69 @@ def silence() -> Iterator[None]:
         logging.disable(previous)
 
 
-run_option = click.option(
-    "--run", "run_id", metavar="ID", help="Of which run: its id, or latest for the last finished one."
-)
+class Saved:
+    """What runs saved, as a command shows it: datasets of versions that belong together, see :func:`settle`.
 
-
-def belonging(context: Any, *names: str, run_id: str | None = None) -> Any:
-    """Return the catalog, in which these datasets, as far as they are there, belong together; see :func:`settle`.
-
-    With the id of a run they are those that it made or loaded, and others are not there.
+    Parameters
+    ----------
+    context
+        Of the project.
+    names
+        The datasets, of which some may not be there.
+    run_id
+        With it they are those that this run made or loaded, and no others are there.
     """
-    from kedro.framework.project import pipelines
-    from kedro.io.core import Version
 
-    from anmi.hooks.record import Runs, data_root
-    from anmi.hooks.versions import settle
+    def __init__(self, context: Any, *names: str, run_id: str | None = None) -> None:
+        from kedro.framework.project import pipelines
+        from kedro.io.core import Version
 
-    catalog, runs = context.catalog, Runs(data_root(context))
-    if run_id is not None:
-        run_id = str(runs.get(run_id)["run_id"])
-        for name in names:
-            catalog.get(name)._version = Version(runs.versions(run_id).get(name, run_id), None)
-    found = {name: catalog.get(name) for name in names if catalog.exists(name)}
-    settle(found, runs, pipelines.values())
-    return catalog
+        from anmi.hooks.record import Runs, data_root
+        from anmi.hooks.versions import settle
 
+        self._catalog, self.runs = context.catalog, Runs(data_root(context))
+        if run_id is not None:
+            run_id = str(self.runs.get(run_id)["run_id"])
+            for name in names:
+                self._catalog.get(name)._version = Version(self.runs.versions(run_id).get(name, run_id), None)
+        settle({name: self._catalog.get(name) for name in names if self.has(name)}, self.runs, pipelines.values())
 
-def whereabouts(context: Any, catalog: Any, dataset: str) -> dict[str, str]:
-    """Return ``collection, recipe, run, date`` of the run whose version of a dataset is loaded, and a ``notice``."""
-    from anmi.hooks.record import Runs, data_root
+    def has(self, *names: str) -> bool:
+        """Tell whether datasets are there."""
+        return all(map(self._catalog.exists, names))
 
-    run, runs = str(catalog.get(dataset).resolve_load_version()), Runs(data_root(context))
-    record = runs.read(run)
-    made = record.get("parameters", {}) | record.get("made_from", {})
-    told = {"collection": str(made.get("collection", "")), "recipe": str(made.get("recipe", "")), "run": run}
-    return told | {"date": str(record.get("start", "")), "notice": runs.notice(run)}
-
-
-def echo_where(context: Any, catalog: Any, dataset: str, as_json: bool = False) -> dict[str, str]:
-    """Print of which run a dataset is that is loaded, and that the latest run failed where it did; return both.
-
-    With ``as_json`` nothing is printed.
-    """
-    from anmi.report.sentences import where
-
-    place = whereabouts(context, catalog, dataset)
-    if as_json:
-        return place
-    click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
-    if place["notice"]:
-        click.echo(f"warning: {visible(place['notice'])}", err=True)
-    return place
-
-
-def load(catalog: Any, name: str, pipeline: str) -> Any:
-    """Load a dataset; where there is none yet, an error names the pipeline that makes it."""
-    if name not in catalog or not catalog.exists(name):
-        asked = catalog.get(name)._version.load if name in catalog else None
-        if asked:
+    def load(self, name: str, pipeline: str = "", default: Any = None) -> Any:
+        """Load a dataset; where it is not there, the default, or an error that names the pipeline that makes it."""
+        if self.has(name):
+            return self._catalog.load(name)
+        if not pipeline:
+            return default
+        if asked := self._catalog.get(name)._version.load:
             raise AnmiError(f'run {asked} has no "{name}": `kedro anmi runs {asked}` says what it made')
         raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
-    return catalog.load(name)
 
+    def places(self, *names: str) -> dict[str, str]:
+        """Return where datasets lie, of those that are there."""
+        return {name: self._catalog.get(name).place() for name in names if self.has(name)}
 
-def places(catalog: Any, *names: str) -> dict[str, str]:
-    """Return where the newest versions of datasets lie, of those that are there."""
-    return {name: catalog.get(name).place() for name in names if catalog.exists(name)}
+    def whereabouts(self, name: str) -> dict[str, str]:
+        """Return ``collection, recipe, run, date`` of the run that made a dataset, and a ``notice`` of a later one."""
+        run = str(self._catalog.get(name).resolve_load_version())
+        record = self.runs.read(run)
+        made = record.get("parameters", {}) | record.get("made_from", {})
+        found = {key: str(made.get(key, "")) for key in ("collection", "recipe")}
+        return found | {"run": run, "date": str(record.get("start", "")), "notice": self.runs.notice(run)}
+
+    def echo_where(self, name: str, *, as_json: bool = False) -> dict[str, str]:
+        """Print, unless JSON is asked for, of which run a dataset is, and that the latest run failed; return both."""
+        from anmi.report.sentences import where
+
+        place = self.whereabouts(name)
+        if not as_json:
+            click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
+            if place["notice"]:
+                click.echo(f"warning: {visible(place['notice'])}", err=True)
+        return place
 
 
 def echo_places(found: dict[str, str]) -> None:
@@ -273,17 +222,7 @@ def console(width: int | None = 120, **options: Any) -> Any:
 
 
 def table(title: str, columns: str, *, plain: str = "") -> Any:
-    """Return an empty table of these columns, given as words or separated by commas.
-
-    Parameters
-    ----------
-    title
-        Above it.
-    columns
-        Headings, separated by ``,``.
-    plain
-        Those whose cells are never broken.
-    """
+    """Return an empty table of columns, separated by commas; cells of the ``plain`` ones are never broken."""
     from rich.table import Table
 
     made = Table(title=title, title_justify="left")
@@ -295,20 +234,3 @@ def table(title: str, columns: str, *, plain: str = "") -> Any:
 def store_path(context: Any) -> Path:
     """Return the folder of the store."""
     return Path(context.catalog.get("store")._describe()["filepath"])
-
-
-def size_text(size: int) -> str:
-    """Write a number of bytes as people read it.
-
-    Examples
-    --------
-    >>> size_text(999), size_text(41_750_528), size_text(999_950)
-    ('999 B', '41.8 MB', '1.0 MB')
-    """
-    value = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        # What would be rounded to a thousand is one of the next unit.
-        if value < 999.95:
-            return f"{value:.1f} {unit}" if unit != "B" else f"{size} B"
-        value /= 1000
-    return f"{value:.1f} TB"

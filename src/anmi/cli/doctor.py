@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import sys
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import echo_json, example, json_option, project, silence, size_text, store_path
+from anmi.cli.common import echo_json, example, json_option, project, silence, store_path
 from anmi.errors import AnmiError, masked, visible
 
 OK: Final = "ok"
@@ -63,44 +64,32 @@ def doctor(as_json: bool, env: str | None) -> None:
 
 def examine(env: str | None) -> list[Finding]:
     """Look at everything; without a configuration that can be read, at what needs none."""
-    found = [*_tried("environment", environment, None)]
+    found = list(environment())
     try:
         with project(env) as context:
             found.append(Finding("parameters", OK, f"those of {env or 'local'} are valid"))
             for name, check in CHECKS.items():
-                found += _tried(name, check, context)
+                try:
+                    found.extend(check(context))
+                except Exception as error:
+                    # The others go on.
+                    kind = "" if isinstance(error, AnmiError) else f"{type(error).__name__}: "
+                    found.append(Finding(name, PROBLEM, masked(kind + " ".join(str(error).split()))[:600]))
     except click.ClickException as error:
         found.append(Finding("parameters", PROBLEM, error.message, "correct them there"))
     return found
 
 
-def _tried(name: str, check: Callable[[Any], Iterator[Finding]], context: Any) -> list[Finding]:
-    """Return what a check finds; one that fails is a problem, and the others go on."""
-    found: list[Finding] = []
-    try:
-        found.extend(check(context))
-    except Exception as error:
-        said = f"{'' if isinstance(error, AnmiError) else type(error).__name__ + ': '}{' '.join(str(error).split())}"
-        found.append(Finding(name, PROBLEM, masked(said)[:600]))
-    return found
-
-
-def environment(_: Any) -> Iterator[Finding]:
-    """Look at Python, the packages, the device and the threads."""
-    here, known = sys.version_info, " and ".join(f"{major}.{minor}" for major, minor in _PYTHONS)
-    good = here[:2] in _PYTHONS
-    todo = "" if good else f"only {known} are tested: make .venv with one of them"
-    yield Finding("Python", OK if good else WARNING, ".".join(map(str, here[:3])), todo)
+def environment() -> Iterator[Finding]:
+    """Look at Python, the packages and the device."""
+    good = sys.version_info[:2] in _PYTHONS
+    todo = "" if good else "only Python 3.11 and 3.12 are tested: make .venv with one of them"
+    yield Finding("Python", OK if good else WARNING, platform.python_version(), todo)
     yield packages(Path.cwd() / "requirements.lock")
     import torch
 
     gpu = torch.cuda.is_available()
     yield Finding("device", OK, torch.cuda.get_device_name() if gpu else "no GPU that torch can use: the processor")
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    crowded = torch.get_num_threads() > there
-    todo = f"set OMP_NUM_THREADS={there}: more threads than cores wait for each other" if crowded else ""
-    text = f"{torch.get_num_threads()} of torch on {there} cores"
-    yield Finding("threads", WARNING if crowded else OK, text, todo)
 
 
 def packages(lock: Path) -> Finding:
@@ -153,8 +142,7 @@ def data(context: Any) -> Iterator[Finding]:
     params = context.params["ingestion"]
     shares = {"dev_share": params.dev_share, "test_share": params.test_share, "language": params.language}
     found = load_collection(collection, seed=int(context.params["seed"]), **shares)
-    counted = found.queries["split"].value_counts()
-    queries = {split: int(counted.get(split, 0)) for split in ("train", "dev", "test")}
+    queries = {split: int((found.queries["split"] == split).sum()) for split in ("train", "dev", "test")}
     told = ", ".join(f"{count:,} {split}" for split, count in queries.items())
     text = f'{collection}: {len(found.corpus):,} documents in "{found.language}", queries: {told}'
     yield Finding("collection", OK, text)
@@ -174,9 +162,6 @@ def tracking(context: Any) -> Iterator[Finding]:
     if not uri or (uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()):
         yield Finding("MLflow", OK, f"{uri}: the first run makes it" if uri else "switched off in mlflow.yml")
         return
-    # A doctor does not wait as long as a run does.
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
     try:
         with quiet():
             count = len(connect(uri).search_experiments())
@@ -201,7 +186,7 @@ def disk(context: Any) -> Iterator[Finding]:
             yield Finding(f"room for the {name}", PROBLEM, f"{there} cannot be written to", "see its owner")
             continue
         todo = "" if level == OK else "kedro anmi prune --keep 3 makes room"
-        yield Finding(f"room for the {name}", level, f"{size_text(free)} free under {place}", todo)
+        yield Finding(f"room for the {name}", level, f"{free / 1e9:.1f} GB free under {place}", todo)
 
 
 CHECKS: Final[dict[str, Callable[[Any], Iterator[Finding]]]] = {

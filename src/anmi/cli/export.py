@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import (
-    belonging,
-    echo_json,
-    example,
-    json_option,
-    load,
-    plain_errors,
-    project,
-    run_option,
-    whereabouts,
-)
+from anmi.cli.common import Saved, echo_json, example, json_option, plain_errors, project, run_option
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -91,17 +81,14 @@ def export(
         find_format(name, options)
         _refuse_to_overwrite(folder, force)
     with project(env, as_json=as_json) as context:
-        catalog = belonging(context, *_ROWS, *_COLLECTION, run_id=run_id)
-        rows = load(catalog, "training_rows", "mining")
-        source = catalog.get("training_rows").place()
-        encoder_info = catalog.load("encoder_info") if catalog.exists("encoder_info") else None
-        place = whereabouts(context, catalog, "training_rows")
-        summary = catalog.load("selection_summary") if catalog.exists("selection_summary") else {}
-        mined = {"Recipe": place["recipe"], "Run": place["run"],
-                 "Quality": expected_sentence(summary.get("expected")),
-                 "Audit": _audited(catalog, place["collection"], place["recipe"])}  # fmt: skip
-        found = _collection(catalog) if all(map(catalog.exists, _COLLECTION)) else None
-        made = make_export(rows, name, options, found, encoder_info, mined)
+        saved = Saved(context, *_ROWS, *_COLLECTION, run_id=run_id)
+        rows = saved.load("training_rows", "mining")
+        (source,) = saved.places("training_rows").values()
+        place, summary = saved.whereabouts("training_rows"), saved.load("selection_summary", default={})
+        mined = {"Recipe": place["recipe"], "Run": place["run"], "Audit": _audited(context.catalog, place),
+                 "Quality": expected_sentence(summary.get("expected"))}  # fmt: skip
+        collection = _collection(saved) if saved.has(*_COLLECTION) else None
+        made = make_export(rows, name, options, collection, saved.load("encoder_info"), mined)
         try:
             with aside(folder) as path:
                 made.save(path)
@@ -122,16 +109,18 @@ def export(
     click.echo(f"read it with: {made.how_to_load(folder)}")
 
 
-def _audited(catalog: Any, collection: str, recipe: str) -> str:
+def _audited(catalog: Any, place: dict[str, str]) -> str:
     """Say what the last audit measured of the recipe on this collection; nothing where it did not."""
     from anmi.judging.expected import share_sentence
 
     if not catalog.exists("audit_recipes"):
         return ""
-    of = "collection == @collection and recipe == @recipe and negatives > 0"
-    found = catalog.load("audit_recipes").query(of).filter(like="negative").to_dict("records")
-    rates = [share_sentence(*(row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))) for row in found]
-    return f"{rates[0]} of {found[0]['negatives']:,} negatives that the recipe chose are false" if found else ""
+    found = catalog.load("audit_recipes")
+    found = found[(found.collection == place["collection"]) & (found.recipe == place["recipe"]) & (found.negatives > 0)]
+    for row in found.to_dict("records"):
+        rate = share_sentence(*(row[f"false_negative_rate{end}"] for end in ("", "_low", "_high")))
+        return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"
+    return ""
 
 
 def _export_whole(name: str, folder: Path, run_id: str | None, as_json: bool, env: str | None) -> None:
@@ -145,11 +134,11 @@ def _export_whole(name: str, folder: Path, run_id: str | None, as_json: bool, en
             raise AnmiError(f"{folder} is not empty; name a new or empty folder")
         with aside(folder) as path:
             if name in ("mteb", "beir"):
-                catalog = belonging(context, "qrels", *_COLLECTION, run_id=run_id)
-                qrels = load(catalog, "qrels", "ingestion")
-                count = export_collection(_collection(catalog), qrels, path, lines=name == "beir")
+                saved = Saved(context, "qrels", *_COLLECTION, run_id=run_id)
+                qrels = saved.load("qrels", "ingestion")
+                count = export_collection(_collection(saved), qrels, path, lines=name == "beir")
             else:
-                search = load(belonging(context, "search_index", run_id=run_id), "search_index", "evaluation")
+                search = Saved(context, "search_index", run_id=run_id).load("search_index", "evaluation")
                 count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
     if as_json:
         echo_json({"format": name, "folder": str(folder), "documents": count})
@@ -177,8 +166,8 @@ def _refuse_to_overwrite(folder: Path, force: bool) -> None:
         raise AnmiError(f"{folder} holds an export already; add --force to replace it, or name another folder")
 
 
-def _collection(catalog: Any) -> Collection:
+def _collection(saved: Saved) -> Collection:
     from anmi.selection.export import Collection
 
-    corpus, queries, info = (load(catalog, name, "ingestion") for name in _COLLECTION)
+    corpus, queries, info = (saved.load(name, "ingestion") for name in _COLLECTION)
     return Collection(corpus, queries, info["collection"], info["language"])

@@ -15,7 +15,6 @@ from kedro.framework.cli.utils import env_option
 from anmi import buckets
 from anmi.cli.common import (
     closing_records,
-    confirm_removal,
     console,
     echo_json,
     example,
@@ -25,7 +24,7 @@ from anmi.cli.common import (
     silence,
     store_path,
     table,
-)
+)  # fmt: skip
 from anmi.errors import AnmiError
 from anmi.hooks.record import UNFINISHED, VERSION, Runs, data_root
 
@@ -87,13 +86,7 @@ def resume(run_id: str | None, as_json: bool, env: str | None) -> None:
 
 
 def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
-    """Return the record of the run to go on with: the one asked for, or the last that did not end well.
-
-    Raises
-    ------
-    AnmiError
-        It has finished, is still running, or there is none.
-    """
+    """Return the record of the run to go on with: the one asked for, or the last that did not end well."""
     if run_id is None:
         found = [record for record in known.all() if record["status"] in UNFINISHED]
         if not found:
@@ -120,19 +113,21 @@ def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -
 
     Runs that are still running are kept, and so is the last run where it can be resumed.
     """
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
     with project(env, as_json=as_json) as context:
         known = Runs(data_root(context))
         records = known.all()
         reasons = kept(records, keep, aliased_runs(context, records))
-        places = [
-            str(entry["filepath"]) for entry in context.config_loader["catalog"].values() if entry.get("versioned")
-        ]
+        entries = context.config_loader["catalog"].values()
+        places = {str(entry["filepath"]) for entry in entries if entry.get("versioned")}
         found = list(removals(known, records, reasons, places))
         if not as_json:
             for text in [f"kept: {name} ({reason})" for name, reason in sorted(reasons.items())] + found:
                 click.echo(text)
-        if not dry_run and (found or as_json):
-            confirm_removal(yes=yes, as_json=as_json)
+        if not dry_run and found:
+            if not yes:
+                click.confirm("Remove these?", abort=True)
             # Records last, so that what is left after a crash still says whose it is.
             for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
                 buckets.remove(place)
@@ -185,58 +180,46 @@ def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[
 
 
 def removals(
-    known: Runs, records: Sequence[Mapping[str, Any]], keep: Collection[str], places: Sequence[str]
+    known: Runs, records: Sequence[Mapping[str, Any]], keep: Collection[str], places: Collection[str]
 ) -> Iterator[str]:
     """Yield the paths or URLs of what may go: versions and records of runs that are not kept, and leftovers of writes.
 
-    What is newer than the last record belongs to a run that just began.
-
-    Raises
-    ------
-    AnmiError
-        Nothing is known of the run that a version is of, so neither is whether it is needed.
+    What is newer than the last record belongs to a run that just began. A version of a run of which nothing is known
+    is an error, as it may be needed.
     """
     last = records[-1]["run_id"] if records else ""
     ids = {record["run_id"] for record in records}
     running = {record["run_id"] for record in records if record["status"] == "running"}
-    for place in sorted({*places}):
+    for place in sorted(places):
         for version in buckets.names(place):
-            if not VERSION.fullmatch(version) or version > last or version in running:
+            if not VERSION.fullmatch(version) or version > last or version in running or version in keep:
                 continue
-            if version not in keep and version not in ids:
+            if version not in ids:
                 record = f"{known.root}/runs/{version}/run.json"
                 raise AnmiError(f"{place}/{version} is of a run without {record}: put that back, or remove the version")
-            if version not in keep:
-                yield f"{place}/{version}"
+            yield f"{place}/{version}"
     if "://" not in known.root:
-        yield from map(str, leftovers(Path(known.root)))
+        # What killed writes left more than a day ago; newer ones may be somebody's.
+        for path in sorted(Path(known.root).rglob(".*.tmp")):
+            if time.time() - path.stat().st_mtime > _DAY:
+                yield str(path)
     yield from (f"{known.root}/runs/{record['run_id']}" for record in records if record["run_id"] not in keep)
-
-
-def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield what killed writes left in a folder and below it more than a day ago."""
-    for path in sorted(folder.rglob(".*.tmp")):
-        if time.time() - path.stat().st_mtime > _DAY:
-            yield path
 
 
 def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the runs, of Kedro or of MLflow, whose model an alias in the registry stands for.
 
-    Raises
-    ------
-    AnmiError
-        The registry cannot be asked, or does not know the last run that was tracked; what it needs might be removed.
+    A registry that cannot be asked, or that does not know the last run that was tracked, is an error: what it needs
+    might be removed.
     """
     from anmi.datasets.model_registry import ModelRegistry, registry_errors
     from anmi.hooks.mlflow import tracked_at
 
     tracked = [str(record["tracking_run"]) for record in records if record.get("tracking_run")]
-    uri = tracked_at(context)
-    if not uri:
+    if not (uri := tracked_at(context)):
         return set()
-    database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
-    if database is not None and not (database.is_file() and database.stat().st_size):
+    database = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and not (database.is_file() and database.stat().st_size):
         if tracked:
             raise AnmiError(f"{database} is not there or empty, and runs were tracked in it: put it back from a copy")
         return set()
@@ -245,9 +228,8 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
         lost = "set MLFLOW_TRACKING_URI to the store in which the last run was tracked"
         with registry_errors(uri, "the model registry is not that of these runs", lost):
             registry.client.get_run(run)
-    entries = [
-        registry.entry(name, version) for name in registry.names() for version in registry.aliases(name).values()
-    ]
+    aliased = {(name, version) for name in registry.names() for version in registry.aliases(name).values()}
+    entries = [registry.entry(*each) for each in aliased]
     return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}
 
 

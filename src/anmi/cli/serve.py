@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import belonging, echo_json, example, json_option, load, project, run_option, whereabouts
+from anmi.cli.common import Saved, echo_json, example, json_option, project, run_option, store_path
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _SHOWN: Final = (
 
 
 @click.command(
-    short_help="Look at the last run in a browser, and mark what is relevant.",
-    epilog=example("kedro anmi serve"),
+    short_help="Look at the last run in a browser, and mark what is relevant.", epilog=example("kedro anmi serve")
 )
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
@@ -95,46 +94,43 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
     from anmi.report.sentences import where
     from anmi.serve.run import Run
 
-    catalog = belonging(context, *_SHOWN, run_id=run_id)
-    selection = load(catalog, "selection", "mining")
-    info = load(catalog, "collection_info", "ingestion")
+    saved = Saved(context, *_SHOWN, run_id=run_id)
+    selection, info = saved.load("selection", "mining"), saved.load("collection_info", "ingestion")
     marks = file_of(context.params["ingestion"].marks, info["collection"])
     if marks is None:
         raise AnmiError(
             "there is no place for marks, since ingestion.marks is null or an address: set it to a folder, as in "
             "conf/base/parameters_ingestion.yml"
         )
-    fused, summary = (catalog.load(n) if catalog.exists(n) else {} for n in ("fused_judge", "selection_summary"))
-    search = catalog.load("search_index") if catalog.exists("search_index") else None
-    place = whereabouts(context, catalog, "selection")
+    summary, search = saved.load("selection_summary", default={}), saved.load("search_index")
+    place = saved.whereabouts("selection")
     run = Run(
         where=where(info["collection"], str(summary.get("recipe", "")), place["run"], place["date"]),
         notice=place["notice"],
-        corpus=load(catalog, "corpus", "ingestion"),
-        queries=load(catalog, "queries", "ingestion"),
         selection=selection,
-        fused=fused,
+        fused=saved.load("fused_judge", default={}),
         wanted=summary.get("negatives_wanted"),
         seed=int(context.params["seed"]),
         language=info["language"],
         search=search,
-        zero_shot=_zero_shot(context, catalog, search),
-        **{name: catalog.load(name) for name in ("qrels", "pseudo_queries") if catalog.exists(name)},
+        zero_shot=_zero_shot(context, saved, search),
+        **{name: saved.load(name, "ingestion") for name in ("corpus", "queries")},
+        **{name: saved.load(name) for name in ("qrels", "pseudo_queries") if saved.has(name)},
     )
     return context.project_path / marks, run
 
 
-def _zero_shot(context: Any, catalog: Any, search: HybridSearch | None) -> ZeroShot | None:
+def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroShot | None:
     """Return the encoder that the run began with, where there is a search to compare it with."""
     from anmi.retrieval.encoders import Encoding, place_of
     from anmi.serve.run import ZeroShot
 
-    if search is None or not all(map(catalog.exists, ("dense_index", "encoder_info", "corpus_encoder"))):
+    if search is None or not saved.has("dense_index", "encoder_info", "corpus_encoder"):
         return None
-    index, info, dense = catalog.load("dense_index"), catalog.load("encoder_info"), context.params["dense"]
+    index, info, dense = saved.load("dense_index"), saved.load("encoder_info"), context.params["dense"]
     if not index.settings["dimensions"] or index.document_ids != search.document_ids:
         return None
-    place, models = place_of(info["encoder"], catalog.load("corpus_encoder")), catalog.load("store").path / "models"
+    place, models = place_of(info["encoder"], saved.load("corpus_encoder")), store_path(context) / "models"
     settings = dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
     return ZeroShot(index, Encoding(place, models, *settings, "query"))
 

@@ -1,4 +1,4 @@
-"""Datasets: versioned, written aside and renamed, free of pickle; plain files are those of kedro-datasets."""
+"""Datasets: versioned, written aside and renamed, free of pickle."""
 
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.datasets.files import (

@@ -15,7 +15,7 @@ from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, Versi
 
 from anmi import buckets
 from anmi.errors import AnmiError
-from anmi.files import aside, disk_errors, measured, remove, room
+from anmi.files import aside, disk_errors, measured, room
 from anmi.fingerprint import hash_value
 
 if TYPE_CHECKING:
@@ -45,22 +45,18 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     _cached_load_version: str | None
 
     def __init__(
-        self,
-        *,
-        filepath: str,
-        version: Version | None = None,
-        metadata: dict[str, Any] | None = None,
+        self, *, filepath: str, version: Version | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
         self._protocol, path = get_protocol_and_path(filepath, version)
-        self.metadata = metadata
-        self._url = filepath
+        self.metadata, self._url = metadata, filepath
         self._kept: Path | None = None
         # What is known to be as it was saved.
         self._sound: PurePosixPath | None = None
         self._saved: PurePosixPath | None = None
-        # Of what was saved last: see measured(), and its rows where it has some.
+        # Of what was saved last, see measured().
         self.written: dict[str, Any] = {}
-        self.rows: int | None = None
+        # What was read last, for those that keep it until Kedro releases them.
+        self._opened: tuple[Path, Any] | None = None
         if self._protocol == "file":
             self._fs = None
             super().__init__(PurePosixPath(path), version)
@@ -81,7 +77,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
         target = self._get_save_path()
-        self._saved = self._sound = None
+        self._saved = self._sound = self._opened = None
         local = Path(target) if self._fs is None else self._copy_of(target)
         place, setting = (self._filepath, "ANMI_DATA_ROOT") if self._fs is None else (local, "TMPDIR")
         with disk_errors(place, setting), aside(local) as path:
@@ -95,12 +91,8 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         """Remove what lies where ``save`` would write to, so that it can; it counts as absent from the start on."""
         version = self.resolve_save_version()
         target = self._get_versioned_path(version) if version else self._filepath
-        if self._fs is None:
-            if Path(target).exists():
-                remove(Path(target), beside=Path(target.parent))
-        else:
-            with buckets.in_one_sentence(self._place_of(target)):
-                buckets.empty(self._fs, str(target))
+        buckets.remove(self._place_of(target))
+        if self._fs is not None:
             self._fs.invalidate_cache(str(self._filepath))
 
     def load(self) -> Any:
@@ -112,13 +104,27 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             It is damaged.
         """
         local = self.local_copy()
+        if self._opened is not None and self._opened[0] == local:
+            return self._shared(self._opened[1])
         try:
-            return self._read(local)
+            found = self._read(local)
+            if not self._is_kept(local):
+                return found
+            self._opened = local, found
+            return self._shared(found)
         except (AnmiError, DatasetError, ImportError, MemoryError):
             raise
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
             raise AnmiError(f"{self.place()} cannot be read ({reason}): {_AGAIN}") from error
+
+    def _is_kept(self, path: Path) -> bool:
+        """Tell whether what is read stays for all nodes that read it, which therefore must not change it."""
+        return False
+
+    def _shared(self, found: Any) -> Any:
+        """Return what a node is given of what is kept."""
+        return found
 
     def place(self) -> str:
         """Return where the artifact lies that would be loaded: a path, or a URL."""
@@ -199,6 +205,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _release(self) -> None:
         super()._release()
+        self._opened = None
         if self._kept is not None:
             shutil.rmtree(self._kept, ignore_errors=True)
             self._kept = None
@@ -240,10 +247,10 @@ def record_of(root: str, run_id: str) -> dict[str, Any]:
     raise AnmiError(f"{place} is no record of run {run_id}, or damaged: put it back from a copy, or remove the folder")
 
 
-_Preview = TypeVar("_Preview", bound=Callable[..., Any])
 _AGAIN: Final = "put it back from a copy, or make it again with `kedro run`"
-# Characters of a cell: a document, or a list of all candidates, would fill the page.
+# Characters of an error, and of a cell: a document, or a list of all candidates, would fill the page.
 _LONGEST: Final = 120
+_Preview = TypeVar("_Preview", bound=Callable[..., Any])
 
 
 def where_made(preview: _Preview) -> _Preview:
@@ -258,9 +265,9 @@ def where_made(preview: _Preview) -> _Preview:
 
 def table_preview(rows: pd.DataFrame) -> TablePreview:
     """Return rows as texts, since lists and missing values are no JSON; long ones and numbers are cut."""
-    return cast("TablePreview", rows.astype(object).map(_short).to_dict(orient="split"))
 
+    def short(value: Any) -> str:
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
-def _short(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return cast("TablePreview", rows.astype(object).map(short).to_dict(orient="split"))

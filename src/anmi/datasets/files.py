@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 from kedro.io.core import AbstractDataset, DatasetError
-from kedro.utils import load_obj
 
 from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
@@ -26,109 +26,71 @@ if TYPE_CHECKING:
     from anmi.selection.row_table import TrainingRows
 
 
-class PlainDataset(ArtifactDataset):
-    """A file that a dataset of kedro-datasets writes and reads.
-
-    That dataset sees a local path only; versions, writing aside, buckets and errors are those of every artifact.
-
-    Attributes
-    ----------
-    kind
-        Its name inside ``kedro_datasets``.
-    options
-        What it is made with, besides the path.
-    """
-
-    kind: ClassVar[str]
-    options: ClassVar[Mapping[str, Any]] = {}
-
-    def _plain(self, path: Path) -> Any:
-        return load_obj(f"kedro_datasets.{self.kind}")(filepath=path.as_posix(), **self.options)
-
-    def _write(self, data: Any, path: Path) -> None:
-        # The functions themselves: Kedro wraps them to name the file in errors, and would name a temporary one.
-        plain = self._plain(path)
-        plain.save.__wrapped__(plain, data)
-
-    def _read(self, path: Path) -> Any:
-        plain = self._plain(path)
-        return plain.load.__wrapped__(plain)
-
-
-# Bytes of a file; in memory a table has several times as many.
-_SMALL: Final = 64 << 20
-_UTF8: Final = {"open_args_save": {"encoding": "utf-8"}, "open_args_load": {"encoding": "utf-8"}}
-
-
-class JsonDataset(PlainDataset):
+class JsonDataset(ArtifactDataset):
     """One JSON document, UTF-8, indented; numbers are finite."""
 
-    kind = "json.JSONDataset"
-    options: ClassVar = {"save_args": {"indent": 2, "ensure_ascii": False, "allow_nan": False}, "fs_args": _UTF8}
-
     def _write(self, data: Any, path: Path) -> None:
-        super()._write(plain(data), path)
+        text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
+        path.write_text(text, encoding="utf-8")
+
+    def _read(self, path: Path) -> Any:
+        return json.loads(path.read_text(encoding="utf-8"))
 
     @where_made
     def preview(self) -> JSONPreview:
         """Show the document in kedro-viz."""
-        return cast("JSONPreview", self._plain(self.local_copy()).preview())
+        return cast("JSONPreview", json.dumps(self.load()))
 
 
-class FigureDataset(PlainDataset):
+class FigureDataset(ArtifactDataset):
     """One plotly figure as a JSON document, which kedro-viz draws."""
 
-    kind = "plotly.JSONDataset"
-    options: ClassVar = {"fs_args": {"open_args_save": {"encoding": "utf-8"}}}
+    def _write(self, data: Any, path: Path) -> None:
+        path.write_text(data.to_json(), encoding="utf-8")
+
+    def _read(self, path: Path) -> Any:
+        from plotly.io import from_json
+
+        return from_json(path.read_text(encoding="utf-8"))
 
     @where_made
     def preview(self) -> PlotlyPreview:
         """Show the figure in kedro-viz."""
-        return cast("PlotlyPreview", self._plain(self.local_copy()).preview())
+        return cast("PlotlyPreview", json.loads(self.local_copy().read_text(encoding="utf-8")))
 
 
-class TextDataset(PlainDataset):
+class TextDataset(ArtifactDataset):
     """One text file, UTF-8: the report, for example."""
 
-    kind = "text.TextDataset"
-    options: ClassVar = {"fs_args": _UTF8}
+    def _write(self, data: str, path: Path) -> None:
+        path.write_text(data, encoding="utf-8", newline="")
+
+    def _read(self, path: Path) -> str:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
 
 
-class TableDataset(PlainDataset):
-    """One pandas table as a Parquet file; the index is not kept."""
+# Bytes of a file; in memory a table has several times as many.
+_SMALL: Final = 64 << 20
 
-    kind = "pandas.ParquetDataset"
-    options: ClassVar = {
-        "save_args": {"index": False, "compression": "zstd", "write_page_checksum": True},
-        "load_args": {"page_checksum_verification": True},
-    }
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self._opened: tuple[Path, Any] | None = None
+class TableDataset(ArtifactDataset):
+    """One pandas table as a Parquet file, without its index; a small one, which many nodes ask for, is read once."""
 
     def _write(self, data: Any, path: Path) -> None:
-        self._opened = None
-        self.rows = len(data)
-        super()._write(data, path)
-
-    def _table(self, path: Path) -> Any:
-        return super()._read(path)
+        data.to_parquet(path, index=False, compression="zstd", write_page_checksum=True)
 
     def _read(self, path: Path) -> Any:
-        """Read the table; a small one, which many nodes ask for, once until Kedro releases the dataset."""
-        if self._opened is not None and self._opened[0] == path:
-            return self._opened[1].copy(deep=False)
-        table = self._table(path)
-        if path.stat().st_size <= _SMALL:
-            # Copy-on-write: what a node does to its copy reaches no other.
-            self._opened = path, table
-            return table.copy(deep=False)
-        return table
+        import pandas as pd
 
-    def _release(self) -> None:
-        super()._release()
-        self._opened = None
+        return pd.read_parquet(path, page_checksum_verification=True)
+
+    def _is_kept(self, path: Path) -> bool:
+        return path.stat().st_size <= _SMALL
+
+    def _shared(self, found: Any) -> Any:
+        # Copy-on-write: what a node does to its copy reaches no other.
+        return found.copy(deep=False)
 
     @where_made
     def preview(self, nrows: int = 5) -> TablePreview:
@@ -146,11 +108,9 @@ class TrainingRowsDataset(TableDataset):
     """Training rows as a Parquet file: written from rows that hold documents by number, read as a pandas table."""
 
     def _write(self, data: TrainingRows, path: Path) -> None:
-        self._opened = None
-        self.rows = len(data)
         data.save(path)
 
-    def _table(self, path: Path) -> Any:
+    def _read(self, path: Path) -> Any:
         # Arrow is not needed to name a dataset.
         from anmi.selection.row_table import load
 
@@ -158,15 +118,7 @@ class TrainingRowsDataset(TableDataset):
 
 
 class NumpyDataset(ArtifactDataset):
-    """One array as a ``.npy`` file.
-
-    Parameters
-    ----------
-    filepath, version, metadata
-        See :class:`ArtifactDataset`.
-    memory_mapped
-        Load a read-only view of the file instead of a copy of it.
-    """
+    """One array as a ``.npy`` file; ``memory_mapped`` loads a read-only view of the file instead of a copy of it."""
 
     def __init__(self, *, memory_mapped: bool = False, **given: Any) -> None:
         super().__init__(**given)
@@ -176,25 +128,13 @@ class NumpyDataset(ArtifactDataset):
         # Through a handle, because numpy appends .npy to a path that lacks it.
         with path.open("wb") as file:
             np.save(file, np.asarray(data), allow_pickle=False)
-        self.rows = len(data) if np.ndim(data) else None
 
     def _read(self, path: Path) -> Any:
         return np.load(path, mmap_mode="r" if self._memory_mapped else None, allow_pickle=False)
 
 
 def resolve_loader(dotted: str) -> Callable[[Path], Any]:
-    """Return the function or class method that a catalog entry names, from this package only.
-
-    Parameters
-    ----------
-    dotted
-        For example ``anmi.retrieval.bm25.BM25Index.load``.
-
-    Raises
-    ------
-    DatasetError
-        The name is outside ``anmi`` or does not exist.
-    """
+    """Return the function or class method that a catalog entry names, from this package only."""
     parts = dotted.split(".")
     if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
         raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
@@ -210,15 +150,7 @@ class FolderDataset(ArtifactDataset):
     """A folder written by an object with ``save(path)``, or one that is made already.
 
     A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
-    returns the path, or what ``loader`` makes of it: once, for all nodes that read it before Kedro releases it, which
-    therefore must not change it.
-
-    Parameters
-    ----------
-    filepath, version, metadata
-        See :class:`ArtifactDataset`.
-    loader
-        Dotted name inside ``anmi`` of a function that takes the path.
+    returns the path, or what ``loader``, the dotted name of a function inside ``anmi``, makes of it.
     """
 
     is_folder: ClassVar[bool] = True
@@ -226,7 +158,6 @@ class FolderDataset(ArtifactDataset):
     def __init__(self, *, loader: str | None = None, **given: Any) -> None:
         super().__init__(**given)
         self._loader = loader
-        self._opened: tuple[Path, Any] | None = None
 
     def _write(self, data: Any, path: Path) -> None:
         if isinstance(data, (str, Path)):
@@ -242,15 +173,10 @@ class FolderDataset(ArtifactDataset):
             raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
 
     def _read(self, path: Path) -> Any:
-        if not self._loader:
-            return path
-        if self._opened is None or self._opened[0] != path:
-            self._opened = path, resolve_loader(self._loader)(path)
-        return self._opened[1]
+        return resolve_loader(self._loader)(path) if self._loader else path
 
-    def _release(self) -> None:
-        super()._release()
-        self._opened = None
+    def _is_kept(self, path: Path) -> bool:
+        return bool(self._loader)
 
 
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
@@ -310,9 +236,7 @@ class _PartsDataset(ArtifactDataset):
         if not isinstance(data, self.holds):
             raise DatasetError(f"{self._filepath.name} takes {self.holds.__name__} and was given {type(data).__name__}")
         path.mkdir()
-        parts = data.save(path)
-        self.rows = sum(part.rows for part in parts)
-        return {part.name: part.digest for part in parts}
+        return {part.name: part.digest for part in data.save(path)}
 
     @where_made
     def preview(self) -> TablePreview:

@@ -47,19 +47,7 @@ _EXAMPLE: Final = ["mean of an array ignoring nan"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A version of a registered model.
-
-    Attributes
-    ----------
-    name, version
-        Of the registered model, and its number.
-    run
-        The MLflow run that made it.
-    tags
-        What was noted of it.
-    created
-        When, in UTC.
-    """
+    """A version of a registered model, the MLflow run that made it, what was noted of it, and when in UTC."""
 
     name: str
     version: int
@@ -113,34 +101,26 @@ class ModelRegistry:
         with registry_errors(uri):
             self.client = connect(uri)
 
+    def _ask(self, method: str, *given: Any, **named: Any) -> Any:
+        """Call the client; None where something is not there, or is there already."""
+        from mlflow.exceptions import MlflowException
+
+        with registry_errors(self.uri):
+            try:
+                return getattr(self.client, method)(*given, **named)
+            except MlflowException as error:
+                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"):
+                    raise
+                return None
+
     def names(self) -> list[str]:
         """Return the names of all registered models."""
-        with registry_errors(self.uri):
-            return sorted(model.name for model in self.client.search_registered_models(max_results=1000))
+        return sorted(model.name for model in self._ask("search_registered_models", max_results=1000))
 
     def aliases(self, name: str) -> dict[str, int]:
         """Return the versions by alias; empty where the model is not registered."""
-        from mlflow.exceptions import MlflowException
-
-        with registry_errors(self.uri):
-            try:
-                model = self.client.get_registered_model(name)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-                return {}
-        return {alias: int(version) for alias, version in model.aliases.items()}
-
-    def ensure(self, name: str) -> None:
-        """Register the model, without versions, where it is not yet."""
-        from mlflow.exceptions import MlflowException
-
-        with registry_errors(self.uri):
-            try:
-                self.client.create_registered_model(name)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                    raise
+        model = self._ask("get_registered_model", name)
+        return {} if model is None else {alias: int(version) for alias, version in model.aliases.items()}
 
     def at(self, name: str, alias: str) -> Entry | None:
         """Return the version that has the alias."""
@@ -148,27 +128,15 @@ class ModelRegistry:
         return None if version is None else self.entry(name, version)
 
     def entry(self, name: str, version: int) -> Entry:
-        """Return a version.
-
-        Raises
-        ------
-        AnmiError
-            There is none of that number.
-        """
-        from mlflow.exceptions import MlflowException
-
-        with registry_errors(self.uri):
-            try:
-                return _entry(self.client.get_model_version(name, str(version)))
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-        raise AnmiError(f'"{name}" has no version {version}: `kedro anmi champion --model {name}` lists them')
+        """Return a version; that there is none of the number is an AnmiError."""
+        found = self._ask("get_model_version", name, str(version))
+        if found is None:
+            raise AnmiError(f'"{name}" has no version {version}: `kedro anmi champion --model {name}` lists them')
+        return _entry(found)
 
     def entries(self, name: str) -> list[Entry]:
         """Return all versions, the newest first."""
-        with registry_errors(self.uri):
-            found = self.client.search_model_versions(f"name='{name}'", max_results=_MOST_VERSIONS)
+        found = self._ask("search_model_versions", f"name='{name}'", max_results=_MOST_VERSIONS)
         return sorted(map(_entry, found), key=lambda entry: -entry.version)
 
     def register(self, name: str, folder: Path, tags: Mapping[str, Any]) -> Entry:
@@ -178,7 +146,7 @@ class ModelRegistry:
         found = digest(folder)
         # By content, so that a run that is tried again never changes the files of a version that is there.
         place = f"model/{found[:12]}"
-        self.ensure(name)
+        self._ask("create_registered_model", name)
         with registry_errors(self.uri):
             self.client.log_artifacts(self.run, str(folder), place)
             noted = {key: str(value) for key, value in {**tags, DIGEST: found}.items()}
@@ -191,16 +159,14 @@ class ModelRegistry:
 
     def point(self, name: str, alias: str, version: int) -> None:
         """Let an alias stand for a version."""
-        with registry_errors(self.uri):
-            self.client.set_registered_model_alias(name, alias, str(version))
+        self._ask("set_registered_model_alias", name, alias, str(version))
 
     def note(self, entry: Entry, tag: str, value: str | None) -> None:
         """Set a tag of a version; None removes it."""
-        with registry_errors(self.uri):
-            if value is not None:
-                self.client.set_model_version_tag(entry.name, str(entry.version), tag, value)
-            elif tag in entry.tags:
-                self.client.delete_model_version_tag(entry.name, str(entry.version), tag)
+        if value is not None:
+            self._ask("set_model_version_tag", entry.name, str(entry.version), tag, value)
+        elif tag in entry.tags:
+            self._ask("delete_model_version_tag", entry.name, str(entry.version), tag)
 
     def set_champion(self, entry: Entry, before: Entry | None) -> None:
         """Make a version champion; what a first crowning remembers is the way back.
@@ -216,18 +182,7 @@ class ModelRegistry:
         self.point(entry.name, CHAMPION, entry.version)
 
     def fetch(self, entry: Entry, folder: Path) -> Path:
-        """Download a version and make sure that it is, byte for byte, what was registered.
-
-        Returns
-        -------
-        pathlib.Path
-            The folder of the model, below ``folder``.
-
-        Raises
-        ------
-        AnmiError
-            It has no digest, or its files are others or gone.
-        """
+        """Download a version and make sure that it is, byte for byte, what was registered; return its folder."""
         wanted = entry.tags.get(DIGEST)
         back = f"go back with `kedro anmi rollback --model {entry.name}`, or register it again"
         if not wanted:
@@ -275,18 +230,7 @@ def registry_errors(uri: str, what: str = "the model registry cannot be used", h
 
 
 def digest(folder: Path) -> str:
-    """Return a SHA-256 over names and contents of the files of a model, wherever it lies.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a").write_text("x")
-    ...     one = digest(Path(folder))
-    ...     _ = Path(folder, "a").write_text("y")
-    ...     one == digest(Path(folder))
-    False
-    """
+    """Return a SHA-256 over names and contents of the files of a model, wherever it lies."""
     files = [path for path in files_in(folder) if path.name != _NOT_OURS]
     return hash_files(((path.relative_to(folder).as_posix(), path) for path in files), kind="sha256")
 
@@ -354,13 +298,7 @@ def read_beside(folder: Path, name: str) -> dict[str, Any]:
 
 
 class ModelRegistryDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
-    """The registry of the tracking server, for nodes; :class:`anmi.hooks.retraining.RetrainHooks` says where it is.
-
-    Parameters
-    ----------
-    metadata
-        Read by kedro-viz.
-    """
+    """The registry of the tracking server, for nodes; :class:`anmi.hooks.MlflowHooks` says where it is."""
 
     def __init__(self, *, metadata: dict[str, Any] | None = None) -> None:
         self.metadata = metadata

@@ -1,9 +1,8 @@
-"""What happens around a run: checks, its versions and record, MLflow, one retraining at a time."""
+"""What happens around a run: checks, the versions that it loads, its record, and MLflow."""
 
 from anmi.hooks.checks import CheckHooks
 from anmi.hooks.mlflow import MlflowHooks
 from anmi.hooks.record import RunRecord
-from anmi.hooks.retraining import RetrainHooks
 from anmi.hooks.run import RunHooks
 
-__all__ = ["CheckHooks", "MlflowHooks", "RetrainHooks", "RunHooks", "RunRecord"]
+__all__ = ["CheckHooks", "MlflowHooks", "RunHooks", "RunRecord"]

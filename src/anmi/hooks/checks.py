@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
-import os
 import re
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from kedro.config import AbstractConfigLoader
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.framework.project import pipelines
@@ -34,13 +33,9 @@ from anmi.seeds import is_seed
 from anmi.selection.recipe import RecipeBook, inherited
 from anmi.training.options import TrainingOptions
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 log = logging.getLogger(__name__)
 
 ENCODERS: Final = ("corpus", "minilm", "static")
-_RUNTIME_REFERENCE: Final = re.compile(r"\$\{runtime_params:\s*(\w+)")
 # Parameters of a single value, which nodes read as they are, and what is expected of them.
 _TEXTS: Final = {
     "collection": "a text such as api_docs or beir:DIR",
@@ -52,13 +47,12 @@ _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 class CheckHooks:
-    """Name what is misspelt on the command line, with the nearest valid name."""
+    """Name what is misspelt on the command line, with the nearest valid name, before anything runs."""
 
     def __init__(self) -> None:
-        self._roots: tuple[tuple[str, str], ...] = ()
+        self._roots: list[tuple[str, str]] = []
         self._draws_on_facts = self._asks_corpus = False
         self._evaluated: str | None = None
-        self._unlabelled: str | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
@@ -69,15 +63,16 @@ class CheckHooks:
         parameters = loader["parameters"]
         check_no_secrets(parameters)
         self._roots = roots(loader["globals"], context.project_path)
-        check_names(parameters, dict(pipelines), loader)
+        check_names(parameters, dict(pipelines))
         check_values(parameters)
-        if isinstance(parameters.get("recipes"), Mapping) and "recipe" in parameters:
-            check_recipe(parameters["recipe"], parameters["recipes"])
-            check_stated(loader.runtime_params or {}, parameters["recipe"], parameters["recipes"])
-            loader["parameters"] = parameters = with_encoder(parameters)
-            judged = parameters.get("audit_judges_for", RecipeBook.every)
-            if judged != RecipeBook.every:
-                check_recipe(judged, parameters["recipes"])
+        if isinstance(recipes := parameters.get("recipes"), Mapping) and "recipe" in parameters:
+            check_recipe(parameters["recipe"], recipes)
+            stated = inherited(parameters["recipe"], recipes)
+            check_stated(loader.runtime_params or {}, parameters["recipe"], stated)
+            if isinstance(stated, Mapping) and stated.get("encoder"):
+                loader["parameters"] = parameters = {**parameters, "encoder": stated["encoder"]}
+            if (judged := parameters.get("audit_judges_for", RecipeBook.every)) != RecipeBook.every:
+                check_recipe(judged, recipes)
         if "encoder" in parameters:
             check_encoder(parameters["encoder"], context.project_path)
         if "collection" in parameters:
@@ -87,14 +82,11 @@ class CheckHooks:
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_recipes(parameters[name], models)
-            if model is TrainingParams:
-                options = parameters[name].get("options") or {}
-                check_numbers(f"{name}.options", options, TrainingOptions(**{"negatives": 1, **options}))
             if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
                 check_recipe(audited, parameters["recipes"])
 
     @hook_impl
-    def before_pipeline_run(self, run_params: Mapping[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+    def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Check where it is written to, and what only some runs ask for: packages, queries."""
         for place, setting in self._roots:
             make_root(place, setting)
@@ -105,8 +97,6 @@ class CheckHooks:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
             check_packages(options)
-            if options.masked_lm is not None:
-                check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
         self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
@@ -116,63 +106,51 @@ class CheckHooks:
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
         """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
-        if node.short_name == "ask_corpus":
-            self._check_pseudo_queries(outputs["pseudo_queries"])
-        if node.name != "ingestion.ingest":
-            return
-        split, self._unlabelled = self._evaluated, None
-        if split is not None and not (outputs["queries"]["split"] == split).any():
-            if not self._asks_corpus:
+        split = self._evaluated
+        if node.name == "ingestion.ingest":
+            collection = inputs["params:collection"]
+            if self._draws_on_facts and not len(outputs["knowledge"].facts):
                 raise AnmiError(
-                    f'the collection "{inputs["params:collection"]}" has no "{split}" query with a relevant document, '
-                    f"so nothing could be evaluated: add labels for the split, raise ingestion.{split}_share, take a "
-                    "recipe that trains on pseudo-queries, such as anmi, or run "
-                    "`--pipelines mining,adaptation,training`"
+                    f'the recipe draws negatives from mixed sources, and the documents of "{collection}" state no '
+                    "facts: read a collection with a graph by kg:DIR, or choose another recipe"
                 )
-            self._unlabelled = split
-        if self._draws_on_facts and not len(outputs["knowledge"].facts):
-            raise AnmiError(
-                f'the recipe draws negatives from mixed sources, and the documents of "{inputs["params:collection"]}" '
-                "state no facts: read a collection with a graph by kg:DIR, or choose another recipe"
-            )
-
-    def _check_pseudo_queries(self, made: pd.DataFrame) -> None:
-        """Say who asks what is to be evaluated where people do not: held-out documents, or nobody."""
-        split = self._unlabelled
-        if split is None:
-            return
-        if count := int((made["split"] == split).sum()):
-            log.warning(
-                "No %s query has a label, so %d pseudo-%s of held-out documents will test the search. This is weaker "
-                "evidence: people use other words than the documents that they look for",
-                split, count, "query" if count == 1 else "queries",
-            )  # fmt: skip
-        else:
-            log.warning(
-                "The run builds the search, but nothing is measured: no %s query has a label, and none of the %d "
-                "pseudo-queries is of a held-out document; label queries, or add documents",
-                split, len(made),
-            )  # fmt: skip
+            if split is None or (outputs["queries"]["split"] == split).any():
+                self._evaluated = None
+            elif not self._asks_corpus:
+                raise AnmiError(
+                    f'the collection "{collection}" has no "{split}" query with a relevant document, so nothing could '
+                    f"be evaluated: add labels for the split, raise ingestion.{split}_share, take a recipe that trains "
+                    "on pseudo-queries, such as anmi, or run `--pipelines mining,adaptation,training`"
+                )
+        elif node.short_name == "ask_corpus" and split is not None:
+            made = outputs["pseudo_queries"]
+            if count := int((made["split"] == split).sum()):
+                log.warning(
+                    "No %s query has a label, so %d pseudo-%s of held-out documents will test the search. This is "
+                    "weaker evidence: people use other words than the documents that they look for",
+                    split, count, "query" if count == 1 else "queries",
+                )  # fmt: skip
+            else:
+                log.warning(
+                    "The run builds the search, but nothing is measured: no %s query has a label, and none of the %d "
+                    "pseudo-queries is of a held-out document; label queries, or add documents",
+                    split, len(made),
+                )  # fmt: skip
 
 
-def roots(folders: Mapping[str, Any], project: Path) -> tuple[tuple[str, str], ...]:
-    """Return where artifacts and the store lie, each with the environment variable that chooses it; no addresses.
-
-    Raises
-    ------
-    AnmiError
-        One is not named, so that files would be written to the root of the file system.
-    """
+def roots(folders: Mapping[str, Any], project: Path) -> list[tuple[str, str]]:
+    """Return where artifacts and the store lie, each with the environment variable that chooses it; no addresses."""
     found = []
     for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
         place = folders.get(name, name)
         if not isinstance(place, str) or not place.strip():
+            # Else files would be written to the root of the file system.
             raise AnmiError(
                 f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one, or unset it"
             )
         if "://" not in place:
             found.append((str(project / place), setting))
-    return tuple(found)
+    return found
 
 
 def make_root(place: str, setting: str) -> None:
@@ -187,10 +165,8 @@ written to
     """
     try:
         Path(place).mkdir(parents=True, exist_ok=True)
-        if os.access(place, os.W_OK | os.X_OK):
-            return
-        read_only = os.statvfs(place).f_flag & os.ST_RDONLY
-        raise OSError(errno.EROFS if read_only else errno.EACCES, "nothing can be written")
+        # Makes and removes a file.
+        tempfile.TemporaryFile(dir=place).close()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise disk_error(error, place, setting) or AnmiError(
@@ -204,48 +180,26 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
         raise AnmiError(f'there is no recipe "{recipe}": {nearest(str(recipe), recipes)}')
 
 
-def check_stated(asked: Mapping[str, Any], recipe: str, recipes: Mapping[str, Any]) -> None:
+def check_stated(asked: Mapping[str, Any], recipe: str, stated: Any) -> None:
     """Refuse an encoder or a setting of mining on the command line that the recipe states itself, as that would win.
 
     Examples
     --------
-    >>> check_stated({"bm25": {"depth": 9}}, "deep", {"deep": {"mining": {"bm25": {"depth": 1000}}}})
+    >>> check_stated({"bm25": {"depth": 9}}, "deep", {"mining": {"bm25": {"depth": 1000}}})
     Traceback (most recent call last):
     anmi.errors.AnmiError: recipe "deep" states bm25.depth itself: set recipes.deep.mining.bm25.depth instead
-    >>> check_stated({"encoder": "static"}, "mine", {"mine": {"encoder": "minilm"}})
-    Traceback (most recent call last):
-    anmi.errors.AnmiError: recipe "mine" states its encoder itself: set recipes.mine.encoder instead
     """
-    found = inherited(recipe, recipes)
-    found = found if isinstance(found, Mapping) else {}
+    found = stated if isinstance(stated, Mapping) else {}
     if both := sorted(flatten(asked).keys() & flatten(found.get("mining") or {}).keys()):
         raise AnmiError(f'recipe "{recipe}" states {both[0]} itself: set recipes.{recipe}.mining.{both[0]} instead')
     if found.get("encoder") and "encoder" in asked:
         raise AnmiError(f'recipe "{recipe}" states its encoder itself: set recipes.{recipe}.encoder instead')
 
 
-def with_encoder(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with the encoder that the recipe states, if it states one.
-
-    Examples
-    --------
-    >>> with_encoder({"recipe": "mine", "recipes": {"mine": {"encoder": "minilm"}}, "encoder": "corpus"})["encoder"]
-    'minilm'
-    """
-    found = inherited(parameters["recipe"], parameters["recipes"])
-    stated = found.get("encoder") if isinstance(found, Mapping) else None
-    return {**parameters, **({"encoder": stated} if stated else {})}
-
-
 def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
     """Refuse a recipe that states what training or mining does not know, chosen or not; they would, hours later.
 
-    Parameters
-    ----------
-    recipes
-        As read.
-    models
-        Of the parameters, by their dotted names.
+    ``models`` are those of the parameters, by their dotted names.
     """
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
@@ -256,7 +210,6 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
             options = merged_options(recipe, TrainingParams())
         except AnmiError as error:
             raise AnmiError(f"{of}, {error}") from None
-        check_numbers(f"recipes.{name}.training", recipe.training, options)
         if unmeasured := sorted(recipe.requires - MEASURED):
             known = nearest(unmeasured[0], MEASURED)
             raise AnmiError(f'{of} reads "{unmeasured[0]}", which no stage measures: {known}')
@@ -265,12 +218,14 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
 
 
 def check_packages(options: TrainingOptions) -> None:
-    """Refuse training that needs an extra that is not installed; it would stop hours later."""
+    """Refuse training that needs an extra or a folder that is not there; it would stop hours later."""
     from anmi.corpus.hardness import HardnessParams
     from anmi.training.parts import HansOptions
 
     if isinstance(options.hardness, HansOptions):
         HardnessParams(code_mix="language").check_installed()
+    if options.masked_lm is not None:
+        check_base(options.masked_lm)
 
 
 def check_encoder(encoder: Any, project: Path) -> None:
@@ -311,32 +266,23 @@ def check_collection(collection: Any) -> None:
         raise AnmiError(f'collection "{collection}": there is no such home; write the folder without ~') from None
 
 
-def check_names(parameters: Iterable[str], pipelines: Mapping[str, Pipeline], loader: AbstractConfigLoader) -> None:
+def check_names(parameters: Iterable[str], pipelines: Mapping[str, Pipeline]) -> None:
     """Refuse a parameter that nothing reads; misspelt, it would be of no effect.
 
-    What begins with an underscore is left alone: YAML keeps there what several branches share. So is what the
-    configuration takes by ``${runtime_params:NAME}``.
+    What begins with an underscore is left alone: YAML keeps there what several branches share.
     """
     inputs = {name for pipeline in pipelines.values() for name in pipeline.inputs() if name.startswith("params:")}
     read = {name.removeprefix("params:").split(".")[0] for name in inputs} | {*_TEXTS, "recipes", "seed"}
     unread = [str(name) for name in parameters if name not in read and not str(name).startswith("_")]
-    if unread and unread[0] not in _references(loader):
+    if unread:
         raise AnmiError(f'there is no parameter "{unread[0]}": {nearest(unread[0], read)}')
-
-
-def _references(loader: AbstractConfigLoader) -> set[str]:
-    folders = [Path(loader.conf_source, each) for each in (loader.base_env, loader.env or loader.default_run_env)]
-    files = [file for folder in folders for file in folder.glob("**/*.yml")]
-    return {name for file in files for name in _RUNTIME_REFERENCE.findall(file.read_text(encoding="utf-8"))}
 
 
 def check_values(parameters: Mapping[str, Any]) -> None:
     """Refuse numbers and texts that no parameter can have, and what is no text where a name is expected."""
     for place, value in flatten(parameters).items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise AnmiError(
-                f'parameter "{place}": a finite number was expected, not {value}; correct it or leave it out'
-            )
+            raise AnmiError(f'parameter "{place}": a finite number was expected, not {value}; leave it out')
         if isinstance(value, str) and "\0" in value:
             raise AnmiError(f'parameter "{place}" holds a zero byte; leave it out')
     for name, expected in _TEXTS.items():
@@ -352,16 +298,8 @@ def check_values(parameters: Mapping[str, Any]) -> None:
 def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
     """Refuse a branch of the parameters that its model does not accept.
 
-    Kedro would, too; it cannot say which name is the nearest, and it prints many lines.
-
-    Parameters
-    ----------
-    name
-        Dotted name of the branch, as in ``params:NAME``.
-    parameters
-        All of them.
-    model
-        What the node that takes the branch is annotated with; anything but a pydantic model is left to Kedro.
+    Kedro would, too; it cannot say which name is the nearest, and it prints many lines. What the node is annotated
+    with is left to Kedro if it is no pydantic model.
     """
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return
@@ -371,31 +309,9 @@ def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
             raise AnmiError(f'the configuration lacks the parameter "{name}"')
         value = value[part]
     try:
-        made = model.model_validate(value)
+        model.model_validate(value)
     except ValidationError as error:
         raise AnmiError(_sentence(name, error, model)) from None
-    check_numbers(name, value, made)
-
-
-def check_numbers(name: str, given: Any, made: Any) -> None:
-    """Refuse true and false where a number was made of them, which pydantic takes for 1 and 0.
-
-    Examples
-    --------
-    >>> check_numbers("bm25", {"depth": True}, {"depth": 1})
-    Traceback (most recent call last):
-    anmi.errors.AnmiError: parameter "bm25.depth": a number was expected, not true
-    """
-    if isinstance(given, bool) and isinstance(made, (int, float)) and not isinstance(made, bool):
-        raise AnmiError(f'parameter "{name}": a number was expected, not {str(given).lower()}')
-    if isinstance(given, Mapping):
-        for key, value in given.items():
-            check_numbers(
-                f"{name}.{key}", value, made.get(key) if isinstance(made, Mapping) else getattr(made, key, None)
-            )
-    elif isinstance(given, list) and isinstance(made, (list, tuple)):
-        for place, (value, one) in enumerate(zip(given, made, strict=False)):
-            check_numbers(f"{name}.{place}", value, one)
 
 
 def _sentence(name: str, error: ValidationError, model: Any) -> str:
@@ -419,17 +335,7 @@ def check_no_secrets(parameters: Mapping[str, Any]) -> None:
     """Refuse parameters with a secret, since they are written to `run.json`, the tracking server and reports.
 
     Found are addresses with credentials, and values of environment variables whose names say that they hold a secret,
-    such as ``${oc.env:OPENAI_API_KEY}`` resolves to. A secret that looks like any other text cannot be told.
-
-    Parameters
-    ----------
-    parameters
-        Nested, as read from the configuration.
-
-    Raises
-    ------
-    AnmiError
-        Naming the parameter, and never its value.
+    such as ``${oc.env:OPENAI_API_KEY}`` resolves to. The message names the parameter and never its value.
 
     Examples
     --------
@@ -465,14 +371,11 @@ def mask_logs() -> None:
 
     def make_masked(*arguments: Any, **options: Any) -> logging.LogRecord:
         record = make(*arguments, **options)
-        try:
+        # A wrong format is the handler's to complain of.
+        with suppress(TypeError, ValueError, KeyError):
             text = record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            # A wrong format is the handler's to complain of.
-            return record
-        without = masked(text)
-        if without != text:
-            record.msg, record.args = without, ()
+            if (without := masked(text)) != text:
+                record.msg, record.args = without, ()
         return record
 
     make_masked.masks = True  # type: ignore[attr-defined]

@@ -8,17 +8,18 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import CatalogProtocol
 from kedro.pipeline import Pipeline
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from anmi.datasets.model_registry import connect
+from anmi.datasets.model_registry import ModelRegistry, connect
 from anmi.errors import AnmiError, first_line, masked
 from anmi.files import plain
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
@@ -29,23 +30,12 @@ logger = logging.getLogger(__name__)
 _LONGEST_KEY, _LONGEST_VALUE = 250, 6000
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
-_HEADLINE: Final = re.compile(r" has (\S+ [\d.]+) \[")
 # What tells runs apart at a glance.
 _APART: Final = ("recipe", "collection", "encoder", "seed")
 
 
 class TrackingSettings(BaseModel):
-    """``conf/*/mlflow.yml``.
-
-    Attributes
-    ----------
-    enabled
-        Whether runs are tracked at all.
-    tracking_uri
-        Where to; null for a SQLite database under the data root. ``MLFLOW_TRACKING_URI`` goes before both.
-    experiment
-        Name of the experiment; made when absent.
-    """
+    """The settings in ``conf/*/mlflow.yml``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,9 +45,7 @@ class TrackingSettings(BaseModel):
 
 
 def read_settings(context: KedroContext) -> TrackingSettings:
-    """Return the settings of the environment; what is not there keeps its default."""
-    from kedro.config import MissingConfigException
-
+    """Return the settings of the environment."""
     try:
         return TrackingSettings.model_validate(context.config_loader["mlflow"])
     except MissingConfigException:
@@ -68,20 +56,19 @@ def read_settings(context: KedroContext) -> TrackingSettings:
         raise AnmiError(f"mlflow.yml: {'.'.join(map(str, first['loc']))}: {first['msg']} (it takes {known})") from error
 
 
-def tracking_uri(settings: TrackingSettings, root: str) -> str:
-    """Return where runs are tracked: the environment variable, the setting, or a database under the data root."""
-    asked = os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri
-    if asked:
+def tracked_at(context: Any) -> str:
+    """Return where the runs of a project are tracked; empty where they are not.
+
+    The environment variable goes before the setting, and without both it is a database under the data root.
+    """
+    settings, root = read_settings(context), data_root(context)
+    if not settings.enabled:
+        return ""
+    if asked := os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri:
         return asked
     if "://" in root:
         raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
     return f"sqlite:///{root}/tracking/mlflow.db"
-
-
-def tracked_at(context: Any) -> str:
-    """Return where the runs of a project are tracked; empty where they are not."""
-    settings = read_settings(context)
-    return tracking_uri(settings, data_root(context)) if settings.enabled else ""
 
 
 @contextmanager
@@ -98,39 +85,40 @@ class MlflowHooks:
     A dataset takes part by its catalog metadata, ``metadata: {anmi: {mlflow: KIND}}``: ``metrics`` for JSON whose
     numbers are metrics, ``history`` for a table of which each column becomes a curve over its column ``step``,
     ``artifact`` for a file to keep with the run, ``note`` for the results whose verdict is to describe it.
-
-    Parameters
-    ----------
-    record
-        Of the run, filled by :class:`anmi.hooks.run.RunHooks`.
     """
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
-        self._settings = TrackingSettings(enabled=False)
-        self._root = "data"
+        self._context: Any = None
+        self._uri, self._experiment = "", "anmi"
         self._catalog: CatalogProtocol | None = None
         self._client: Any = None
         self._run_id: str | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
-        """Read the settings."""
-        self._settings, self._root, self._run_id = read_settings(context), data_root(context), None
+        """Learn whose run it is."""
+        self._context, self._run_id = context, None
 
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Open the run, or go on with that of ``MLFLOW_RUN_ID``, and log what was asked for."""
-        if not self._settings.enabled:
+        """Open the run, or go on with that of ``MLFLOW_RUN_ID``; log what was asked for, and connect the registry."""
+        registered = "model_registry" in pipeline.inputs()
+        self._uri, self._experiment = tracked_at(self._context), read_settings(self._context).experiment
+        if not self._uri:
+            if registered:
+                raise AnmiError("retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml")
             return
-        self._catalog, uri = catalog, tracking_uri(self._settings, self._root)
+        self._catalog = catalog
         try:
             with quiet():
-                self._client = connect(uri)
-                self._open(uri, {name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()})
+                self._client = connect(self._uri)
+                self._open({name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()})
+                if registered:
+                    catalog.get("model_registry").connect(ModelRegistry(self._uri, self._run_id))
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {masked(uri)} cannot be used ({first_line(error)}): check "
+                f"the tracking store {masked(self._uri)} cannot be used ({first_line(error)}): check "
                 "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from None  # a traceback of the cause would show the address as it is
 
@@ -165,7 +153,7 @@ class MlflowHooks:
         """Close the run that failed or was stopped from outside, when Kedro calls no hook."""
         self._close("FAILED" if isinstance(error, Exception) else "KILLED", error)
 
-    def _open(self, uri: str, read: Set[str]) -> None:
+    def _open(self, read: Set[str]) -> None:
         from mlflow.entities import Param
 
         record, given = self._record, all_masked(self._record.parameters)
@@ -179,8 +167,8 @@ class MlflowHooks:
             self._client.update_run(shared, status="RUNNING")
             self._run_id = shared
         else:
-            made = self._client.create_run(self._experiment(uri), run_name=self._name())
-            self._run_id = made.info.run_id
+            name = " · ".join(str(given[each]) for each in ("recipe", "collection") if given.get(each))
+            self._run_id = self._client.create_run(self._experiment_id(), run_name=name).info.run_id
         record.tracking_run = self._run_id
         self._log_tags(tags)
         # Of what nodes read, and of the recipes the chosen one; what was logged of the same run cannot change.
@@ -192,37 +180,31 @@ class MlflowHooks:
         params = [Param(key, value) for key, value in values.items() if key not in known]
         self._client.log_batch(self._run_id, params=params)
 
-    def _experiment(self, uri: str) -> str:
-        name = self._settings.experiment
-        found = self._client.get_experiment_by_name(name)
+    def _experiment_id(self) -> str:
+        from mlflow.exceptions import MlflowException
+
+        name, found = self._experiment, self._client.get_experiment_by_name(self._experiment)
         if found is None:
-            local = uri.startswith("sqlite:///")
-            place = (Path(uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri() if local else None
-            try:
+            local = self._uri.startswith("sqlite:///")
+            place = (Path(self._uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri() if local else None
+            # Another run may make it in between.
+            with suppress(MlflowException):
                 return str(self._client.create_experiment(name, artifact_location=place))
-            except Exception:
-                # Another run may have made it in between.
-                found = self._client.get_experiment_by_name(name)
-                if found is None:
-                    raise
+            found = self._client.get_experiment_by_name(name)
         if found.lifecycle_stage != "active":
             raise AnmiError(f'experiment "{name}" was deleted: restore it or choose another name')
         return str(found.experiment_id)
 
-    def _name(self, figure: str = "") -> str:
-        given = all_masked({name: str(self._record.parameters.get(name, "")) for name in ("recipe", "collection")})
-        return " · ".join(part for part in (given["recipe"], given["collection"], figure) if part)
-
     def _describe(self, results: Mapping[str, Any]) -> None:
-        """Put the headline figure into the run's name, and describe the run by its verdict and what was chosen."""
+        """Describe the run by its verdict and what was chosen."""
         import pandas as pd
 
         from anmi.report import sentences
 
-        verdict = sentences.verdict(*(pd.DataFrame(results[name]) for name in ("rows", "comparisons")))
-        if headline := _HEADLINE.search(verdict):
-            self._log_tags({"mlflow.runName": self._name(headline[1])})
-        told = [sentences.pseudo_query_notice(results["test_queries"]), verdict]
+        told = [
+            sentences.pseudo_query_notice(results["test_queries"]),
+            sentences.verdict(*(pd.DataFrame(results[name]) for name in ("rows", "comparisons"))),
+        ]
         chosen = {name: self._record.parameters.get(name) for name in _APART} | flatten(self._record.runtime_parameters)
         told += [", ".join(f"{name} `{value}`" for name, value in all_masked(chosen).items())]
         told += ["All of it: `report.html` among the artifacts."]

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -23,15 +23,14 @@ from anmi.fingerprint import hash_value
 FILE: Final = "run.json"
 LOCK: Final = "lock"
 VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
-_STAMP: Final = "%Y-%m-%dT%H.%M.%S.%fZ"
 UNFINISHED: Final = ("killed", "failed", "interrupted")
-# In a bucket nothing is locked: a run that noted nothing for so long is given up.
+# Nothing is locked in a bucket: a run that has written nothing for so long counts as killed.
 _SILENT: Final = timedelta(days=1)
 
 
 @dataclass
 class RunRecord:
-    """One run, as ``run.json`` tells it.
+    """One run, as ``run.json`` describes it.
 
     Attributes
     ----------
@@ -42,12 +41,13 @@ class RunRecord:
     filters
         Options that chose among the nodes of the pipelines.
     loaded, saved
-        By dataset: ``version``, and where it is known ``digest``; of what was saved also ``files`` and ``bytes``.
+        By dataset: ``version`` and, if known, ``digest``; what was saved also has ``files`` and ``bytes``.
     nodes
-        Each with ``node, stage, end, seconds, peak_mib``, in the order of their ends; ``rows`` of the result ``of``;
-        and how many values the store was ``asked`` for and how many it ``found``.
+        Each with ``node, stage, end, seconds, peak_mib``, in the order of their ends.
     tracking_run
         The MLflow run, where runs are tracked.
+    decision
+        How a retraining ended: ``promoted`` or ``kept``.
     made_from
         What its results stand for, see :func:`anmi.hooks.versions.facts`, with the hash and the split of the collection
         as it was read, and the seed of what it loaded where that is another than its own.
@@ -64,6 +64,7 @@ class RunRecord:
     error: str | None = None
     failed_at: str = ""
     tracking_run: str | None = None
+    decision: str = ""
     made_from: dict[str, Any] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
@@ -77,16 +78,14 @@ class RunRecord:
     def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
         """Forget the run before and start with this one."""
         self.__init__()  # type: ignore[misc]
-        self.run_id = run_params["run_id"]
+        self.run_id, self.start = run_params["run_id"], now()
         self.environment = run_params.get("env") or "local"
         # Sorted, because Kedro gives them in an order that changes from process to process.
         self.pipelines = sorted(run_params.get("pipeline_names") or ["__default__"])
         names = ("tags", "from_nodes", "to_nodes", "node_names", "from_inputs", "to_outputs", "namespaces")
         self.filters = {name: list(run_params[name]) for name in names if run_params.get(name)}
         self.runtime_parameters = dict(run_params.get("runtime_params") or {})
-        self.parameters = plain(parameters)
-        self.start = now()
-        self.git = git_state(project)
+        self.parameters, self.git = plain(parameters), git_state(project)
         self.machine = {"platform": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
         self.packages = package_versions()
 
@@ -97,7 +96,7 @@ class RunRecord:
         self.tracking_run, self.made_from = before["tracking_run"], dict(before.get("made_from", {}))
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Set the end and how it came; only the first call counts."""
+        """Set the end and the status; only the first call counts."""
         if self.end is None:
             self.end = now()
             self.status = "finished" if error is None else "failed" if isinstance(error, Exception) else "interrupted"
@@ -105,45 +104,24 @@ class RunRecord:
 
     def as_text(self) -> str:
         """Return the record as JSON, without secrets, and with a hash of the rest by which damage is noticed."""
-        text = json.dumps(all_masked(asdict(self)), ensure_ascii=False, allow_nan=False)
-        record = json.loads(text)
+        record = json.loads(json.dumps(all_masked(asdict(self)), allow_nan=False))
         return json.dumps(record | {"digest": hash_value(record)}, indent=2, ensure_ascii=False) + "\n"
 
 
 class Runs:
-    """The records under a data root.
-
-    Parameters
-    ----------
-    root
-        The data root, a path or a URL.
-    """
+    """The records under a data root, a path or a URL; a record that is there and cannot be read is an AnmiError."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
         self._known: dict[str, dict[str, Any]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """Return all records, the oldest first, each with what became of the run as ``status``.
-
-        Raises
-        ------
-        AnmiError
-            One is there and cannot be read.
-        """
+        """Return all records, the oldest first, each with its :meth:`status`."""
         found = [self.read(name) for name in buckets.names(f"{self.root}/runs")]
-        return sorted(
-            (record | {"status": self.status(record)} for record in found if record), key=lambda each: each["run_id"]
-        )
+        return sorted((each | {"status": self.status(each)} for each in found if each), key=lambda each: each["run_id"])
 
     def read(self, run_id: str) -> dict[str, Any]:
-        """Return the record of a run as it was written; empty where there is none.
-
-        Raises
-        ------
-        AnmiError
-            It is there and cannot be read.
-        """
+        """Return the record of a run as it was written; empty where there is none."""
         return record_of(self.root, run_id)
 
     def status(self, record: Mapping[str, Any]) -> str:
@@ -151,9 +129,10 @@ class Runs:
         if record["status"] != "running":
             return str(record["status"])
         if "://" in self.root:
-            silent = datetime.now(UTC) - datetime.fromisoformat(record["updated"] or record["start"])
-            return "killed" if silent > _SILENT else "running"
-        return "running" if is_held(Path(self.root, "runs", record["run_id"], LOCK)) else "killed"
+            living = datetime.now(UTC) - datetime.fromisoformat(record["updated"] or record["start"]) <= _SILENT
+        else:
+            living = is_held(Path(self.root, "runs", record["run_id"], LOCK))
+        return "running" if living else "killed"
 
     def get(self, run_id: str) -> dict[str, Any]:
         """Return the record of a run: by its id, the start of it, or ``latest`` for the last finished one.
@@ -164,63 +143,39 @@ class Runs:
             There is no such run, or more than one.
         """
         runs = self.all()
-        finished = [record for record in runs if record["status"] == "finished"]
         found = [record for record in runs if record["run_id"].startswith(run_id)]
         if run_id == "latest":
-            found = finished[-1:]
+            found = [record for record in runs if record["status"] == "finished"][-1:]
         if len(found) == 1:
             return found[0]
         ids = [record["run_id"] for record in runs]
         if found:
             raise AnmiError(f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}')
-        told = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
-        raise AnmiError(f'there is no run "{run_id}" under {self.root}: {told}; `kedro anmi runs` lists all')
+        hint = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
+        raise AnmiError(f'there is no run "{run_id}" under {self.root}: {hint}; `kedro anmi runs` lists all')
 
     def notice(self, run_id: str) -> str:
-        """Say where the latest run is not this one and did not end well; else nothing."""
+        """Return a sentence where the latest run is not this one and did not end well; else nothing."""
         latest = self.read(max(buckets.names(f"{self.root}/runs"), default=""))
         if not latest or latest["run_id"] <= run_id or (status := self.status(latest)) == "finished":
             return ""
         place = f" at {latest['failed_at']}" if latest.get("failed_at") else ""
-        done = {"running": "is still running", "failed": f"failed{place}"}.get(status, f"was {status}{place}")
-        made = latest["parameters"].get("collection")
-        return f"The latest run, {latest['run_id']} on {made}, {done}: what is shown is of run {run_id}."
+        became = {"running": "is still running", "failed": f"failed{place}"}.get(status, f"was {status}{place}")
+        collection = latest["parameters"].get("collection")
+        return f"The latest run, {latest['run_id']} on {collection}, {became}: what is shown is of run {run_id}."
 
     def versions(self, run_id: str) -> dict[str, str]:
         """Return the version of all that a run saved and loaded, and of what the runs before it made that from."""
         if run_id not in self._known:
             self._known[run_id] = {}
             record = self.read(run_id)
-            own = {
-                name: noted["version"]
-                for kind in ("loaded", "saved")
-                for name, noted in record.get(kind, {}).items()
-                if noted.get("version")
-            }
+            noted = [each for kind in ("loaded", "saved") for each in record.get(kind, {}).items()]
+            own = {name: entry["version"] for name, entry in noted if entry.get("version")}
             before: dict[str, str] = {}
             for version in sorted({*own.values()} - {run_id}):
                 before |= self.versions(version)
             self._known[run_id] = before | own
         return self._known[run_id]
-
-
-def in_sequence(run_id: str, others: Iterable[str]) -> str:
-    """Return the id of a run, later than those of all others, even if a clock that went ahead stamped them.
-
-    Runs that begin at once under such a clock differ as their own times do.
-
-    Examples
-    --------
-    >>> in_sequence("2026-01-01T00.00.00.000Z", [])
-    '2026-01-01T00.00.00.000Z'
-    >>> in_sequence("2026-01-01T00.00.00.007Z", ["2026-01-01T02.00.00.000Z", "notes"])
-    '2026-01-01T02.00.00.008Z'
-    """
-    last = max(filter(VERSION.fullmatch, others), default="")
-    if run_id > last:
-        return run_id
-    later = datetime.strptime(last, _STAMP) + timedelta(milliseconds=1 + int(run_id[-4:-1]))
-    return f"{later.strftime(_STAMP)[:-4]}Z"
 
 
 def now() -> str:
@@ -251,17 +206,14 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def git_state(project: Path) -> dict[str, Any]:
-    """Return commit and whether the tree has changes; empty where this code is not part of the project's repository.
-
-    An installed package may well be run inside a repository of something else.
-    """
+    """Return the commit and whether the tree has changes; empty unless the repository holds this code."""
 
     def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(project), *arguments], capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
+        words = ["git", "-C", str(project), *arguments]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
+        # An installed package may run inside a repository of something else.
         git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
         return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
     except (OSError, subprocess.SubprocessError):
@@ -270,14 +222,9 @@ def git_state(project: Path) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Return the installed versions of this package and of those that it requires, also for its extras."""
-    found = {}
-    for wanted in ("anmi", *(metadata.requires("anmi") or ())):
-        name = re.split(r"[^\w.-]", wanted, maxsplit=1)[0]
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    wanted = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in metadata.requires("anmi") or ()}
+    there = {found.metadata["Name"]: found.version for found in metadata.distributions()}
+    return {name: there[name] for name in ("anmi", *sorted(wanted)) if name in there}
 
 
 def data_root(context: Any) -> str:

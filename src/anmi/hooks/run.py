@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import resource
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,40 +25,40 @@ from anmi import buckets
 from anmi.errors import AnmiError
 from anmi.files import disk_errors
 from anmi.hooks import versions
-from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, in_sequence, now
+from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, now
 
 logger = logging.getLogger(__name__)
 
 # Each write to a bucket is a request, which takes a tenth of a second.
 _REMOTE_SECONDS: Final = 30.0
+# How ``kedro run --pipelines retrain`` ends. Every other end has the shell's code: 130 after Ctrl-C, 143 after SIGTERM.
+EXIT_CODES: Final = {"promoted": 0, "failed": 1, "kept": 10, "refused": 11}
+
+
+class AlreadyRetraining(AnmiError):
+    """Another retraining is under way."""
 
 
 class RunHooks:
-    """Fix the versions that a run loads, measure its nodes, and keep its record.
+    """Fix the versions that a run loads, measure its nodes, keep its record, and let one retraining run at a time.
 
     The record is written at the start, after all that is saved, so that a killed run tells how far it came, and at the
     end; where the data root is remote, every half a minute at most. Blocks of candidates are made while they are saved,
-    so a node is measured from its first input to its last output.
-
-    Parameters
-    ----------
-    record
-        Shared with the hooks that add to it or read it.
+    so a node is measured from its first input to its last output. Of retrainings on several machines, which share no
+    lock, the one that ends last finds another champion than it compared with, and promotes nothing.
     """
 
     def __init__(self, record: RunRecord) -> None:
-        self._record = record
-        self._root = "data"
-        self._project = Path.cwd()
+        self.record = record
+        self._root, self._project = "data", Path.cwd()
+        self._runs = Runs(self._root)
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
-        self._runs = Runs(self._root)
-        self._held: FileLock | None = None
+        self._locks: list[FileLock] = []
+        self._ours = False
         self._written = 0.0
-        self._lock = threading.Lock()
         self._started: dict[str, float] = {}
         self._open: dict[str, set[str]] = {}
-        self._asked: dict[str, tuple[Any, int, int]] = {}
         self._total = 0
 
     @hook_impl(tryfirst=True)
@@ -79,51 +78,54 @@ class RunHooks:
         Raises
         ------
         AnmiError
-            Another run has the same id, or something that is read was never made.
+            The run or another retraining is under way, or something that is read was never made.
         """
+        self._release()
         self._catalog, self._runs = catalog, Runs(self._root)
-        for noted in (self._started, self._open, self._asked):
-            noted.clear()
-        before = self._runs.read(run_params["run_id"]) if run_params.get("only_missing_outputs") else {}
-        resumed = bool(before)
-        # The hooks after this one know the run by this as well.
-        run_params["run_id"] = self._claim(run_params["run_id"], resumed=resumed)
-        self._record.begin(run_params, self._parameters, self._project)
-        asked = versions.facts(all_masked(self._record.parameters))
+        self._started.clear()
+        self._open.clear()
+        run_id, missing = run_params["run_id"], run_params.get("only_missing_outputs")
+        before = self._runs.read(run_id) if missing else {}
+        self.record.begin(run_params, self._parameters, self._project)
+        self._claim(run_id, resumed=bool(before))
+        self._ours = True
+        asked = versions.facts(all_masked(self.record.parameters))
         asked |= versions.hashes(asked, pipeline.inputs())
-        if resumed:
+        if before:
             self._refuse_changes(before, asked)
-            self._record.go_on(before)
-        elif run_params.get("only_missing_outputs"):
-            # Of nodes that lack nothing what is there is read.
-            pipeline = Pipeline([n for n in pipeline.nodes if not (n.outputs and all(map(catalog.exists, n.outputs)))])
-        loaded = {name: noted["version"] for name, noted in self._record.loaded.items() if noted.get("version")}
-        taken = versions.fix(catalog, pipeline, self._runs, pipelines.values(), loaded, self._record.run_id)
-        self._record.made_from |= versions.origin(taken, self._runs, pipelines, pipeline, asked, self._record)
-        left = [node for node in pipeline.nodes if not (node.outputs and all(map(catalog.exists, node.outputs)))]
-        if resumed:
+            self.record.go_on(before)
+        elif missing:
+            # The outputs of nodes that lack none are read.
+            pipeline = Pipeline(self._lacking(pipeline, catalog))
+        loaded = {name: noted["version"] for name, noted in self.record.loaded.items() if noted.get("version")}
+        taken = versions.fix(catalog, pipeline, self._runs, pipelines.values(), loaded)
+        self.record.made_from |= versions.origin(taken, self._runs, pipelines, pipeline, asked)
+        left = self._lacking(pipeline, catalog)
+        if before:
             for name in {name for node in left for name in node.outputs if catalog.exists(name)}:
-                # Of a node that was killed between two outputs.
+                # The node was killed between two outputs.
                 catalog.get(name).discard()
+        if "retrain" in self.record.pipelines:
+            path = Path(catalog.get("store")._describe()["filepath"]) / "retrain.lock"
+            told = f"another retraining is under way: {path} is locked; wait for it to end, or end it"
+            self._lock(path, AlreadyRetraining(told))
         self._total = len(left)
         self._write()
 
     @hook_impl
-    def before_dataset_loaded(self, dataset_name: str, node: Node) -> None:
+    def before_dataset_loaded(self, node: Node) -> None:
         """Start the clock at the first input."""
         self._start(node)
 
     @hook_impl
-    def after_dataset_loaded(self, dataset_name: str, data: Any, node: Node) -> None:
-        """Note the version that was read, and how much the store had been asked before."""
-        if dataset_name == "store":
-            self._asked[node.name] = data, data.asked, data.found
+    def after_dataset_loaded(self, dataset_name: str) -> None:
+        """Note the version that was read."""
         dataset = self._versioned(dataset_name)
-        if dataset is not None and dataset_name not in self._record.saved:
+        if dataset is not None and dataset_name not in self.record.saved:
             version = str(dataset.resolve_load_version())
             noted = self._runs.read(version).get("saved", {}).get(dataset_name, {})
             known = {"digest": noted["digest"]} if "digest" in noted else {}
-            self._record.loaded[dataset_name] = {"version": version, **known}
+            self.record.loaded[dataset_name] = {"version": version, **known}
 
     @hook_impl
     def before_node_run(self, node: Node) -> None:
@@ -140,7 +142,7 @@ class RunHooks:
     def before_dataset_saved(self, dataset_name: str, data: Any) -> None:
         """Let results say of which run they are."""
         if dataset_name == "results":
-            data["run"] = self._record.run_id
+            data["run"] = self.record.run_id
 
     @hook_impl
     def after_dataset_saved(self, dataset_name: str, data: Any, node: Node) -> None:
@@ -148,9 +150,11 @@ class RunHooks:
         dataset = self._versioned(dataset_name)
         if dataset is not None:
             written = {**getattr(dataset, "written", {})}
-            self._record.saved[dataset_name] = {"version": str(dataset.resolve_save_version()), **written}
+            self.record.saved[dataset_name] = {"version": str(dataset.resolve_save_version()), **written}
         if dataset_name == "collection_info":
-            self._record.made_from |= {"collection_digest": data["fingerprint"], "queries": data["queries"]}
+            self.record.made_from |= {"collection_digest": data["fingerprint"], "queries": data["queries"]}
+        if dataset_name == "registration":
+            self.record.decision = data["decision"]
         remaining = self._open.setdefault(node.name, set(node.outputs))
         remaining.discard(dataset_name)
         if not remaining:
@@ -161,7 +165,7 @@ class RunHooks:
     @hook_impl
     def after_pipeline_run(self) -> None:
         """Close the record."""
-        self._record.finish()
+        self.record.finish()
         self._write()
         self._release()
 
@@ -172,52 +176,53 @@ class RunHooks:
 
     def interrupted(self, error: BaseException) -> None:
         """Close the record of a run that failed or was stopped from outside, when Kedro calls no hook."""
-        if self._record.run_id and self._record.end is None:
-            ended = {each["node"] for each in self._record.nodes}
-            self._record.failed_at = next((name for name in self._started if name not in ended), "")
-            self._record.finish(error)
+        if self._ours and self.record.end is None:
+            ended = {each["node"] for each in self.record.nodes}
+            self.record.failed_at = next((name for name in self._started if name not in ended), "")
+            self.record.decision = ""
+            self.record.finish(error)
             self._try_to_write()
-            self._release()
+        self._release()
 
-    def _claim(self, run_id: str, *, resumed: bool) -> str:
-        """Hold the folder of the run, and return its id: later than all there are, and of one run alone."""
-        if self._held is not None:
-            self._held.release()
-        while True:
-            if not resumed:
-                run_id = in_sequence(run_id, buckets.names(f"{self._root}/runs"))
-            if "://" in self._root:
-                return run_id
-            folder = Path(self._root, "runs", run_id)
-            with disk_errors(folder), suppress(FileExistsError):
-                folder.mkdir(parents=True, exist_ok=resumed)
-                # Others see from it that this process lives.
-                self._held = FileLock(folder / LOCK, thread_local=False)
-                try:
-                    self._held.acquire(timeout=0)
-                except Timeout:
-                    self._held = None
-                    raise AnmiError(f"run {run_id} is still running: wait for it, or end its process first") from None
-                return run_id
+    def _claim(self, run_id: str, *, resumed: bool) -> None:
+        """Hold the folder of the run, by which others see that this process lives."""
+        if "://" in self._root:
+            return
+        folder = Path(self._root, "runs", run_id)
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        there = f"run {run_id} is still running: wait for it, or end its process first"
+        self._lock(folder / LOCK, AnmiError(there if resumed else "another run began in this millisecond: run again"))
+
+    def _lock(self, path: Path, held: AnmiError) -> None:
+        lock = FileLock(path, thread_local=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise held from None
+        self._locks.append(lock)
 
     def _refuse_changes(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
         """Refuse to go on under other parameters or files than a run began with; its code may have been mended."""
-        record, began = self._record, before.get("made_from", {})
+        record, began = self.record, before.get("made_from", {})
         files = {name: asked[name] for name in asked.keys() & began.keys() if name.endswith(versions.FILES)}
         old = flatten(before["parameters"]) | {name: began[name] for name in files}
         new = flatten(all_masked(record.parameters)) | files
         for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
-            run_id, record.run_id = record.run_id, ""
-            self._release()
+            # The record stays as it was.
+            self._ours = False
             place = name.removesuffix(versions.FILES)
-            told = (
-                f'the parameter "{name}" was {old.get(name)!r} when it began and is {new.get(name)!r} now: set it back'
-            )
+            told = f'the parameter "{name}" was {old.get(name)!r} and is {new.get(name)!r} now: set it back'
             if name in files:
                 told = f"the files of {place}={asked.get(place)} are not those that it began with: put them back"
-            raise AnmiError(f"run {run_id} cannot go on, since {told}, or begin another run")
+            raise AnmiError(f"run {record.run_id} cannot go on, since {told}, or begin another run")
         if before["git"] != record.git:
-            logger.warning("The code is another than when run %s began", record.run_id)
+            logger.warning("The code has changed since run %s began", record.run_id)
+
+    @staticmethod
+    def _lacking(pipeline: Pipeline, catalog: CatalogProtocol) -> list[Node]:
+        return [node for node in pipeline.nodes if not (node.outputs and all(map(catalog.exists, node.outputs)))]
 
     def _versioned(self, name: str) -> Any:
         if self._catalog is None or name.startswith("params:") or name == "parameters":
@@ -233,35 +238,21 @@ class RunHooks:
                 Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
     def _stop(self, node: Node) -> None:
-        started = self._started.get(node.name)
-        if started is None:
-            return
         entry: dict[str, Any] = {
             "node": node.name,
             "stage": node.namespace or "",
             "end": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "seconds": round(time.perf_counter() - started, 3),
+            "seconds": round(time.perf_counter() - self._started[node.name], 3),
             "peak_mib": round(peak_mib()),
         }
-        # A node gives its main result first; the longest may be one that it makes beside, as training does.
-        rows = {name: getattr(self._catalog and self._catalog.get(name), "rows", None) for name in node.outputs}
-        if of := next((name for name, count in rows.items() if count is not None), ""):
-            entry |= {"of": of, "rows": rows[of]}
-        if node.name in self._asked:
-            store, asked, found = self._asked.pop(node.name)
-            if store.asked > asked:
-                entry |= {"asked": store.asked - asked, "found": store.found - found}
-        self._record.nodes = [*(each for each in self._record.nodes if each["node"] != node.name), entry]
-        done = sum(each["node"] in self._started for each in self._record.nodes)
-        place = f"{done}/{self._total}"
+        self.record.nodes = [*(each for each in self.record.nodes if each["node"] != node.name), entry]
+        place = f"{sum(each['node'] in self._started for each in self.record.nodes)}/{self._total}"
         logger.info("%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"])
 
     def _write(self) -> None:
-        # A runner may save in several threads.
-        with self._lock:
-            self._record.updated = now()
-            buckets.write_text(f"{self._root}/runs/{self._record.run_id}/{FILE}", self._record.as_text())
-            self._written = time.monotonic()
+        self.record.updated = now()
+        buckets.write_text(f"{self._root}/runs/{self.record.run_id}/{FILE}", self.record.as_text())
+        self._written = time.monotonic()
 
     def _try_to_write(self) -> None:
         """Write where the run goes on, or ends for another reason, if this fails."""
@@ -272,11 +263,9 @@ class RunHooks:
 
     def _release(self) -> None:
         # Hooks live as long as the process, and a catalog and the store in it hold files open.
-        self._catalog = None
-        self._asked.clear()
-        if self._held is not None:
-            self._held.release()
-            self._held = None
+        self._catalog, self._ours = None, False
+        while self._locks:
+            self._locks.pop().release()
 
 
 def peak_mib() -> float:

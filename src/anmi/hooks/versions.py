@@ -6,7 +6,6 @@ take what another one saves meanwhile, and pipelines that are run separately wou
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +14,13 @@ from typing import Any, Final
 from kedro.io import CatalogProtocol
 from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
-from kedro.pipeline.node import Node
 from pydantic import ValidationError
 
 from anmi.corpus.raw import kind_and_place
 from anmi.errors import AnmiError, nearest
 from anmi.files import plain
 from anmi.fingerprint import files_in, hash_files
-from anmi.hooks.record import RunRecord, Runs, flatten
+from anmi.hooks.record import Runs, flatten
 from anmi.selection.recipe import RecipeBook
 
 # What a result is called by; sizes of splits among it.
@@ -30,57 +28,44 @@ _NAMING: Final = frozenset({
     "collection", "encoder", "dense.encoder", "recipe", "seed", "ingestion.api_docs_queries", "ingestion.max_queries",
     "ingestion.dev_share", "ingestion.test_share", "ingestion.new_queries",
 })  # fmt: skip
-# Of a recipe: how it is told of, and what is the training stage's own.
+# The parts of a recipe that mining does not read.
 _NOT_MINED: Final = frozenset({"description", "source", "training"})
 FILES: Final = "_files"
-_SEED: Final = "params:seed"
-_TRAINING: Final = "stage:training"
 _WAYS_OUT: Final = "run the pipelines that make them in one run, or name versions with --load-versions"
 
 
 def fix(
-    catalog: CatalogProtocol,
-    pipeline: Pipeline,
-    runs: Runs,
-    known: Iterable[Pipeline],
+    catalog: CatalogProtocol, pipeline: Pipeline, runs: Runs, known: Iterable[Pipeline],
     before: Mapping[str, str] | None = None,
-    run_id: str = "",
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Fix what a run loads, whatever others save meanwhile; versions that were asked for stay.
 
-    What the run makes is loaded in its own version; what it does not make is the newest that belongs together.
+    What the run makes is loaded in its own version; the rest in the newest versions that belong together.
 
     Parameters
     ----------
     catalog, pipeline
         Of the run.
-    runs
-        What is known of others.
-    known
-        All pipelines there are.
+    runs, known
+        See :func:`settle`.
     before
         Versions that the same run loaded before it stopped.
-    run_id
-        Of the run, which is the version of what it saves; empty for the one that Kedro chose.
 
     Returns
     -------
     dict of str to dataset
-        What it does not make.
+        What the run does not make.
     """
     made, taken = pipeline.all_outputs(), {}
     for name in sorted(pipeline.datasets()):
         dataset = catalog.get(name)
         if not (isinstance(dataset, AbstractVersionedDataset) and dataset._version):
             continue
-        if run_id:
-            dataset._version = Version(dataset._version.load, run_id)
+        own = str(dataset.resolve_save_version()) if name in made else (before or {}).get(name)
+        if own and not dataset._version.load:
+            _load(dataset, own)
         if name not in made:
             taken[name] = dataset
-            if before and name in before and not dataset._version.load:
-                _load(dataset, before[name])
-        elif not dataset._version.load:
-            _load(dataset, str(dataset.resolve_save_version()))
     settle(taken, runs, known)
     return taken
 
@@ -126,35 +111,13 @@ def files_of(collection: str) -> list[Path]:
     return files_in(Path(place).expanduser()) if kind in ("beir", "kg", "hf") else []
 
 
-class _Way:
-    """What every dataset is made of, directly or not: datasets, parameters and stages."""
-
-    def __init__(self, pipelines: Iterable[Pipeline]) -> None:
-        self._makers = {name: node for each in pipelines for node in each.nodes for name in node.outputs}
-        self._known: dict[str, frozenset[str]] = {}
-
-    def of(self, name: str) -> frozenset[str]:
-        if name not in self._known:
-            node = self._makers.get(name)
-            self._known[name] = frozenset() if node is None else self.of_node(node)
-        return self._known[name]
-
-    def of_node(self, node: Node) -> frozenset[str]:
-        return frozenset({*node.inputs, f"stage:{node.namespace}"}).union(*map(self.of, node.inputs))
-
-
 def origin(
-    taken: Mapping[str, Any],
-    runs: Runs,
-    known: Mapping[str, Pipeline],
-    pipeline: Pipeline,
-    asked: Mapping[str, Any],
-    record: RunRecord,
+    taken: Mapping[str, Any], runs: Runs, known: Mapping[str, Pipeline], pipeline: Pipeline, asked: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what the results of a run are made from: what it is asked for, and what is known of what it loads.
 
-    Of what it loads those facts count that the nodes which made it read, or nodes before them. A run that trains may
-    have another seed than what it trains on, since only the sampling of training depends on it; both are noted.
+    A fact of what it loads counts where that was made by nodes that read it, or by nodes after them. A run that only
+    trains may have another seed than what it trains on, since only the sampling of training depends on it.
 
     Parameters
     ----------
@@ -166,63 +129,46 @@ def origin(
         All pipelines, by name, and that of the run.
     asked
         Its facts.
-    record
-        Of the run, to tell which command would be right.
 
     Raises
     ------
     AnmiError
         It is asked for something else than what it loads was made from.
     """
-    found, wrong, first = dict(asked), dict[str, Any](), ("", "")
-    here = [_Way([known["__default__"], pipeline]).of_node(node) for node in pipeline.nodes if _SEED in node.inputs]
-    mines = any(_TRAINING not in each for each in here)
+    found, whole = dict(asked), known["__default__"]
+    training = [node.name for node in whole.nodes if node.namespace == "training"]
+    later = {node.name for node in whole.from_nodes(*training).nodes} if training else set()
+    mines = any("params:seed" in node.inputs and node.name not in later for node in pipeline.nodes)
     for name, dataset in sorted(taken.items()):
         version = str(dataset.resolve_load_version())
         before = runs.read(version)
-        makers = [known[each] for each in ("__default__", *before.get("pipelines", ())) if each in known]
-        of = _Way(makers).of(name)
-        read = {each.removeprefix("params:").split(".")[0] for each in of if each.startswith("params:")}
-        its = facts(before.get("parameters", {})) | before.get("made_from", {})
+        makers = sum((known[each] for each in before.get("pipelines", ()) if each in known), whole)
+        way = makers.to_outputs(name) if name in makers.all_outputs() else Pipeline([])
+        trained = any(node.namespace == "training" for node in way.nodes)
+        read = {each.removeprefix("params:").split(".")[0] for each in way.inputs() if each.startswith("params:")}
+        its, wrong = facts(before.get("parameters", {})) | before.get("made_from", {}), []
         for fact, value in its.items():
-            if fact == "seed" and not mines and _TRAINING not in of and found.get(fact) != value:
+            if fact == "seed" and not (mines or trained) and found.get(fact) != value:
                 found["mining_seed"] = value
             elif found.setdefault(fact, value) != value and fact.split(".")[0].removesuffix(FILES) in read:
-                wrong.setdefault(fact, value)
-                first = first if first[0] else (name, version)
-    if wrong:
-        raise AnmiError(_mismatch(wrong, found, first, record))
+                wrong.append(fact)
+        if wrong:
+            raise AnmiError(_mismatch(f'"{name}" of run {version}', wrong, its, found))
     return {name: value for name, value in found.items() if not name.startswith("recipes.")}
 
 
-def _mismatch(wrong: Mapping[str, Any], asked: Mapping[str, Any], first: Sequence[str], record: RunRecord) -> str:
-    """Say what a run is asked for and what its inputs were made from, with the commands that would be right."""
-    settings = flatten(wrong), flatten({name: asked[name] for name in wrong})
-    differing = [name for name in settings[0] if settings[0][name] != settings[1].get(name)]
-    made, meant = ({name: each.get(name) for name in differing if not name.endswith(FILES)} for each in settings)
-    given = flatten(record.runtime_parameters)
-    env = {} if record.environment == "local" else {"env": [record.environment]}
-    part = {"pipelines": record.pipelines} if record.pipelines != ["__default__"] else {}
-    part |= {{"node_names": "nodes"}.get(name, name): values for name, values in record.filters.items()}
-    what = f'"{first[0]}" of run {first[1]}'
-    anew = f"make all of it by `{command(env, given)}`"
-    if not made:
-        places = " and ".join(f"{name.removesuffix(FILES)}={asked[name.removesuffix(FILES)]}" for name in differing)
-        return f"the files of {places} are not those that {what} was made from: put them back, or {anew}"
-    return (
-        f"{what} was made from {_listed(made)}, and this run is asked for {_listed(meant)}: go on with "
-        f"`{command(env | part, given | made)}`, or {anew}"
+def _mismatch(what: str, wrong: Sequence[str], its: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Say what a run is asked for, what its input was made from, and which parameters would be right."""
+    made, meant = (flatten({name: each[name] for name in wrong if not name.endswith(FILES)}) for each in (its, asked))
+    differing = [name for name in made if made[name] != meant.get(name)]
+    if not differing:
+        places = " and ".join(f"{name.removesuffix(FILES)}={asked[name.removesuffix(FILES)]}" for name in wrong)
+        return f"the files of {places} are not those that {what} was made from: put them back, or run all pipelines"
+    right, other = (
+        ",".join(f"{name}={'null' if each.get(name) is None else each[name]}" for name in differing)
+        for each in (made, meant)
     )
-
-
-def _listed(settings: Mapping[str, Any]) -> str:
-    return ",".join(f"{name}={'null' if value is None else value}" for name, value in settings.items())
-
-
-def command(options: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> str:
-    """Return the `kedro run` of options and parameters, as it is typed."""
-    words = ["kedro", "run", *(f"--{name.replace('_', '-')}={','.join(values)}" for name, values in options.items())]
-    return shlex.join([*words, *(["--params", _listed(params)] if params else [])])
+    return f"{what} was made from {right}, and this run asks for {other}: set --params {right}, or run all pipelines"
 
 
 def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -> None:
@@ -243,28 +189,26 @@ def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -
         One was never made, or no versions belong together.
     """
     given = {name: str(dataset._version.load) for name, dataset in datasets.items() if dataset._version.load}
+    chosen = dict(given)
     for name, version in given.items():
         if not _has(datasets, name, version):
-            told = nearest(version, list(datasets[name].versions()))
-            raise AnmiError(f'there is no version {version} of "{name}": {told}')
-    chosen = dict(given)
-    for version in given.values():
-        chosen = {name: its for name, its in runs.versions(version).items() if _has(datasets, name, its)} | chosen
+            hint = nearest(version, list(datasets[name].versions()))
+            raise AnmiError(f'there is no version {version} of "{name}": {hint}')
+        chosen = {other: its for other, its in runs.versions(version).items() if _has(datasets, other, its)} | chosen
     depth: dict[str, int] = {}
-    beside: dict[str, Sequence[str]] = {}
-    stages: dict[str, str] = {}
+    makers: dict[str, Any] = {}
     for pipeline in known:
         for place, node in enumerate(pipeline.nodes):
             depth |= {name: max(place, depth.get(name, 0)) for name in node.outputs}
-            beside |= dict.fromkeys(node.outputs, node.outputs)
-            stages |= dict.fromkeys(node.outputs, str(node.namespace or node.name))
+            makers |= dict.fromkeys(node.outputs, node)
     for name in sorted(datasets, key=lambda name: (-depth.get(name, 0), name)):
         if name not in chosen:
-            found = _newest([name, *beside.get(name, ())], datasets, chosen, given, runs)
+            maker = makers.get(name)
+            found = _newest([name, *(maker.outputs if maker else ())], datasets, chosen, given, runs)
             if not found:
-                maker = stages.get(name, "?")
+                stage = maker.namespace or maker.name if maker else "?"
                 raise AnmiError(
-                    f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({maker})'
+                    f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
                 )
             chosen |= found
     for name, version in chosen.items():
@@ -283,8 +227,8 @@ def _newest(
     # Who asked for a version may want it with what does not belong to it.
     for asked in ({}, given) if given else ({},):
         for version in datasets[name].versions():
-            known = runs.versions(version)
-            sources = known | dict.fromkeys(made if known else [name], version)
+            lineage = runs.versions(version)
+            sources = lineage | dict.fromkeys(made if lineage else [name], version)
             wanted = {other: its for other, its in sources.items() if other in datasets and other not in asked}
             other = next(
                 (o for o, its in wanted.items() if chosen.get(o, its) != its or not _has(datasets, o, its)), ""

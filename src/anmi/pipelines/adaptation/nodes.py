@@ -44,20 +44,10 @@ def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> li
 
 
 def ask_corpus(
-    *,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    new_documents: pd.DataFrame,
-    terms: Terms,
-    info: dict[str, Any],
-    recipe: str,
-    recipes: RecipeBook,
-    options: dict[str, Any],
-    params: AdaptationParams,
-    seed: int,
-    store: Store,
-) -> dict[str, Any]:
+    *, corpus: pd.DataFrame, queries: pd.DataFrame, related_documents: pd.DataFrame, new_documents: pd.DataFrame,
+    terms: Terms, info: dict[str, Any], recipe: str, recipes: RecipeBook, options: dict[str, Any],
+    params: AdaptationParams, seed: int, store: Store,
+) -> dict[str, Any]:  # fmt: skip
     """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
 
     None has the text of a dev or test query: titles and templates may ask what people asked. Those of new documents

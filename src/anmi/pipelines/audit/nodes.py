@@ -28,14 +28,9 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
 
 def plant_truth(
-    *,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    equivalents: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    params: AuditParams,
-    seed: int,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    *, queries: pd.DataFrame, qrels: pd.DataFrame, equivalents: pd.DataFrame, related_documents: pd.DataFrame,
+    params: AuditParams, seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # fmt: skip
     """Return what the mining may know of the audited queries, and the truth that it may not."""
     from anmi.corpus.related import copies
     from anmi.evaluation.planting import plant
@@ -53,90 +48,46 @@ def plant_truth(
 
 
 def audit_recipes(
-    candidates: CandidateShards,
-    *,
-    truth: pd.DataFrame,
-    corpus: pd.DataFrame,
-    info: dict[str, Any],
-    recipes: RecipeBook,
-    seed: int,
-    recipe: str | None = None,
+    candidates: CandidateShards, *, truth: pd.DataFrame, corpus: pd.DataFrame, info: dict[str, Any],
+    recipes: RecipeBook, encoder: str, params: AuditParams, seed: int, recipe: str | None = None,
     **columns: ColumnShards,
-) -> pd.DataFrame:
-    """Run every recipe, or this one and ``naive_top``, and count what of the planted truth it takes for negatives."""
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:  # fmt: skip
+    """Count what every recipe takes of the planted truth for negatives, and how well each judgment tells it apart.
+
+    With a recipe only that one is run, beside ``naive_top``, whose false negatives are those of no filter at all.
+    Returns the findings of recipes and of judges, and a summary.
+    """
     from anmi.evaluation import audit
     from anmi.evaluation.planting import PlantedTruth
+    from anmi.report.console import audited
     from anmi.selection.recipe import with_probabilities, with_stage_columns
 
     if recipe is not None:
-        # Beside the recipe's own false negatives those of no filter at all, where the book has it.
-        chosen: dict[str, Any] = {
-            name: recipes.get(name) for name in sorted({recipe, "naive_top"} & {*recipes.names()})
-        }
-        recipes = RecipeBook.model_construct(**chosen)
+        chosen: dict[str, Any] = {name: recipes.get(name) for name in {recipe, "naive_top"} & {*recipes.names()}}
+        recipes = RecipeBook.model_construct(**dict(sorted(chosen.items())))
     planted = PlantedTruth(truth, corpus.document_id)
-    table = audit.audit_recipes(
-        with_stage_columns(candidates, **columns).map(with_probabilities), planted, recipes, seed=seed
-    )
-    table.insert(0, "collection", info["collection"])
-    return table
-
-
-def audit_judges(
-    candidates: CandidateShards,
-    *,
-    truth: pd.DataFrame,
-    corpus: pd.DataFrame,
-    info: dict[str, Any],
-    params: AuditParams,
-    **columns: ColumnShards,
-) -> pd.DataFrame:
-    """Measure how well each judgment tells the planted documents from the others."""
-    from anmi.evaluation import audit
-    from anmi.evaluation.planting import PlantedTruth
-    from anmi.selection.recipe import with_probabilities, with_stage_columns
-
-    planted = PlantedTruth(truth, corpus.document_id)
-    table = audit.audit_judges(
-        with_stage_columns(candidates, **columns).map(with_probabilities), planted, depth=params.depth
-    )
-    table.insert(0, "collection", info["collection"])
-    return table
-
-
-def summarise_audit(
-    candidates: CandidateShards,
-    *,
-    recipes: pd.DataFrame,
-    judges: pd.DataFrame,
-    truth: pd.DataFrame,
-    corpus: pd.DataFrame,
-    info: dict[str, Any],
-    encoder: str,
-    params: AuditParams,
-) -> dict[str, Any]:
-    """Put the audit into one document, and log a line per recipe."""
-    from anmi.evaluation.audit import found_share, summarise
-    from anmi.evaluation.planting import PlantedTruth
-    from anmi.report.console import audited
-
-    for name, _, rate, _, gap, *_ in audited(recipes):
+    judged = with_stage_columns(candidates, **columns).map(with_probabilities)
+    measured = audit.audit_recipes(judged, planted, recipes, seed=seed)
+    judges = audit.audit_judges(judged, planted, depth=params.depth)
+    for table in (measured, judges):
+        table.insert(0, "collection", info["collection"])
+    for name, _, rate, _, gap, *_ in audited(measured):
         log.info("%s: false negatives %s, gap %s", name, rate, gap)
     log.info("See all of it with: kedro anmi audit")
+    return (
+        measured,
+        judges,
+        {
+            "collection": info["collection"],
+            "encoder": encoder,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "depth": params.depth,
+            **audit.summarise(measured, judges, truth, audit.found_share(candidates.only(), planted)),
+        },
+    )
 
-    found = found_share(candidates.only(), PlantedTruth(truth, corpus.document_id))
-    return {
-        "collection": info["collection"],
-        "encoder": encoder,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "depth": params.depth,
-        **summarise(recipes, judges, truth, found),
-    }
 
-
-def gate(
-    recipes: pd.DataFrame, judges: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams
-) -> None:
+def gate(recipes: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams) -> None:
     """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
     from anmi.evaluation.audit import check_false_negatives
 

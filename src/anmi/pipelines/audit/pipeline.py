@@ -6,15 +6,20 @@ from typing import Final
 
 from kedro.pipeline import Pipeline
 
-from anmi.pipelines import bm25, consistency, denoising, dense, elo, ingestion
-from anmi.pipelines.audit.nodes import audit_judges, audit_recipes, gate, ingest_all, plant_truth, summarise_audit
+from anmi.pipelines.audit.nodes import audit_recipes, gate, ingest_all, plant_truth
+from anmi.pipelines.bm25 import pipeline as bm25
+from anmi.pipelines.consistency import pipeline as consistency
+from anmi.pipelines.denoising import pipeline as denoising
+from anmi.pipelines.dense import pipeline as dense
+from anmi.pipelines.elo import pipeline as elo
+from anmi.pipelines.ingestion import pipeline as ingestion
 from anmi.pipelines.wiring import by_name, node, stage
 from anmi.selection.recipe import STAGE_COLUMNS
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
 _TRUTH: Final = "planted_truth"
-_FINDINGS: Final = ("audit_recipes", "audit_judges", "audit_summary")
+FINDINGS: Final = ("audit_recipes", "audit_judges", "audit_summary")
 
 
 def create_pipeline() -> Pipeline:
@@ -30,7 +35,7 @@ def create_pipeline() -> Pipeline:
         whole,
         namespace=NAMESPACE,
         inputs=set(whole.inputs() - parameters),
-        outputs={*_AUDITED.values(), _TRUTH, *_FINDINGS},
+        outputs={*_AUDITED.values(), _TRUTH, *FINDINGS},
         parameters=parameters,
     )
 
@@ -56,19 +61,11 @@ def _mining() -> Pipeline:
 
 
 def _scoring() -> Pipeline:
+    recipes, _, summary = FINDINGS
     return stage("scoring", [
         node(audit_recipes, by_name(
-            *STAGE_COLUMNS, "corpus", "params:recipes", "params:seed", truth=_TRUTH, info="collection_info",
-        ), "audit_recipes"),
-        node(audit_judges, by_name(
-            *STAGE_COLUMNS, "corpus", truth=_TRUTH, info="collection_info", params="params:audit",
-        ), "audit_judges"),
-        node(summarise_audit, by_name(
-            "candidates", "corpus", "params:encoder", recipes="audit_recipes", judges="audit_judges", truth=_TRUTH,
+            *STAGE_COLUMNS, "corpus", "params:recipes", "params:encoder", "params:seed", truth=_TRUTH,
             info="collection_info", params="params:audit",
-        ), "audit_summary"),
-        node(gate, by_name(
-            "params:recipe", recipes="audit_recipes", judges="audit_judges", summary="audit_summary",
-            params="params:audit",
-        ), None),
+        ), [*FINDINGS]),
+        node(gate, by_name("params:recipe", recipes=recipes, summary=summary, params="params:audit"), None),
     ])  # fmt: skip

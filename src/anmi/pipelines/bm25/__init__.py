@@ -1,5 +1,1 @@
 """Lexical index and candidates."""
-
-from anmi.pipelines.bm25.pipeline import create_pipeline
-
-__all__ = ["create_pipeline"]

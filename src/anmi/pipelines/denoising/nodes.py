@@ -26,21 +26,11 @@ _UNNAMED: Final = MappingProxyType({"collection": ""})
 
 
 def judge_by_evidence(
-    *,
-    candidates: CandidateShards,
-    terms: Terms,
-    document_embeddings: NDArray[np.float32],
-    encoder_info: dict[str, Any],
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    knowledge: Knowledge,
-    recipe: str,
-    recipes: RecipeBook,
-    params: DenoisingParams,
-    seed: int,
-    engine: EngineParams = IN_PROCESS,
+    *, candidates: CandidateShards, terms: Terms, document_embeddings: NDArray[np.float32],
+    encoder_info: dict[str, Any], corpus: pd.DataFrame, queries: pd.DataFrame, knowledge: Knowledge, recipe: str,
+    recipes: RecipeBook, params: DenoisingParams, seed: int, engine: EngineParams = IN_PROCESS,
     info: Mapping[str, Any] = _UNNAMED,
-) -> tuple[ColumnShards, dict[str, Any]]:
+) -> tuple[ColumnShards, dict[str, Any]]:  # fmt: skip
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
     if not recipes.get(recipe).judged:
         return ColumnShards.none(), {"mode": "none"}
@@ -63,20 +53,10 @@ def judge_by_evidence(
 
 
 def judge_candidates(
-    *,
-    candidates: CandidateShards,
-    evidence: ColumnShards,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    recipe: str,
-    recipes: RecipeBook,
-    params: DenoisingParams,
-    seed: int,
-    store: Store,
-    engine: EngineParams = IN_PROCESS,
-    elo: EloParams = _EQUAL,
-    info: Mapping[str, Any] = _UNNAMED,
-) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:
+    *, candidates: CandidateShards, evidence: ColumnShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str,
+    recipes: RecipeBook, params: DenoisingParams, seed: int, store: Store, engine: EngineParams = IN_PROCESS,
+    elo: EloParams = _EQUAL, info: Mapping[str, Any] = _UNNAMED,
+) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Ask a language model where there is one, and add the cross-encoder's judgment and the final ``p_relevant``.
 
     The cross-encoder is asked if the recipe reads it, or an Elo that it reads.

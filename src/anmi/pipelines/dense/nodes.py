@@ -28,13 +28,7 @@ _POSITIVES: Final = 64
 
 
 def make_corpus_encoder(
-    *,
-    corpus: pd.DataFrame,
-    new_documents: pd.DataFrame,
-    encoder: str,
-    params: DenseParams,
-    seed: int,
-    store: Store,
+    *, corpus: pd.DataFrame, new_documents: pd.DataFrame, encoder: str, params: DenseParams, seed: int, store: Store
 ) -> Path:
     """Make the corpus's own encoder, of all but new documents; an empty folder where the run uses another encoder."""
     from anmi.corpus.texts import joined_texts
@@ -54,17 +48,9 @@ def make_corpus_encoder(
 
 
 def encode_collection(
-    *,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    corpus_encoder: Path,
-    encoder: str,
-    recipe: str,
-    recipes: RecipeBook,
-    params: DenseParams,
-    store: Store,
-    engine: EngineParams = IN_PROCESS,
-) -> dict[str, Any]:
+    *, corpus: pd.DataFrame, queries: pd.DataFrame, corpus_encoder: Path, encoder: str, recipe: str,
+    recipes: RecipeBook, params: DenseParams, store: Store, engine: EngineParams = IN_PROCESS,
+) -> dict[str, Any]:  # fmt: skip
     """Encode documents and the queries to be mined to unit vectors; what the store holds is not computed again.
 
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
@@ -121,24 +107,11 @@ def build_dense_index(
 
 
 def retrieve(
-    *,
-    bm25_index: BM25Index,
-    dense_index: DenseIndex,
-    document_embeddings: NDArray[np.float32],
-    query_embeddings: NDArray[np.float32],
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    recipe: str,
-    recipes: RecipeBook,
-    bm25: BM25Params,
-    dense: DenseParams,
-    seed: int,
-    engine: EngineParams = IN_PROCESS,
-    marks: pd.DataFrame | None = None,
-    split: str = "train",
-) -> CandidateShards:
+    *, bm25_index: BM25Index, dense_index: DenseIndex, document_embeddings: NDArray[np.float32],
+    query_embeddings: NDArray[np.float32], corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
+    related_documents: pd.DataFrame, recipe: str, recipes: RecipeBook, bm25: BM25Params, dense: DenseParams, seed: int,
+    engine: EngineParams = IN_PROCESS, marks: pd.DataFrame | None = None, split: str = "train",
+) -> CandidateShards:  # fmt: skip
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
     Every candidate gets the scores of all of them, its ranks as deep as they were searched or the recipe reads, whether

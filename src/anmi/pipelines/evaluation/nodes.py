@@ -28,16 +28,10 @@ _HEADLINE: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 
 
 def score_runs(
-    runs: pd.DataFrame,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    *,
-    pseudo_queries: pd.DataFrame | None,
-    params: EvaluationParams,
-    recipe: str | None = None,
+    runs: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *,
+    pseudo_queries: pd.DataFrame | None, params: EvaluationParams, recipe: str | None = None,
     related_documents: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return every metric of every held-out query and system; one that finds nothing scores 0.
 
     Documents of one text count once, and relevant documents that the corpus lacks count as not found. Where the first
@@ -100,17 +94,10 @@ def describe_hardness(
 
 
 def bucket_queries(
-    *,
-    scores: pd.DataFrame,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
-    training_rows: pd.DataFrame,
-    training_summary: Mapping[str, Any],
-    new_documents: pd.DataFrame,
-    seed: int,
-) -> pd.DataFrame:
+    *, scores: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame, training_rows: pd.DataFrame, training_summary: Mapping[str, Any],
+    new_documents: pd.DataFrame, seed: int,
+) -> pd.DataFrame:  # fmt: skip
     """Tell for every query that was scored what training saw of its relevant documents, and who asked it.
 
     Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else the query itself.
@@ -135,15 +122,9 @@ def bucket_queries(
 
 
 def compare_systems(
-    scores: pd.DataFrame,
-    info: dict[str, Any],
-    *,
-    query_buckets: pd.DataFrame,
-    encoder: str,
-    recipe: str,
-    params: EvaluationParams,
-    seed: int,
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:
+    scores: pd.DataFrame, info: dict[str, Any], *, query_buckets: pd.DataFrame, encoder: str, recipe: str,
+    params: EvaluationParams, seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:  # fmt: skip
     """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
 
     All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw. The
@@ -204,23 +185,10 @@ def compare_systems(
 
 
 def measure_knowledge(
-    *,
-    runs: pd.DataFrame,
-    trained_model: Path,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    knowledge: Knowledge,
-    variants: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
-    corpus_encoder: Path,
-    encoder: str,
-    recipe: str,
-    params: EvaluationParams,
-    dense: DenseParams,
-    seed: int,
-    store: Store,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    *, runs: pd.DataFrame, trained_model: Path, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
+    knowledge: Knowledge, variants: pd.DataFrame, pseudo_queries: pd.DataFrame, corpus_encoder: Path, encoder: str,
+    recipe: str, params: EvaluationParams, dense: DenseParams, seed: int, store: Store,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
 
     Both results are empty, at once, where the collection names no entities or its documents state no facts. Without
@@ -269,10 +237,7 @@ def _linking(
     from anmi.evaluation.significance import interval
 
     found = linking(run, truth, about)
-    result: dict[str, Any] = {
-        "linking_queries": len(found),
-        "linking_left_out": truth.query_id.nunique() - len(found),
-    }
+    result: dict[str, Any] = {"linking_queries": len(found), "linking_left_out": truth.query_id.nunique() - len(found)}
     # One query cannot be resampled.
     for name in found.columns if len(found) > 1 else ():
         value, low, high = interval(

@@ -66,23 +66,10 @@ HYBRID: Final = "hybrid"
 
 
 def build_search(
-    *,
-    trained_model: Path,
-    bm25_index: BM25Index,
-    terms: Terms,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
-    dev_run: pd.DataFrame,
-    training_summary: Mapping[str, Any],
-    info: Mapping[str, Any],
-    recipe: str,
-    params: EvaluationParams,
-    dense: DenseParams,
-    seed: int,
-    store: Store,
-) -> HybridSearch:
+    *, trained_model: Path, bm25_index: BM25Index, terms: Terms, corpus: pd.DataFrame, queries: pd.DataFrame,
+    qrels: pd.DataFrame, pseudo_queries: pd.DataFrame, dev_run: pd.DataFrame, training_summary: Mapping[str, Any],
+    info: Mapping[str, Any], recipe: str, params: EvaluationParams, dense: DenseParams, seed: int, store: Store,
+) -> HybridSearch:  # fmt: skip
     """Put BM25 and the trained retrievers together, with the weights that dev queries choose.
 
     Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
@@ -132,21 +119,10 @@ def _encoded(
 
 
 def run_systems(
-    *,
-    search_index: HybridSearch,
-    terms: Terms,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
-    given_runs: pd.DataFrame,
-    corpus_encoder: Path,
-    encoder: str,
-    recipe: str,
-    params: EvaluationParams,
-    dense: DenseParams,
-    store: Store,
-) -> pd.DataFrame:
+    *, search_index: HybridSearch, terms: Terms, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame, given_runs: pd.DataFrame, corpus_encoder: Path, encoder: str, recipe: str,
+    params: EvaluationParams, dense: DenseParams, store: Store,
+) -> pd.DataFrame:  # fmt: skip
     """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
 
     The first of the trained retrievers is called as the recipe, a companion by its kind, and a given run by its file. A

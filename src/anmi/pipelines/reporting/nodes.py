@@ -41,19 +41,10 @@ def versions() -> dict[str, str]:
 
 
 def collect_results(
-    metrics: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    *,
-    training_summary: dict[str, Any],
-    selection_summary: dict[str, Any],
-    drawn: pd.DataFrame,
-    equivalents: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    info: dict[str, Any],
-    evaluation: EvaluationParams,
-    search_index: HybridSearch,
-) -> dict[str, Any]:
+    metrics: pd.DataFrame, comparisons: pd.DataFrame, *, training_summary: dict[str, Any],
+    selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, queries: pd.DataFrame,
+    qrels: pd.DataFrame, info: dict[str, Any], evaluation: EvaluationParams, search_index: HybridSearch,
+) -> dict[str, Any]:  # fmt: skip
     """Return everything `kedro anmi results` shows, as one JSON document.
 
     ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which is a weaker proof;
@@ -113,25 +104,12 @@ def _drawn(figure: Figure | None) -> Any:
 
 
 def render_report(
-    results: dict[str, Any],
-    *,
-    training_rows: pd.DataFrame,
-    training_log: pd.DataFrame,
-    training_summary: dict[str, Any],
-    selection_summary: dict[str, Any],
-    cross_encoder: dict[str, Any],
-    fused_judge: dict[str, Any],
-    llm_judge: dict[str, Any],
-    hardness_results: dict[str, Any],
-    knowledge_metrics: dict[str, Any],
-    neighbours: dict[str, Any],
-    latent_neighbours: pd.DataFrame,
-    pseudo_query_summary: dict[str, Any],
-    info: dict[str, Any],
-    encoder_info: dict[str, Any],
-    encoder: str,
-    recipe: str,
-) -> str:
+    results: dict[str, Any], *, training_rows: pd.DataFrame, training_log: pd.DataFrame,
+    training_summary: dict[str, Any], selection_summary: dict[str, Any], cross_encoder: dict[str, Any],
+    fused_judge: dict[str, Any], llm_judge: dict[str, Any], hardness_results: dict[str, Any],
+    knowledge_metrics: dict[str, Any], neighbours: dict[str, Any], latent_neighbours: pd.DataFrame,
+    pseudo_query_summary: dict[str, Any], info: dict[str, Any], encoder_info: dict[str, Any], encoder: str, recipe: str,
+) -> str:  # fmt: skip
     """Return the report as one self-contained HTML document."""
     from anmi.report.html import ReportInputs, render
     from anmi.report.inputs import judge_entries

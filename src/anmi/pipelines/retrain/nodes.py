@@ -45,15 +45,9 @@ _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
 
 
 def profile_training_data(
-    queries: pd.DataFrame,
-    corpus: pd.DataFrame,
-    qrels: pd.DataFrame,
-    *,
-    selection: CandidateShards,
-    selection_summary: dict[str, Any],
-    encoder_info: dict[str, Any],
-    info: dict[str, Any],
-) -> dict[str, Any]:
+    queries: pd.DataFrame, corpus: pd.DataFrame, qrels: pd.DataFrame, *, selection: CandidateShards,
+    selection_summary: dict[str, Any], encoder_info: dict[str, Any], info: dict[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     """Write down what a later version of the collection will be compared with."""
     from anmi.evaluation.drift import profile
 
@@ -92,16 +86,9 @@ def report_retraining(report: str, registration: dict[str, Any], drift: dict[str
 
 
 def evaluate_champion(
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    *,
-    collection: str,
-    params: RetrainParams,
-    evaluation: EvaluationParams,
-    dense: DenseParams,
-    registry: ModelRegistry,
-) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
+    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *, collection: str, params: RetrainParams,
+    evaluation: EvaluationParams, dense: DenseParams, registry: ModelRegistry,
+) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:  # fmt: skip
     """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
 
     Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
@@ -135,14 +122,9 @@ def evaluate_champion(
 
 
 def _rank(
-    model: Path,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    split: str,
-    depth: int,
+    model: Path, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, split: str, depth: int,
     dense: DenseParams,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.kinds import is_sparse
@@ -161,17 +143,10 @@ def _rank(
 
 
 def score_champion(
-    runs: pd.DataFrame,
-    champion: dict[str, Any],
-    *,
-    bm25_index: BM25Index,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    params: RetrainParams,
-    evaluation: EvaluationParams,
+    runs: pd.DataFrame, champion: dict[str, Any], *, bm25_index: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame,
+    qrels: pd.DataFrame, params: RetrainParams, evaluation: EvaluationParams,
     related_documents: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return every metric of every held-out query; empty where there is no champion.
 
     The champion is measured as it is deployed: with BM25 and its companion by its own weights, or alone where the rule
@@ -192,23 +167,11 @@ def score_champion(
 
 
 def decide_promotion(
-    champion: dict[str, Any],
-    *,
-    champion_metrics: pd.DataFrame,
-    query_metrics: pd.DataFrame,
-    query_buckets: pd.DataFrame,
-    audited: pd.DataFrame,
-    drawn: pd.DataFrame,
-    equivalents: pd.DataFrame,
-    qrels: pd.DataFrame,
-    trained_model: Path,
-    recipe: str,
-    recipes: RecipeBook,
-    training: TrainingParams,
-    params: RetrainParams,
-    evaluation: EvaluationParams,
-    seed: int,
-) -> dict[str, Any]:
+    champion: dict[str, Any], *, champion_metrics: pd.DataFrame, query_metrics: pd.DataFrame,
+    query_buckets: pd.DataFrame, audited: pd.DataFrame, drawn: pd.DataFrame, equivalents: pd.DataFrame,
+    qrels: pd.DataFrame, trained_model: Path, recipe: str, recipes: RecipeBook, training: TrainingParams,
+    params: RetrainParams, evaluation: EvaluationParams, seed: int,
+) -> dict[str, Any]:  # fmt: skip
     """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
     if _METRIC not in query_metrics:
         raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
@@ -281,18 +244,10 @@ def _fingerprint(folder: Path) -> str:
 
 
 def register_challenger(
-    trained_model: Path,
-    *,
-    promotion: dict[str, Any],
-    champion: dict[str, Any],
-    training_profile: dict[str, Any],
-    info: dict[str, Any],
-    encoder: str,
-    recipe: str,
-    dense: DenseParams,
-    registry: ModelRegistry,
+    trained_model: Path, *, promotion: dict[str, Any], champion: dict[str, Any], training_profile: dict[str, Any],
+    info: dict[str, Any], encoder: str, recipe: str, dense: DenseParams, registry: ModelRegistry,
     search_index: HybridSearch,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Make the challenger a version of the registered model and, where it was promoted, its champion.
 
     Its companion and the weights of the hybrid go with it; the index of the documents is no part of a model.

@@ -7,7 +7,7 @@ from typing import Final
 from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.audit.nodes import audit_recipes
-from anmi.pipelines.audit.pipeline import NAMESPACE
+from anmi.pipelines.audit.pipeline import FINDINGS, NAMESPACE
 from anmi.pipelines.retrain.nodes import (
     decide_promotion,
     evaluate_champion,
@@ -20,9 +20,6 @@ from anmi.pipelines.retrain.nodes import (
 from anmi.pipelines.wiring import by_name, node, stage
 from anmi.selection.recipe import STAGE_COLUMNS
 
-# Of an audit what is about one recipe stands in the place of what is about all of them; its gate would fail a run that
-# the rule ends by keeping the champion.
-_REPLACED: Final = {f"{NAMESPACE}.scoring.audit_recipes", f"{NAMESPACE}.scoring.gate"}
 # Made for all recipes as in an audit, which measures hardness by the encoder whatever the recipe reads.
 _RETRIEVING: Final = {f"{NAMESPACE}.dense.encode_collection", f"{NAMESPACE}.dense.retrieve"}
 
@@ -58,31 +55,23 @@ def create_pipeline() -> Pipeline:
 
 
 def with_stages(way: Pipeline, audit: Pipeline) -> Pipeline:
-    """Return the whole of retraining: all stages, and the audit of the recipe trained with."""
-    judging = Pipeline([node for node in audit.nodes if node.name not in _REPLACED | _RETRIEVING])
-    mine = Pipeline(judging, parameters={"params:audit_judges_for": "params:recipe"}) + Pipeline(
-        [node for node in audit.nodes if node.name in _RETRIEVING]
-    )
+    """Return the whole of retraining: all stages, and the audit of the recipe trained with.
+
+    The audit's scoring stands for itself and without its gate, which would fail a run that the rule ends by keeping the
+    champion. Within the audit's own stages it would make them, as one folded box, come both before training and after
+    it, and Kedro-Viz draws no layers of a pipeline that comes round in a circle.
+    """
+    mining = [node for node in audit.nodes if node.namespace != f"{NAMESPACE}.scoring"]
+    judging = [node for node in mining if node.name not in _RETRIEVING]
     measured = Node(
         audit_recipes,
-        inputs=by_name(
-            "params:recipes", "params:recipe", "params:seed", truth="planted_truth",
-            info=f"{NAMESPACE}.collection_info",
+        by_name(
+            "params:recipes", "params:recipe", "params:encoder", "params:seed", truth="planted_truth",
+            info=f"{NAMESPACE}.collection_info", params="params:audit",
             **{name: f"{NAMESPACE}.{name}" for name in (*STAGE_COLUMNS, "corpus")},
         ),
-        outputs="audit_recipes",
-        name="audit_recipes",
-        namespace=f"{NAMESPACE}.scoring",
+        [*FINDINGS], name="audit_recipes", namespace="scoring",
     )  # fmt: skip
-    return _unfolded(way + mine + Pipeline([measured])) + create_pipeline()
-
-
-def _unfolded(whole: Pipeline) -> Pipeline:
-    """Put what an audit measures of the trained recipe beside the audit's own stages.
-
-    Within them it would make the audit, as one folded box, come both before training and after it, and Kedro-Viz draws
-    no layers of a pipeline that comes round in a circle.
-    """
-    measuring = [node for node in whole.nodes if node.namespace == f"{NAMESPACE}.scoring"]
-    others = Pipeline([node for node in whole.nodes if node not in measuring])
-    return others + Pipeline([node._copy(namespace="scoring") for node in measuring])
+    retrieving = [node for node in mining if node.name in _RETRIEVING]
+    judged = Pipeline(judging, parameters={"params:audit_judges_for": "params:recipe"})
+    return way + judged + Pipeline([*retrieving, measured]) + create_pipeline()

@@ -28,17 +28,9 @@ _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def select_negatives(
-    candidates: CandidateShards,
-    *,
-    corpus: pd.DataFrame,
-    new_documents: pd.DataFrame,
-    recipe: str,
-    recipes: RecipeBook,
-    seed: int,
-    engine: EngineParams = IN_PROCESS,
-    dev: CandidateShards | None = None,
-    **columns: ColumnShards,
-) -> CandidateShards:
+    candidates: CandidateShards, *, corpus: pd.DataFrame, new_documents: pd.DataFrame, recipe: str, recipes: RecipeBook,
+    seed: int, engine: EngineParams = IN_PROCESS, dev: CandidateShards | None = None, **columns: ColumnShards,
+) -> CandidateShards:  # fmt: skip
     """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
     from anmi.selection.recipe import needed, with_probabilities, with_stage_columns
 
@@ -66,15 +58,9 @@ class _Selecting:
 
 
 def make_training_rows(
-    *,
-    selection: CandidateShards,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    recipe: str,
-    recipes: RecipeBook,
-) -> TrainingRows:
+    *, selection: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
+    related_documents: pd.DataFrame, recipe: str, recipes: RecipeBook,
+) -> TrainingRows:  # fmt: skip
     """Write the selection out as training rows with texts, weights, every score and the ``split`` of the query.
 
     Raises
@@ -123,17 +109,9 @@ def _why_none(rows: list[dict[str, Any]]) -> str:
 
 
 def make_variants(
-    *,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    knowledge: Knowledge,
-    recipe: str,
-    recipes: RecipeBook,
-    selection: SelectionParams,
-    seed: int,
-    training: TrainingParams = _AS_THE_RECIPE_SAYS,
-) -> pd.DataFrame:
+    *, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, knowledge: Knowledge, recipe: str,
+    recipes: RecipeBook, selection: SelectionParams, seed: int, training: TrainingParams = _AS_THE_RECIPE_SAYS,
+) -> pd.DataFrame:  # fmt: skip
     """Make variants of the positives of all splits that say something else, if training draws from mixed sources.
 
     Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
@@ -168,19 +146,10 @@ def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame
 
 
 def summarise_selection(
-    *,
-    selection: CandidateShards,
-    rows: pd.DataFrame,
-    equivalents: pd.DataFrame,
-    qrels: pd.DataFrame,
-    queries: pd.DataFrame,
-    info: dict[str, Any],
-    fused_judge: dict[str, Any],
-    recipe: str,
-    recipes: RecipeBook,
-    corpus: pd.DataFrame,
-    marks: pd.DataFrame | None = None,
-) -> dict[str, Any]:
+    *, selection: CandidateShards, rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame,
+    queries: pd.DataFrame, info: dict[str, Any], fused_judge: dict[str, Any], recipe: str, recipes: RecipeBook,
+    corpus: pd.DataFrame, marks: pd.DataFrame | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Count what happened to the candidates, and how many negatives were in truth relevant.
 
     Reads ``equivalents``, so nothing that it returns goes back into
@@ -245,15 +214,9 @@ def summarise_selection(
 
 
 def export_formats(
-    *,
-    rows: pd.DataFrame,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    info: dict[str, Any],
-    selection: SelectionParams,
-    recipe: str,
-    encoder_info: dict[str, Any] | None = None,
-) -> Exports:
+    *, rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any],
+    selection: SelectionParams, recipe: str, encoder_info: dict[str, Any] | None = None,
+) -> Exports:  # fmt: skip
     """Turn the rows into the formats of other trainers that the parameters name.
 
     Raises

@@ -46,25 +46,11 @@ def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
 
 
 def train_retriever(
-    *,
-    rows: pd.DataFrame,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    knowledge: Knowledge,
-    variants: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
-    new_documents: pd.DataFrame,
-    corpus_encoder: Path,
-    encoder: str,
-    recipe: str,
-    recipes: RecipeBook,
-    params: TrainingParams,
-    dense: DenseParams,
-    seed: int,
-    store: Store,
-) -> dict[str, Any]:
+    *, rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, knowledge: Knowledge,
+    variants: pd.DataFrame, related_documents: pd.DataFrame, pseudo_queries: pd.DataFrame, new_documents: pd.DataFrame,
+    corpus_encoder: Path, encoder: str, recipe: str, recipes: RecipeBook, params: TrainingParams, dense: DenseParams,
+    seed: int, store: Store,
+) -> dict[str, Any]:  # fmt: skip
     """Train the encoder on the rows of training queries, epochs chosen on dev.
 
     A companion, where the recipe asks for one, is trained in the same way on the same rows, and its folder lies in that
@@ -134,12 +120,7 @@ def train_retriever(
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking))
         summaries.append(result.summary | {"options": options.model_dump()})
-    summary = summaries[0] | {
-        "adapted": bool(pseudo),
-        "dev_queries": kind,
-        "encoder": encoder,
-        "recipe": recipe,
-    }
+    summary = summaries[0] | {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
     summary["options"]["companion"] = merged.companion
     if summaries[1:]:
         summary["companion"] = summaries[1]
@@ -219,14 +200,9 @@ def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFr
 
 
 def _pseudo_rows(
-    pseudo_queries: pd.DataFrame,
-    kinds: Sequence[str],
-    corpus: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    *,
-    labelled: bool,
-    asked: Collection[str],
-) -> PseudoRows | None:
+    pseudo_queries: pd.DataFrame, kinds: Sequence[str], corpus: pd.DataFrame, related_documents: pd.DataFrame, *,
+    labelled: bool, asked: Collection[str],
+) -> PseudoRows | None:  # fmt: skip
     """Return the pseudo-queries to train on, None where the recipe asks for none.
 
     A kind that the collection's documents do not offer, such as titles, is left out, with a warning where it is one of
