@@ -175,4 +175,3 @@ def test_an_honest_archive_loses_special_permissions_only(tmp_path: Path) -> Non
     assert (tmp_path / "folder" / "file").read_bytes() == b"owned"
     assert not (tmp_path / "folder" / "file").stat().st_mode & 0o7022
     assert dict(vars(tarfile.TarFile)) == before
-

@@ -7,7 +7,7 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import Saved, console, echo_json, example, json_option, project, run_option
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, visible
 
 
 @click.command(
@@ -38,6 +38,7 @@ def search(questions: tuple[str, ...], k: int, system: str, run_id: str | None, 
         from anmi.report.console import hits_table
 
         for question, hits in found:
-            none = f'no document shares a term with "{question}"'
-            shown = hits_table(question, hits, list(opened.retrievers)) if hits else none
-            console(160, highlight=False, markup=False).print(shown)
+            if hits:
+                console(160, highlight=False).print(hits_table(question, hits, list(opened.retrievers)))
+            else:
+                click.echo(visible(f'no document shares a term with "{question}"'))
