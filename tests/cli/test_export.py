@@ -10,13 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 
 from anmi.cli import cli
 from anmi.hooks.record import RunRecord
-from anmi.pipelines.params import SelectionParams
-from anmi.pipelines.selection.nodes import export_formats
 
 ROOT = Path(__file__).parents[2]
 VERSION = "2026-01-01T00.00.00.000Z"
@@ -206,25 +203,3 @@ def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Pa
     assert not (tmp_path / "out").exists()
     (data / "05_model_input" / "training_rows.parquet").rename(data / "gone")
     assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out")).stderr
-
-
-def test_a_run_writes_the_formats_it_is_told_to_beside_each_other(data: Path) -> None:
-    corpus, queries, info = ingested(data)
-    rows = rows_of(["a", "b"])
-    with KedroSession.create(project_path=ROOT) as session:
-        catalog = session.load_context().catalog
-        for exports, folders in (("", []), ("triplet;tevatron", ["tevatron", "triplet"])):
-            made = export_formats(
-                rows=rows,
-                corpus=corpus,
-                queries=queries,
-                info=info,
-                selection=SelectionParams(exports=exports),
-                recipe="anmi",
-            )
-            catalog.save("exports", made)
-            (found,) = (data / "05_model_input" / "exports").glob("*/exports")
-            assert sorted(path.name for path in found.iterdir()) == folders
-            catalog.get("exports").release()
-            (data / "05_model_input" / "exports").rename(data / f"seen-{len(folders)}")
-    assert list((data / "seen-2").glob("*/exports/triplet/train.parquet"))

@@ -264,7 +264,7 @@ PARAMETERS: Final = _of_parameters({
     "training.options.loss=infonse": ('"infonse"', 'did you mean "infonce"'),
     "training.options.loss.debiased.tau_pls=0.1": ('"tau_pls"', 'did you mean "tau_plus"'),
     "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
-    "retrain.model=a b": ('"retrain.model"', "pattern"), "selection.exports=parquett": ("parquett",),
+    "retrain.model=a b": ('"retrain.model"', "pattern"),
     "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',), "recipes.bm25.extends=anmi": ("bm25", *_RESERVED),
     "recipes.champion.extends=anmi": ("champion", *_RESERVED), "recipes.mine.extends=mine": ("mine", "circle"),
     "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),

@@ -72,6 +72,6 @@ def test_small_folders_end_with_a_search(
 def test_test_labels_stay_and_every_judge_passes(mine: Any, tmp_path: Path, recipe: str) -> None:
     folder = Collection(tmp_path / "mine")
     folder.remove("qrels/train.tsv")
-    place = mine(f"beir:{folder.path}", f"recipe={recipe}", "selection.exports=[triplet]")
+    place = mine(f"beir:{folder.path}", f"recipe={recipe}")
     queries = place.table("ingestion", "queries.parquet")
     assert queries.split.value_counts().to_dict() == {"dev": 10, "test": 10}

@@ -235,7 +235,7 @@ def test_every_artifact_lies_in_the_bucket(finished: Finished) -> None:
     stages = {re.sub(r"nightly/[^/]+/([^/.]+).*", r"\1", key) for key in finished.objects}
     assert {re.sub(r"\..*", "", name) for name in manifest["saved"]} <= stages
     folders = {key.removesuffix("/_complete") for key in finished.objects if key.endswith("/_complete")}
-    assert {folder.split("/")[-1] for folder in folders} >= {"trained_model", "selection", "bm25_index", "exports"}
+    assert {folder.split("/")[-1] for folder in folders} >= {"trained_model", "selection", "bm25_index", "negatives"}
     for key in finished.objects:
         # nightly/STAGE/NAME/VERSION/NAME, and what a folder holds.
         _, stage, name, version, *rest = key.split("/")

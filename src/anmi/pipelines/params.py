@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -25,7 +25,6 @@ from anmi.judging.rating import RatingOptions
 from anmi.retrieval.prompts import Prompt, Prompts
 from anmi.retrieval.tokenize import TokenizerName
 from anmi.retrieval.variants.build import VariantParams
-from anmi.selection.export import Export
 
 
 class Params(BaseModel):
@@ -169,24 +168,8 @@ class GeneratorOptions(EndpointOptions):
 class SelectionParams(Params):
     """What becomes of the training rows besides training."""
 
-    exports: list[Export] = Field(default=[])
     variants: VariantParams = VariantParams()
     generator: GeneratorOptions | None = None
-
-    @field_validator("exports", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:
-        """Kedro cuts ``--params`` at commas, so a list of names on the command line needs another separator."""
-        return [name.strip() for name in value.split(";") if name.strip()] if isinstance(value, str) else value
-
-    @field_validator("exports")
-    @classmethod
-    def _each_once(cls, value: list[Export]) -> list[Export]:
-        """Each has the folder of its format's name."""
-        names = [export.format for export in value]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f'the format "{twice[0]}" is asked for twice; leave one out')
-        return value
 
 
 class HybridParams(Params):

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.pipelines.params import SelectionParams
 from anmi.selection.export import (
     FORMATS,
     Collection,
@@ -225,17 +224,6 @@ def test_options_that_a_format_has_no_place_for_are_refused() -> None:
         export("labelled-pair")
     with pytest.raises(AnmiError, match='no column "negative_ids"'):
         export("triplet", ROWS.drop(columns="negative_ids"))
-
-
-def test_exports_of_a_run_are_names_or_names_with_options() -> None:
-    params = SelectionParams(exports=["triplet", {"n-tuple": {"negatives": 3}}, {"tevatron": None}])
-    assert [(part.format, part.options.negatives) for part in params.exports] == [
-        ("triplet", None), ("n-tuple", 3), ("tevatron", None),
-    ]  # fmt: skip
-    assert [part.format for part in SelectionParams(exports="triplet; pairs").exports] == ["triplet", "pairs"]
-    assert SelectionParams().exports == []
-    # What was parsed is kept in a run's manifest, and must be readable again.
-    assert SelectionParams.model_validate(params.model_dump(mode="json")) == params
 
 
 LETTERS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5)

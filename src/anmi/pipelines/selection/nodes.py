@@ -17,7 +17,7 @@ from anmi.engine.threads import outside_python
 from anmi.errors import AnmiError
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.export import Exported, Exports
+from anmi.selection.export import Exported
 from anmi.selection.recipe import RecipeBook, Runner
 from anmi.selection.row_table import TrainingRows
 
@@ -211,29 +211,3 @@ def summarise_selection(
         "false_negatives": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
         **found,
     }
-
-
-def export_formats(
-    *, rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any],
-    selection: SelectionParams, recipe: str, encoder_info: dict[str, Any] | None = None,
-) -> Exports:  # fmt: skip
-    """Turn the rows into the formats of other trainers that the parameters name.
-
-    Raises
-    ------
-    AnmiError
-        A score that was not measured, or nothing is left to export.
-    """
-    from anmi.selection.export import Collection, make_export
-
-    if selection.exports and not len(rows) and not (queries.split == "train").any():
-        _LOG.warning("There are no training labels, so there is nothing to export")
-        return Exports([])
-    collection = Collection(corpus, queries, info["collection"], info["language"])
-    # The summary, which knows what the negatives are worth, has seen the planted truth: the command adds it.
-    mined = {"Recipe": recipe}
-    made = [make_export(rows, each.format, each.options, collection, encoder_info, mined) for each in selection.exports]
-    for part in made:
-        for what, count in part.left_out.items():
-            _LOG.warning("export %s: left out %s: %d", part.name, what, count)
-    return Exports(made)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kedro.pipeline import Pipeline
 
 from anmi.pipelines.selection.nodes import (
-    export_formats,
     export_pairs,
     make_training_rows,
     make_variants,
@@ -34,8 +33,4 @@ def create_pipeline() -> Pipeline:
             "selection", "equivalents", "qrels", "queries", "fused_judge", "marks", "corpus", rows="training_rows",
             info="collection_info",
         ), "selection_summary"),
-        node(export_formats, by_name(
-            "corpus", "queries", "encoder_info", "params:selection", "params:recipe", rows="training_rows",
-            info="collection_info",
-        ), "exports"),
     ])  # fmt: skip

@@ -1,16 +1,14 @@
 """Training rows in the formats that other trainers read."""
 
 from anmi.selection.export.flat import Collection, ExportOptions
-from anmi.selection.export.formats import FORMATS, Export, Format, find_format, make_export
-from anmi.selection.export.writing import Exported, Exports, export_collection, may_replace
+from anmi.selection.export.formats import FORMATS, Format, find_format, make_export
+from anmi.selection.export.writing import Exported, export_collection, may_replace
 
 __all__ = [
     "FORMATS",
     "Collection",
-    "Export",
     "ExportOptions",
     "Exported",
-    "Exports",
     "Format",
     "export_collection",
     "find_format",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anmi.errors import AnmiError, nearest
 from anmi.selection.export import tables
@@ -170,35 +169,3 @@ def make_export(
         name, found.description, found.files, found.loading, table, score, flat.left_out, prompts, parted,
         about | dict(mined or {}),
     )  # fmt: skip
-
-
-class Export(BaseModel):
-    """One export of a run: a format's name, or the name with options under it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    format: str = Field(description="Name of the format, one of those that `kedro anmi export --list` shows.")
-    options: ExportOptions = Field(ExportOptions(), description="What goes into it; every format has good defaults.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"format": value}
-        if isinstance(value, dict) and len(value) == 1 and "format" not in value:
-            ((name, options),) = value.items()
-            wrong = [str(key) for key in options or {} if key not in ExportOptions.model_fields]
-            if wrong:
-                raise ValueError(
-                    f'an export has no option "{wrong[0]}"; {nearest(wrong[0], ExportOptions.model_fields)}'
-                )
-            return {"format": name, "options": options or {}}
-        return value
-
-    @model_validator(mode="after")
-    def _known(self) -> Export:
-        try:
-            find_format(self.format, self.options)
-        except AnmiError as error:
-            raise ValueError(str(error)) from error
-        return self

@@ -217,18 +217,6 @@ def _with_places(corpus: pd.DataFrame) -> pd.DataFrame:
     return corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text", "metadata"]]
 
 
-@dataclass(frozen=True)
-class Exports:
-    """Several exports; none is allowed."""
-
-    parts: list[Exported]
-
-    def save(self, folder: Path) -> None:
-        """Write each into a folder of its format's name."""
-        for part in self.parts:
-            part.save(folder / part.name)
-
-
 def _slices(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     for start in range(0, max(len(table), 1), _GROUP):
         yield table.iloc[start : start + _GROUP]
