@@ -105,18 +105,9 @@ def empty(files: Any, target: str) -> None:
 
 
 def upload(files: Any, local: Path, target: str, place: str) -> None:
-    """Copy a file or a folder to ``target``; a folder is marked as complete when all of it is there.
+    """Copy a file or a folder to ``target``, which people read as ``place``; a whole folder is marked as complete.
 
-    Parameters
-    ----------
-    files
-        The file system.
-    local
-        What to copy. Empty folders in it are not kept: buckets know none.
-    target
-        Where to, in the words of the file system.
-    place
-        The same as people read it, for errors.
+    Empty folders in it are not kept: buckets know none.
     """
     with in_one_sentence(place):
         if not local.is_dir():
@@ -132,13 +123,7 @@ def upload(files: Any, local: Path, target: str, place: str) -> None:
 
 
 def download(files: Any, source: str, local: Path, place: str) -> None:
-    """Copy a file or a folder to ``local``, which does not exist yet.
-
-    Raises
-    ------
-    AnmiError
-        The place cannot be read, or the name of something in it would lead out of ``local``.
-    """
+    """Copy a file or a folder, which people read as ``place``, to ``local``, which does not exist yet."""
     with in_one_sentence(place):
         if not files.isdir(source):
             files.get_file(source, str(local))
@@ -180,24 +165,22 @@ def sentence(place: str, error: BaseException) -> str:
     's3://b/x may not be used (Forbidden): check the credentials in the environment (AWS_ACCESS_KEY_ID, \
 AWS_SECRET_ACCESS_KEY) and what they allow'
     """
-    names = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
-    reason = first_line(error)
-    s3 = place.startswith(("s3:", "s3a:"))
-    keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if s3 else ""
-    endpoint = " and AWS_ENDPOINT_URL" if s3 else ""
-    if "ImportError" in names:
-        extra = 'pip install "anmi[s3]"' if s3 else "install it"
-        said = f" needs a package that is not installed ({reason}): {extra}"
-    elif names & {"NoCredentialsError", "PartialCredentialsError"}:
-        said = f" cannot be used without credentials: set them in the environment{keys}"
-    elif "PermissionError" in names:
-        said = f" may not be used ({reason}): check the credentials in the environment{keys} and what they allow"
-    elif lacks_bucket(error):
-        said = ": there is no such bucket: create it, or correct ANMI_DATA_ROOT"
-    elif "FileNotFoundError" in names:
-        said = f" is not there, or not all of it ({reason})"
-    elif names & {"ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror"}:
-        said = f" cannot be reached ({reason}): check the network{endpoint}"
-    else:
-        said = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
-    return place + said
+    kinds = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
+    reason, s3 = first_line(error), place.startswith(("s3:", "s3a:"))
+    keys, endpoint = (" (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)", " and AWS_ENDPOINT_URL") if s3 else ("", "")
+    if lacks_bucket(error):
+        return f"{place}: there is no such bucket: create it, or correct ANMI_DATA_ROOT"
+    package = 'pip install "anmi[s3]"' if s3 else "install it"
+    for names, said in (
+        ({"ImportError"}, f" needs a package that is not installed ({reason}): {package}"),
+        ({"NoCredentialsError", "PartialCredentialsError"},
+         f" cannot be used without credentials: set them in the environment{keys}"),
+        ({"PermissionError"}, f" may not be used ({reason}): check the credentials in the environment{keys} and what "
+         "they allow"),
+        ({"FileNotFoundError"}, f" is not there, or not all of it ({reason})"),
+        ({"ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror"},
+         f" cannot be reached ({reason}): check the network{endpoint}"),
+    ):  # fmt: skip
+        if kinds & names:
+            return place + said
+    return f"{place} cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"

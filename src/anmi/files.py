@@ -8,9 +8,9 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,26 +20,16 @@ from filelock import FileLock, Timeout
 from anmi.errors import AnmiError, causes
 from anmi.fingerprint import files_in, hash_file, hash_named
 
-# What libraries say where they keep the system's number to themselves; NumPy only counts what it wrote.
-_TOLD: Final = (
-    (
-        errno.ENOSPC,
-        re.compile(r"no space left on device|database or disk is full|items? requested but|requested and \d+ written"),
-    ),
-    (errno.EDQUOT, re.compile(r"quota exceeded")),
-    (errno.EROFS, re.compile(r"read-?only (file system|database)")),
-    (errno.EACCES, re.compile(r"permission denied|access denied|accessdenied")),
-    (errno.EFBIG, re.compile(r"file too large")),
-)
-_FULL: Final = "there is no space left on its disk: free some (`kedro anmi prune`, `kedro anmi store prune`)"
-_REASONS: Final = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: "the quota of its disk is used up: free some (`kedro anmi prune`, `kedro anmi store prune`)",
-    errno.EROFS: "its file system is read-only: make it writable",
-    errno.EACCES: "this user may not write there: give it the right to",
-    errno.EPERM: "this user may not write there: give it the right to",
-    errno.EFBIG: "files may not become so large there: raise the limit (`ulimit -f`)",
-}
+_FREE: Final = "free some (`kedro anmi prune`, `kedro anmi store prune`)"
+# The system's numbers, what libraries say that keep the number to themselves (NumPy counts what it wrote), and why.
+_DISK: Final = (
+    ({errno.ENOSPC}, "no space left on device|database or disk is full|items? requested but|requested and .+ written",
+     f"there is no space left on its disk: {_FREE}"),
+    ({errno.EDQUOT}, "quota exceeded", f"the quota of its disk is used up: {_FREE}"),
+    ({errno.EROFS}, "read-?only (file system|database)", "its file system is read-only: make it writable"),
+    ({errno.EACCES, errno.EPERM}, "permission denied|access ?denied", "this user may not write there: allow it to"),
+    ({errno.EFBIG}, "file too large", "files may not become so large there: raise the limit (`ulimit -f`)"),
+)  # fmt: skip
 
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -112,12 +102,7 @@ def aside(target: Path) -> Iterator[Path]:
 def remove(*paths: Path, beside: Path) -> None:
     """Remove files and folders, those that are there, so that none is ever seen half: they are moved aside first.
 
-    Parameters
-    ----------
-    paths
-        What is to go.
-    beside
-        A folder on the same disk, for the time it takes.
+    ``beside`` is a folder on the same disk, for the time it takes.
     """
     room = _room(beside, "pruned")
     try:
@@ -135,14 +120,7 @@ def _room(folder: Path, name: str) -> Path:
 def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:
     """Return the sentence for what could not be written because of its disk; None where that is not the reason.
 
-    Parameters
-    ----------
-    error
-        What was raised; what it stems from is looked at as well.
-    place
-        Where was written to.
-    setting
-        The environment variable that chooses the place.
+    What the error stems from is looked at as well; ``setting`` is the environment variable that chooses the place.
 
     Examples
     --------
@@ -154,11 +132,10 @@ def disk_error(error: BaseException, place: object, setting: str) -> AnmiError |
     for found in causes(error):
         if isinstance(found, AnmiError):
             return None
-        code = getattr(found, "errno", None)
-        text = str(found).lower()
-        told = code if code in _REASONS else next((number for number, said in _TOLD if said.search(text)), None)
-        if told is not None:
-            return AnmiError(f"{place} could not be written, since {_REASONS[told]}, or set {setting} to another place")
+        code, text = getattr(found, "errno", None), str(found).lower()
+        for codes, said, why in _DISK:
+            if code in codes or re.search(said, text):
+                return AnmiError(f"{place} could not be written, since {why}, or set {setting} to another place")
     return None
 
 
@@ -170,29 +147,20 @@ def unwritable(error: OSError) -> AnmiError | None:
         parent = None if place is None else Path(os.fsdecode(place)).parent
         if parent is None or Path(os.fsdecode(place)).exists() or not os.access(parent, os.X_OK):
             return None
-    if error.errno not in _REASONS:
+    if not any(error.errno in codes for codes, *_ in _DISK):
         return None
     return disk_error(error, place or "a temporary file", "TMPDIR, ANMI_STORE or ANMI_DATA_ROOT")
 
 
 @contextmanager
 def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None]:
-    """Raise an AnmiError that names the place where its disk is full or cannot be written to.
-
-    Parameters
-    ----------
-    place
-        What is written.
-    setting
-        The environment variable that chooses where.
-    """
+    """Raise an AnmiError that names the place where its disk is full or cannot be written to."""
     try:
         yield
     except Exception as error:
-        told = disk_error(error, place, setting)
-        if told is None:
-            raise
-        raise told from error
+        if told := disk_error(error, place, setting):
+            raise told from error
+        raise
 
 
 def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -218,35 +186,17 @@ def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, An
     return facts
 
 
-_LOCK_FILE: Final = ".lock"
-_lock = threading.Lock()
-_rooms: dict[tuple[str, int], tuple[tempfile.TemporaryDirectory[str], FileLock]] = {}
-
-
 def room(prefix: str) -> Path:
-    """Return this process's folder of that prefix in the folder for temporary files, made when first asked for.
-
-    What killed processes left under the prefix is removed: a living one holds a lock.
+    """Return this process's folder of that prefix in the folder for temporary files; it goes when the process ends.
 
     Examples
     --------
     >>> room("anmi-doctest-") == room("anmi-doctest-")
     True
     """
-    key = (prefix, os.getpid())
-    with _lock:
-        if key not in _rooms:
-            _sweep(Path(tempfile.gettempdir()), prefix)
-            made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-            # Kept and never released, so that the lock lives as long as the process.
-            lock = FileLock(Path(made.name) / _LOCK_FILE, thread_local=False)
-            lock.acquire(timeout=0)
-            _rooms[key] = made, lock
-        return Path(_rooms[key][0].name)
+    return Path(_temporary(prefix, os.getpid()).name)
 
 
-def _sweep(parent: Path, prefix: str) -> None:
-    for lock in parent.glob(f"{prefix}*/{_LOCK_FILE}"):
-        # Those of other users, or gone in between, cannot be told.
-        if is_held(lock) is False:
-            shutil.rmtree(lock.parent, ignore_errors=True)
+@cache
+def _temporary(prefix: str, process: int) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)

@@ -16,7 +16,7 @@ from kedro.framework.startup import bootstrap_project
 from tests.e2e.conftest import write_beir
 
 from anmi.cli import cli
-from anmi.cli.doctor import OK, PROBLEM, WARNING, packages
+from anmi.cli.doctor import OK, PROBLEM, WARNING
 
 ROOT = Path(__file__).parents[2]
 
@@ -122,19 +122,3 @@ def test_the_doctor_says_when_the_disk_is_full(conf: Path, collection: Path, mon
     assert found["text"].startswith("1.0 GB free")
     usage.free = 1_000
     assert findings(code=1)["room for the store"]["level"] == PROBLEM
-
-
-def test_packages_are_compared_with_the_lock(tmp_path: Path) -> None:
-    from importlib import metadata
-
-    version = metadata.version("numpy")
-    lock = tmp_path / "requirements.lock"
-    for line, level, said in (
-        (f"numpy=={version.split('+')[0]}", OK, "all 1 are those"),
-        ("numpy==0.1", WARNING, f"numpy {version}"),
-        ("no-such-package==1.0", PROBLEM, "not installed: no-such-package"),
-    ):
-        lock.write_text(f"# locked\n{line}\n")
-        found = packages(lock)
-        assert found.level == level
-        assert said in found.text

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +20,6 @@ from anmi.errors import AnmiError, masked, visible
 OK: Final = "ok"
 WARNING: Final = "warning"
 PROBLEM: Final = "problem"
-_LOCKED: Final = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
 _PYTHONS: Final = ((3, 11), (3, 12))
 # Bytes free below which there is too little room for a run, and none at all.
 _LITTLE: Final = 2_000_000_000
@@ -81,31 +78,14 @@ def examine(env: str | None) -> list[Finding]:
 
 
 def environment() -> Iterator[Finding]:
-    """Look at Python, the packages and the device."""
+    """Look at Python and the device."""
     good = sys.version_info[:2] in _PYTHONS
     todo = "" if good else "only Python 3.11 and 3.12 are tested: make .venv with one of them"
     yield Finding("Python", OK if good else WARNING, platform.python_version(), todo)
-    yield packages(Path.cwd() / "requirements.lock")
     import torch
 
     gpu = torch.cuda.is_available()
     yield Finding("device", OK, torch.cuda.get_device_name() if gpu else "no GPU that torch can use: the processor")
-
-
-def packages(lock: Path) -> Finding:
-    """Compare what is installed with a lock file."""
-    if not lock.is_file():
-        return Finding("packages", OK, "installed without a lock file, so not compared")
-    there = {found.metadata["Name"].lower().replace("_", "-"): found.version for found in metadata.distributions()}
-    locked = {name.lower().replace("_", "-"): version for name, version in _LOCKED.findall(lock.read_text("utf-8"))}
-    if gone := [name for name in locked if name not in there]:
-        return Finding("packages", PROBLEM, f"not installed: {', '.join(gone[:8])}", "make install")
-    # What follows a plus says how a package was built: torch for processors is 2.6.0+cpu.
-    other = [f"{n} {there[n]}" for n, v in locked.items() if there[n].split("+")[0] != v.split("+")[0]]
-    if other:
-        text = f"{len(other)} of {len(locked)} are not those of {lock.name}: {', '.join(other[:5])}"
-        return Finding("packages", WARNING, text, "make install, or results may differ in the last digits")
-    return Finding("packages", OK, f"all {len(locked)} are those of {lock.name}")
 
 
 def models(context: Any) -> Iterator[Finding]:

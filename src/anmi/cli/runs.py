@@ -216,18 +216,12 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
     from anmi.hooks.mlflow import tracked_at
 
     tracked = [str(record["tracking_run"]) for record in records if record.get("tracking_run")]
-    if not (uri := tracked_at(context)):
-        return set()
-    database = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:///") and not (database.is_file() and database.stat().st_size):
-        if tracked:
-            raise AnmiError(f"{database} is not there or empty, and runs were tracked in it: put it back from a copy")
+    if not tracked or not (uri := tracked_at(context)):
         return set()
     registry = ModelRegistry(uri)
-    for run in tracked[-1:]:
-        lost = "set MLFLOW_TRACKING_URI to the store in which the last run was tracked"
-        with registry_errors(uri, "the model registry is not that of these runs", lost):
-            registry.client.get_run(run)
+    lost = "set MLFLOW_TRACKING_URI to the store in which the last run was tracked, or put it back from a copy"
+    with registry_errors(uri, "the model registry is not that of these runs", lost):
+        registry.client.get_run(tracked[-1])
     aliased = {(name, version) for name in registry.names() for version in registry.aliases(name).values()}
     entries = [registry.entry(*each) for each in aliased]
     return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}
