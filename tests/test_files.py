@@ -17,14 +17,7 @@ from kedro.io.core import DatasetError, Version
 from anmi import buckets
 from anmi.candidates import Candidates, CandidateShards
 from anmi.cli.common import user_error
-from anmi.datasets import (
-    CandidateShardsDataset,
-    FolderDataset,
-    JsonDataset,
-    NumpyDataset,
-    TableDataset,
-    TextDataset,
-)
+from anmi.datasets import CandidateShardsDataset, FolderDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.errors import AnmiError
 from anmi.store import Store
 

@@ -124,22 +124,18 @@ def content(loaded: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "data"), CASES, ids=lambda case: getattr(case, "__name__", ""))
-@pytest.mark.parametrize("versioned", [True, False])
-def test_what_is_saved_there_is_what_is_saved_here(
-    place: str, tmp_path: Path, kind: type, data: Any, versioned: bool
-) -> None:
-    version = Version(None, ONE) if versioned else None
+def test_what_is_saved_there_is_what_is_saved_here(place: str, tmp_path: Path, kind: type, data: Any) -> None:
+    version = Version(None, ONE)
     here, there = (kind(filepath=f"{root}/x.y", version=version) for root in (tmp_path, place))
     assert not there.exists()
     for dataset in (here, there):
         dataset.save(data)
-    another = kind(filepath=f"{place}/x.y", version=NEWEST if versioned else None)
+    another = kind(filepath=f"{place}/x.y", version=NEWEST)
     assert another.exists()
     assert content(another.load()) == content(here.load()) == content(there.load())
-    assert another.place() == f"{place}/x.y/{ONE}/x.y" if versioned else f"{place}/x.y"
-    if versioned:
-        with pytest.raises(DatasetError, match="must not exist"):
-            kind(filepath=f"{place}/x.y", version=version).save(data)
+    assert another.place() == f"{place}/x.y/{ONE}/x.y"
+    with pytest.raises(DatasetError, match="must not exist"):
+        kind(filepath=f"{place}/x.y", version=version).save(data)
 
 
 def test_the_newest_whole_version_is_loaded_whoever_wrote_it(place: str) -> None:

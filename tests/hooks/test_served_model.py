@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from anmi.datasets.model_registry import model_folder
@@ -62,16 +61,6 @@ def answering(folder: Path) -> Iterator[Callable[[Any], Any]]:
 
 def example(folder: Path) -> Any:
     return json.loads((folder / "serving_input_example.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.rare
-@pytest.mark.slow
-def test_mlflow_serves_a_registered_model_by_its_example(tmp_path: Path, word_encoder: Callable[..., Any]) -> None:
-    model = word_encoder(["mean", "of", "an", "array"])
-    folder = model_folder(model, tmp_path / "model", {}, None)
-    with answering(folder) as ask:
-        found = ask(example(folder))
-    np.testing.assert_array_equal(np.array(found, np.float32), model.encode(["mean of an array ignoring nan"]))
 
 
 @pytest.mark.rare

@@ -38,13 +38,7 @@ from anmi.pipelines.params import (
 )
 from anmi.pipelines.selection import pipeline as selection
 from anmi.pipelines.training.params import TrainingParams
-from anmi.report.console import (
-    dropped_table,
-    expected_sentence,
-    origins_table,
-    rejections_table,
-    source_table,
-)
+from anmi.report.console import dropped_table, expected_sentence, origins_table, rejections_table, source_table
 from anmi.selection.recipe import RecipeBook, recipe_book, with_stage_columns
 from anmi.store import Store
 

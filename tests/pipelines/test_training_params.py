@@ -13,43 +13,21 @@ from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 
 
-def merged(training: dict[str, Any], **options: Any) -> TrainingOptions:
-    return merged_options(Recipe(description="A recipe.", training=training), TrainingParams(options=options))
-
-
-@pytest.mark.parametrize("kind", ["linear", "step", "triggered"])
-def test_a_schedule_needs_mixed_sources_and_no_pool(kind: str) -> None:
-    assert merged({"curriculum": kind, "sources": "mixed"}).curriculum.kind == kind
-    with pytest.raises(AnmiError, match=rf'curriculum "{kind}" says how large .* set `sources: mixed`'):
-        merged({"curriculum": kind})
-
-
-@pytest.mark.parametrize("kind", ["tiers", "learning_progress", "bandit"])
-def test_a_window_does_not_go_with_mixed_sources(kind: str) -> None:
-    with pytest.raises(AnmiError, match=rf'curriculum "{kind}" chooses among mined negatives'):
-        merged({"curriculum": kind, "sources": "mixed"})
-
-
-def test_the_loss_of_entities_needs_mixed_sources() -> None:
-    assert merged({"loss": "entity", "sources": "mixed"}).loss.kind == "entity"
-    with pytest.raises(AnmiError, match=r'loss "entity" .* set `sources: mixed`'):
-        merged({"loss": "entity"})
-
-
-def test_what_the_recipe_says_need_not_be_said_again_by_an_override() -> None:
-    # A recipe gives the number of negatives that mixed sources ask for, and the sources that a schedule asks for.
-    assert merged({}, sources="mixed").negatives == 7
-    assert merged({"sources": "mixed"}, curriculum="linear").curriculum.kind == "linear"
-    with pytest.raises(AnmiError, match="with mixed sources `negatives` says how many"):
-        merged_options(
-            Recipe(description="A recipe."),
-            TrainingParams.model_construct(options={"sources": "mixed", "negatives": None}),
-        )
+def merged(training: dict[str, Any], pool: int | None = None, **options: Any) -> TrainingOptions:
+    recipe = Recipe(description="A recipe.", training=training, pool=pool)
+    return merged_options(recipe, TrainingParams(options=options))
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        *(({"curriculum": kind}, rf'curriculum "{kind}" says how large .* set `sources: mixed`')
+          for kind in ("linear", "step", "triggered")),
+        *(({"curriculum": kind, "sources": "mixed"}, rf'curriculum "{kind}" chooses among mined negatives')
+          for kind in ("tiers", "learning_progress", "bandit")),
+        ({"curriculum": "bandit"}, r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'),
+        ({"loss": "entity"}, r'loss "entity" .* set `sources: mixed`'),
+        ({"masked_lm": "org/bert"}, r"recipe=sparse_distilled or retriever=sparse"),
         ({"companion": {"retriever": "dense"}}, "both are dense; say companion: {retriever: sparse}"),
         ({"companion": {}, "retriever": "sparse"}, "both are sparse; say companion: {retriever: dense}"),
         ({"companion": {"retriever": "sparse", "labels": 0.5}}, "has no labels of its own"),
@@ -57,10 +35,23 @@ def test_what_the_recipe_says_need_not_be_said_again_by_an_override() -> None:
         ({"companion": {"retreiver": "sparse"}}, 'no option "retreiver": did you mean "retriever"'),
         ({"companion": {"retriever": "sparse"}, "sources": "mixed", "negatives": 1}, "mixed sources interpolate"),
     ],
-)
-def test_a_companion_that_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises((AnmiError, ValidationError), match=said):
         merged({}, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"curriculum": "linear", "sources": "mixed"}, {"loss": "entity", "sources": "mixed"},
+     {"retriever": "sparse", "masked_lm": "org/bert"}, {"companion": {"retriever": "sparse"}}],
+)  # fmt: skip
+def test_those_that_do_are_taken(options: dict[str, Any]) -> None:
+    # A recipe gives the number of negatives that mixed sources ask for, and the sources that a schedule asks for.
+    (first, value), *others = options.items()
+    found = merged(dict(others), **{first: value})
+    assert found == merged(options) and found.negatives == 7
+    assert merged({"curriculum": "bandit"}, pool=8).negatives == 7
 
 
 def test_what_a_companion_reads_has_to_be_mined_as_well() -> None:
@@ -79,10 +70,3 @@ def test_a_companion_has_the_options_of_the_first_but_for_its_own_and_its_temper
         epochs=3, pseudo_queries={"kinds": ["cloze"]}, retriever="sparse", batch_size=8
     )
     assert found.alone == TrainingOptions(**{k: v for k, v in options.items() if k != "companion"})  # type: ignore[arg-type]
-
-
-def test_a_masked_language_model_goes_with_a_recipe_that_trains_a_sparse_retriever() -> None:
-    found = merged({"retriever": "sparse", "masked_lm": ""}, masked_lm="org/bert")
-    assert found.masked_lm == "org/bert"
-    with pytest.raises(AnmiError, match=r"recipe=sparse_distilled or retriever=sparse"):
-        merged({}, masked_lm="org/bert")
