@@ -169,13 +169,8 @@ def kedro(commands: Commands) -> Kedro:
         if not (anew or variables):
             return commands.run(words, ROOT, given, timeout)
         return subprocess.run(
-            [str(Path(sys.executable).with_name("kedro")), *words],
-            cwd=ROOT,
-            env=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+            [str(Path(sys.executable).with_name("kedro")), *words], cwd=ROOT, env=given, capture_output=True,
+            text=True, check=False, timeout=timeout,
+        )  # fmt: skip
 
     return run

@@ -37,16 +37,9 @@ ROOMS = (
 EDGE = ROOMS[: ROOMS.index("serve")]
 MOST_POSITIONAL = 5
 HEAVY = (
-    "torch",
-    "mlflow",
-    "sentence_transformers",
-    "transformers",
-    "faiss",
-    "bm25s",
-    "scipy.stats",
-    "scipy.special",
+    "torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "scipy.stats", "scipy.special",
     "scipy.optimize",
-)
+)  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
 DRAWING = re.compile(r"^(?:src/anmi/)?([a-z_]+)(?:/|\.py)  ", re.MULTILINE)

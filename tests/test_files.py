@@ -80,14 +80,10 @@ def shards() -> CandidateShards:
 
 FRAME = pd.DataFrame({"text": [row.tobytes().hex() for row in NOISE]})
 CASES: dict[str, tuple[type, Callable[[], Any]]] = {
-    "candidates": (CandidateShardsDataset, shards),
-    "table": (TableDataset, lambda: FRAME),
-    "json": (JsonDataset, FRAME.text.tolist),
-    "text": (TextDataset, lambda: "".join(FRAME.text)),
-    "array": (NumpyDataset, lambda: NOISE),
-    "faiss": (FolderDataset, Faiss),
-    "weights": (FolderDataset, Weights),
-}
+    "candidates": (CandidateShardsDataset, shards), "table": (TableDataset, lambda: FRAME),
+    "json": (JsonDataset, FRAME.text.tolist), "text": (TextDataset, lambda: "".join(FRAME.text)),
+    "array": (NumpyDataset, lambda: NOISE), "faiss": (FolderDataset, Faiss), "weights": (FolderDataset, Weights),
+}  # fmt: skip
 
 
 def refusal(save: Callable[[Any], None], data: Any) -> str:

@@ -116,12 +116,9 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     assert code == 0, text
     assert not leftover.exists()
     assert selecting.versions() == {
-        "corpus.parquet": [second],
-        "index.json": [second],
-        "selection": [second],
-        "summary.json": [second, third],
+        "corpus.parquet": [second], "index.json": [second], "selection": [second], "summary.json": [second, third],
         "training_rows.parquet": [second],
-    }
+    }  # fmt: skip
     assert [record["run_id"] for record in selecting.records()] == [second, third]
     assert not list(selecting.data.rglob("*.tmp"))
 

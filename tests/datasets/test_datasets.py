@@ -60,14 +60,11 @@ def same(one: Candidates, other: Candidates) -> bool:
 
 
 CASES: list[tuple[type, Any, dict[str, Any]]] = [
-    (CandidateShardsDataset, CandidateShards.of([block(0), block(10)]), {}),
-    (TableDataset, FRAME, {}),
-    (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}),
-    (TextDataset, "<p>é</p>\n", {}),
-    (FigureDataset, FIGURE, {}),
+    (CandidateShardsDataset, CandidateShards.of([block(0), block(10)]), {}), (TableDataset, FRAME, {}),
+    (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}), (TextDataset, "<p>é</p>\n", {}), (FigureDataset, FIGURE, {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {"memory_mapped": True}),
-]
+]  # fmt: skip
 
 
 def assert_same(loaded: Any, saved: Any) -> None:

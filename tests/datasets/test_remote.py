@@ -104,13 +104,10 @@ class Index:
 
 
 CASES: list[tuple[type, Any]] = [
-    (TableDataset, FRAME),
-    (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}),
-    (TextDataset, "<p>é</p>\n"),
-    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)),
-    (CandidateShardsDataset, block()),
+    (TableDataset, FRAME), (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}), (TextDataset, "<p>é</p>\n"),
+    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)), (CandidateShardsDataset, block()),
     (FolderDataset, Index()),
-]
+]  # fmt: skip
 
 
 def content(loaded: Any) -> Any:

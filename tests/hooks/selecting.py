@@ -113,12 +113,9 @@ class Driver:
     def __init__(self) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO"))}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER],
-            env={**environment, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            [sys.executable, "-c", DRIVER], env={**environment, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     def do(self, folder: Path, command: str, variables: dict[str, str]) -> tuple[int, str]:
         """Run a command; return its exit code and what it printed."""

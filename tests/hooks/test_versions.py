@@ -30,13 +30,10 @@ def node(inputs: str, outputs: str) -> Node:
 
 STAGES = Pipeline(
     [
-        node("params:collection", "corpus queries"),
-        node("corpus queries", "bm25"),
-        node("corpus queries", "dense"),
-        node("bm25 dense corpus", "rows"),
-        node("rows", "model"),
+        node("params:collection", "corpus queries"), node("corpus queries", "bm25"), node("corpus queries", "dense"),
+        node("bm25 dense corpus", "rows"), node("rows", "model"),
     ]
-)
+)  # fmt: skip
 NAMES = ("corpus", "queries", "bm25", "dense", "rows", "model")
 MINED = dict.fromkeys(["corpus", "queries", "bm25", "dense", "rows"])
 ALL = "bm25 corpus dense model queries rows"
@@ -144,11 +141,8 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
         # As Kedro does between two nodes; it forgets what was looked up.
         catalog.release(name)
     assert {name: catalog.load(name) for name in sorted(training.datasets())} == {
-        "corpus": {"run": "1"},
-        "model": {"run": "9"},
-        "queries": {"run": "1"},
-        "rows": {"run": "1"},
-    }
+        "corpus": {"run": "1"}, "model": {"run": "9"}, "queries": {"run": "1"}, "rows": {"run": "1"},
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")

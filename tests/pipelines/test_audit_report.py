@@ -29,12 +29,9 @@ def recipe(name: str, threshold: float, leak: float, **more: Any) -> dict[str, A
 @pytest.fixture
 def recipes() -> pd.DataFrame:
     nothing = {
-        "false_negative_rate": math.nan,
-        "false_negative_rate_low": 0.0,
-        "false_negative_rate_high": 1.0,
-        "gap": math.nan,
-        "negatives": 0,
-    }
+        "false_negative_rate": math.nan, "false_negative_rate_low": 0.0, "false_negative_rate_high": 1.0,
+        "gap": math.nan, "negatives": 0,
+    }  # fmt: skip
     return pd.DataFrame([
         recipe("swept", 0.95, 0.04), recipe("plain", math.nan, 0.0125),
         recipe("broken", math.nan, 0.0, failed="reads [bold]elo, which nobody measured") | nothing,

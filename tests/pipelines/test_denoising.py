@@ -95,18 +95,11 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     vectors = encoded["document_embeddings"]
     found = retrieve(
         bm25_index=build_bm25_index(terms, "clean", BOOK, bm25),
-        dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense),
-        document_embeddings=vectors,
-        query_embeddings=encoded["query_embeddings"],
-        corpus=corpus,
-        queries=queries,
-        qrels=qrels,
-        related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
-        bm25=bm25,
-        dense=dense,
-        seed=1,
-        **asked,
-    )
+        dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense), document_embeddings=vectors,
+        query_embeddings=encoded["query_embeddings"], corpus=corpus, queries=queries, qrels=qrels,
+        related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}), bm25=bm25, dense=dense,
+        seed=1, **asked,
+    )  # fmt: skip
     knowledge = Knowledge(collection.entities, collection.graph, collection.facts)
     shards = CandidateShards.of(list(found))
     return Mined(corpus, queries, knowledge, shards, terms, vectors, encoded["encoder_info"], store)

@@ -162,14 +162,10 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     params = EvaluationParams(resamples=100)
     scores = score_runs(runs, corpus, pd.concat([queries, test]), qrels, pseudo_queries=None, params=params)
     table, comparisons, flat = compare_systems(
-        scores=scores,
-        info={"collection": "mine"},
-        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled", "asked_by": "t0"}),
-        encoder="static",
-        recipe="nearest",
-        params=params,
-        seed=1,
-    )
+        scores=scores, info={"collection": "mine"},
+        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled", "asked_by": "t0"}), encoder="static",
+        recipe="nearest", params=params, seed=1,
+    )  # fmt: skip
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
     assert flat["all"]["nearest.mrr@10"] == 1
@@ -207,14 +203,9 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
         "query_id": test.query_id, "bucket": ["labelled"] * 3 + ["unlabelled"] * 5, "asked_by": list("aabcccde"),
     })  # fmt: skip
     table, comparisons, flat = compare_systems(
-        scores=scores,
-        info={"collection": "mine"},
-        query_buckets=buckets,
-        encoder="static",
-        recipe="nearest",
-        params=params,
-        seed=1,
-    )
+        scores=scores, info={"collection": "mine"}, query_buckets=buckets, encoder="static", recipe="nearest",
+        params=params, seed=1,
+    )  # fmt: skip
     assert table[table.bucket == "unlabelled"].queries.unique().tolist() == [5]
     assert set(table[table.bucket != "all"].metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
     assert set(comparisons[comparisons.bucket == "labelled"].metric) == {"ndcg@10"}

@@ -54,17 +54,11 @@ def rows() -> pd.DataFrame:
     other = [f"d{(int(document[1:]) + 7) % COUNT}" for document in own]
     return pd.DataFrame(
         {
-            "query_id": train.query_id,
-            "query": train.text,
-            "positive_id": own,
-            "positive": documents[own].tolist(),
-            "negative_ids": [[name] for name in other],
-            "negatives": [[text] for text in documents[other]],
-            "weights": [[1.0]] * len(train),
-            "query_weight": 1.0,
-            "positive_ids": [[name] for name in own],
+            "query_id": train.query_id, "query": train.text, "positive_id": own, "positive": documents[own].tolist(),
+            "negative_ids": [[name] for name in other], "negatives": [[text] for text in documents[other]],
+            "weights": [[1.0]] * len(train), "query_weight": 1.0, "positive_ids": [[name] for name in own],
         }
-    )
+    )  # fmt: skip
 
 
 class Way(NamedTuple):
@@ -113,15 +107,9 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing) | {"pseudo_queries": pseudo}
     with Store(folder / "store") as store:
         mined = encode_collection(
-            corpus=corpus(),
-            queries=queries(),
-            corpus_encoder=nothing,
-            encoder=str(folder / "base"),
-            recipe="mine",
-            recipes=BOOK,
-            params=dense,
-            store=store,
-        )
+            corpus=corpus(), queries=queries(), corpus_encoder=nothing, encoder=str(folder / "base"), recipe="mine",
+            recipes=BOOK, params=dense, store=store,
+        )  # fmt: skip
         trained = train_retriever(
             rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
             encoder=str(folder / "base"), recipe="mine", recipes=BOOK,

@@ -71,17 +71,10 @@ def merge() -> Merge:
             bm25_index=build_bm25_index(terms, recipe, BOOK, bm25),
             dense_index=build_dense_index(part, vectors[:documents, :width], {"fingerprint": ""}, params),
             document_embeddings=vectors[:documents, :width],
-            query_embeddings=np.stack([asked[int(query[1:])] for query in there])[:, :width],
-            corpus=part,
-            queries=told,
-            qrels=labels,
-            related_documents=table[table.document_id.isin(part.document_id)],
-            recipe=recipe,
-            recipes=BOOK,
-            bm25=bm25,
-            dense=params,
-            seed=1,
-        )
+            query_embeddings=np.stack([asked[int(query[1:])] for query in there])[:, :width], corpus=part,
+            queries=told, qrels=labels, related_documents=table[table.document_id.isin(part.document_id)],
+            recipe=recipe, recipes=BOOK, bm25=bm25, dense=params, seed=1,
+        )  # fmt: skip
 
     def whole(*args: Any, **options: Any) -> Candidates:
         return shards(*args, **options).whole()

@@ -73,12 +73,9 @@ def resume(run_id: str | None, as_json: bool, env: str | None) -> None:
         env = None if record["environment"] == "local" else record["environment"]
         with KedroServiceSession.create(env=env) as session:
             session.run(
-                run_id=record["run_id"],
-                pipeline_names=record["pipelines"],
-                runtime_params=record["runtime_parameters"],
-                only_missing_outputs=True,
-                **record["filters"],
-            )
+                run_id=record["run_id"], pipeline_names=record["pipelines"],
+                runtime_params=record["runtime_parameters"], only_missing_outputs=True, **record["filters"],
+            )  # fmt: skip
     if as_json:
         echo_json({"run_id": record["run_id"]})
     else:

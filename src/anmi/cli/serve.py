@@ -106,17 +106,12 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
     place = saved.whereabouts("selection")
     run = Run(
         where=where(info["collection"], str(summary.get("recipe", "")), place["run"], place["date"]),
-        notice=place["notice"],
-        selection=selection,
-        fused=saved.load("fused_judge", default={}),
-        wanted=summary.get("negatives_wanted"),
-        seed=int(context.params["seed"]),
-        language=info["language"],
-        search=search,
-        zero_shot=_zero_shot(context, saved, search),
+        notice=place["notice"], selection=selection, fused=saved.load("fused_judge", default={}),
+        wanted=summary.get("negatives_wanted"), seed=int(context.params["seed"]), language=info["language"],
+        search=search, zero_shot=_zero_shot(context, saved, search),
         **{name: saved.load(name, "ingestion") for name in ("corpus", "queries")},
         **{name: saved.load(name) for name in ("qrels", "pseudo_queries") if saved.has(name)},
-    )
+    )  # fmt: skip
     return context.project_path / marks, run
 
 

@@ -16,16 +16,6 @@ from anmi.datasets.files import (
 from anmi.datasets.model_registry import ModelRegistryDataset
 
 __all__ = [
-    "ArtifactDataset",
-    "CandidateShardsDataset",
-    "ColumnsDataset",
-    "FigureDataset",
-    "FolderDataset",
-    "JsonDataset",
-    "ModelRegistryDataset",
-    "NumpyDataset",
-    "StoreDataset",
-    "TableDataset",
-    "TextDataset",
-    "TrainingRowsDataset",
-]
+    "ArtifactDataset", "CandidateShardsDataset", "ColumnsDataset", "FigureDataset", "FolderDataset", "JsonDataset",
+    "ModelRegistryDataset", "NumpyDataset", "StoreDataset", "TableDataset", "TextDataset", "TrainingRowsDataset",
+]  # fmt: skip

@@ -21,14 +21,11 @@ def given(word: str = "") -> dict[str, Any]:
     documents = [f"d{i}" for i in range(60)]
     texts = [f"{word} how does function number {i} of the module work" for i in range(60)]
     selection = Candidates(
-        query_ids=np.array(ids),
-        positives=np.arange(60, dtype=np.int32)[:, None],
-        documents=np.tile(np.arange(60, 70, dtype=np.int32), (60, 1)),
-        source=np.ones((60, 10), np.uint8),
+        query_ids=np.array(ids), positives=np.arange(60, dtype=np.int32)[:, None],
+        documents=np.tile(np.arange(60, 70, dtype=np.int32), (60, 1)), source=np.ones((60, 10), np.uint8),
         columns={"bm25": rng.gamma(2, 3, (60, 10)).astype(np.float32)},
-        positive_columns={"bm25": rng.gamma(4, 3, (60, 1)).astype(np.float32)},
-        verdict=np.ones((60, 10), np.int16),
-    )
+        positive_columns={"bm25": rng.gamma(4, 3, (60, 1)).astype(np.float32)}, verdict=np.ones((60, 10), np.int16),
+    )  # fmt: skip
     return {
         "queries": pd.DataFrame({"query_id": ids, "text": texts, "split": "train"}),
         "corpus": pd.DataFrame({"document_id": documents, "title": "", "text": texts}),

@@ -56,22 +56,11 @@ def decided(
     """Ask the node with what these tests do not vary."""
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["own"], "relevance": [1]})
     return decide_promotion(
-        champion,
-        champion_metrics=before,
-        query_metrics=mine,
-        query_buckets=mine[["query_id"]].assign(bucket="unlabelled") if buckets is None else buckets,
-        audited=audited,
-        drawn=drawn,
-        equivalents=equivalents,
-        qrels=qrels,
-        trained_model=trained,
-        recipe="mine",
-        recipes=book,
-        training=TrainingParams(),
-        params=params or RetrainParams(),
-        evaluation=EVALUATION,
-        seed=1,
-    )
+        champion, champion_metrics=before, query_metrics=mine,
+        query_buckets=mine[["query_id"]].assign(bucket="unlabelled") if buckets is None else buckets, audited=audited,
+        drawn=drawn, equivalents=equivalents, qrels=qrels, trained_model=trained, recipe="mine", recipes=book,
+        training=TrainingParams(), params=params or RetrainParams(), evaluation=EVALUATION, seed=1,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -156,17 +145,9 @@ def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[di
         meanwhile()
         info = {"collection": "api_docs"}
         done = register_challenger(
-            trained,
-            promotion=made,
-            champion=champion,
-            training_profile={"terms": 3},
-            info=info,
-            encoder="static",
-            recipe="mine",
-            dense=DenseParams(),
-            registry=registry,
-            search_index=search,
-        )
+            trained, promotion=made, champion=champion, training_profile={"terms": 3}, info=info, encoder="static",
+            recipe="mine", dense=DenseParams(), registry=registry, search_index=search,
+        )  # fmt: skip
         return made, done
 
     night.model = params.model  # type: ignore[attr-defined]
@@ -200,26 +181,15 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     model = word_encoder(["night", "day", "query", "passage", "find"], prompts=own)
     model.save(str(folder), create_model_card=False)
     first = {
-        "decision": "promoted",
-        "reasons": [],
-        "champion": None,
-        "fingerprint": "f",
-        "promotion": {"challenger": 1},
-    }
+        "decision": "promoted", "reasons": [], "champion": None, "fingerprint": "f", "promotion": {"challenger": 1},
+    }  # fmt: skip
     none = {"model": params.model, "version": None, "rolled_back": {}}
     asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
     register_challenger(
-        folder,
-        promotion=first,
-        champion=none,
-        training_profile={},
-        info={"collection": "api_docs"},
-        encoder="static",
-        recipe="mine",
-        dense=asked_otherwise,
-        registry=registry,
+        folder, promotion=first, champion=none, training_profile={}, info={"collection": "api_docs"},
+        encoder="static", recipe="mine", dense=asked_otherwise, registry=registry,
         search_index=searching(tables[0], folder),
-    )
+    )  # fmt: skip
     fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",

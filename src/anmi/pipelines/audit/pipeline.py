@@ -32,12 +32,9 @@ def create_pipeline() -> Pipeline:
     whole = Pipeline([_collection(), _mining(), _scoring()])
     parameters = {name for name in whole.inputs() if name.startswith("params:")}
     return Pipeline(
-        whole,
-        namespace=NAMESPACE,
-        inputs=set(whole.inputs() - parameters),
-        outputs={*_AUDITED.values(), _TRUTH, *FINDINGS},
-        parameters=parameters,
-    )
+        whole, namespace=NAMESPACE, inputs=set(whole.inputs() - parameters),
+        outputs={*_AUDITED.values(), _TRUTH, *FINDINGS}, parameters=parameters,
+    )  # fmt: skip
 
 
 def _collection() -> Pipeline:

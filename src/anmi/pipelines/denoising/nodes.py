@@ -88,14 +88,10 @@ def judge_candidates(
     store.run = partial(map_shards, engine)
     read_by = candidates if answers is None else candidates.map(answers)
     judge = Judge(
-        options=params.cross_encoder,
-        depth=params.depth,
-        store=store,
-        models=store.path / "models",
-        query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
-        document_texts=document_texts(corpus),
+        options=params.cross_encoder, depth=params.depth, store=store, models=store.path / "models",
+        query_texts=dict(zip(queries.query_id, queries.text, strict=True)), document_texts=document_texts(corpus),
         seed=seed,
-    )
+    )  # fmt: skip
     # What is fitted looks at a few of many columns.
     some = read_by.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
     judgments = judge.fit(some)

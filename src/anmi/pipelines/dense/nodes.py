@@ -62,11 +62,8 @@ def encode_collection(
 
     params = recipes.get(recipe).settings("dense", params)
     place = (
-        place_of(params.encoder or encoder, corpus_encoder),
-        store.path / "models",
-        params.max_length,
-        params.prompts,
-    )
+        place_of(params.encoder or encoder, corpus_encoder), store.path / "models", params.max_length, params.prompts,
+    )  # fmt: skip
     model = cached_encoder(*place)
     store.run = partial(map_shards, engine)
     asked = "dense" in recipes.get(recipe).sources
@@ -139,19 +136,13 @@ def retrieve(
         ))  # fmt: skip
     vectors = document_embeddings if dense_index.exact is None else dense_index.exact
     search = Retrieve(
-        bm25=bm25_index if "bm25" in asked.sources else None,
-        vectors=vectors if "dense" in asked.sources else None,
+        bm25=bm25_index if "bm25" in asked.sources else None, vectors=vectors if "dense" in asked.sources else None,
         approximate=dense_index if "dense" in asked.sources and dense_index.exact is None else None,
-        related=RelatedDocuments.from_table(related_documents, ids),
-        bm25_depth=bm25.depth,
-        dense_depth=dense.depth,
-        random=dense.random,
-        seed=seed,
-        bm25_ranks=asked.ranks_of("bm25_rank"),
-        dense_ranks=asked.ranks_of("dense_rank"),
-        measured=dense.positives,
+        related=RelatedDocuments.from_table(related_documents, ids), bm25_depth=bm25.depth, dense_depth=dense.depth,
+        random=dense.random, seed=seed, bm25_ranks=asked.ranks_of("bm25_rank"),
+        dense_ranks=asked.ranks_of("dense_rank"), measured=dense.positives,
         passages=np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1)) if "start" in corpus else None,
-    )
+    )  # fmt: skip
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     marked = Marked.of(marks, ids)
     return found if marked is None else found.map(marked)

@@ -262,13 +262,8 @@ def _encoding(model: SentenceTransformer, dense: DenseParams, store: Store | Non
 
     def encode(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         return vectors(
-            model,
-            texts,
-            role,
-            store=store,
-            precision=dense.precision,
-            batch_size=dense.batch_size,
+            model, texts, role, store=store, precision=dense.precision, batch_size=dense.batch_size,
             description=f"encoding {description}" if role == "document" else "",
-        )
+        )  # fmt: skip
 
     return encode

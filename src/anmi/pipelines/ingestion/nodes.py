@@ -70,15 +70,8 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         "notes": found.notes,
     }
     return {
-        "corpus": found.corpus,
-        "queries": found.queries,
-        "qrels": found.qrels,
-        "marks": marks,
-        "equivalents": found.equivalents,
-        "given_runs": found.runs,
-        "knowledge": Knowledge(found.entities, found.graph, found.facts),
-        "related_documents": related,
-        "new_documents": new,
-        "quarantine": found.quarantine,
-        "collection_info": info,
-    }
+        "corpus": found.corpus, "queries": found.queries, "qrels": found.qrels, "marks": marks,
+        "equivalents": found.equivalents, "given_runs": found.runs,
+        "knowledge": Knowledge(found.entities, found.graph, found.facts), "related_documents": related,
+        "new_documents": new, "quarantine": found.quarantine, "collection_info": info,
+    }  # fmt: skip

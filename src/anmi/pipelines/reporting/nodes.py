@@ -52,22 +52,17 @@ def collect_results(
     Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
     """
     return {
-        "collection": info["collection"],
-        "recipe": selection_summary.get("recipe"),
+        "collection": info["collection"], "recipe": selection_summary.get("recipe"),
         "marks": info["notes"].get("marks"),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "versions": versions(),
-        "prompts": training_summary.get("prompts"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "machine": machine(),
+        "versions": versions(), "prompts": training_summary.get("prompts"),
         "test_queries": kind_of_queries(queries, qrels, evaluation.split) if len(metrics) else "none",
         "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
-        "rows": metrics.to_dict("records"),
-        "comparisons": comparisons.to_dict("records"),
-        "funnel": selection_summary["funnel"],
-        "expected": selection_summary.get("expected"),
+        "rows": metrics.to_dict("records"), "comparisons": comparisons.to_dict("records"),
+        "funnel": selection_summary["funnel"], "expected": selection_summary.get("expected"),
         "false_negatives": _false_negatives(selection_summary, drawn, equivalents, qrels),
         "quarantined": info["quarantined"],
-    }
+    }  # fmt: skip
 
 
 def _false_negatives(

@@ -198,13 +198,9 @@ def decide_promotion(
     for reason in reasons:
         log.info("%s: %s", decision, reason)
     return {
-        "decision": decision,
-        "reasons": reasons,
-        "champion": champion["version"],
-        "fingerprint": fingerprint,
-        "rule": params.rule.model_dump(),
-        "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
-    }
+        "decision": decision, "reasons": reasons, "champion": champion["version"], "fingerprint": fingerprint,
+        "rule": params.rule.model_dump(), "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
+    }  # fmt: skip
 
 
 def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
@@ -264,16 +260,11 @@ def register_challenger(
             f"{_called(before.version if before else None)} now, so the comparison says nothing of it"
         )
     tags = {
-        "run_id": trained_model.parent.name,
-        "collection": info["collection"],
-        "recipe": recipe,
-        "encoder": short_name(encoder),
-        "fingerprint": promotion["fingerprint"],
-        "ndcg": f"{promotion['promotion']['challenger']:.4f}",
-        "decision": decision,
-        "reasons": "; ".join(reasons),
+        "run_id": trained_model.parent.name, "collection": info["collection"], "recipe": recipe,
+        "encoder": short_name(encoder), "fingerprint": promotion["fingerprint"],
+        "ndcg": f"{promotion['promotion']['challenger']:.4f}", "decision": decision, "reasons": "; ".join(reasons),
         "compared_with": "" if promotion["champion"] is None else promotion["champion"],
-    }
+    }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
         model = load_encoder(str(trained_model), trained_model.parent)
         serving = dense.model_dump(include={"max_length", "precision"})
@@ -288,15 +279,11 @@ def register_challenger(
         registry.set_champion(made, before)
     log.info("%s", _sentence(decision, made, before))
     return {
-        "decision": decision,
-        "reasons": reasons,
-        "model": name,
-        "version": made.version,
+        "decision": decision, "reasons": reasons, "model": name, "version": made.version,
         "champion": made.version if decision == PROMOTED else before.version if before else None,
-        "champion_before": before.version if before else None,
-        "figures": promotion["promotion"],
+        "champion_before": before.version if before else None, "figures": promotion["promotion"],
         "tags": asdict(made)["tags"],
-    }
+    }  # fmt: skip
 
 
 def _called(version: int | None) -> str:

@@ -179,16 +179,11 @@ def summarise_selection(
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
     document_ids = corpus.document_id.tolist()
     seen = diagnose(
-        selection,
-        Distributions(ranges(selection, SCORE_COLUMNS)),
-        BySource(rows, source_of, info["collection"]),
-        Origins(),
-        Funnel(wanted),
-        Expected(fused_judge),
-        *(Gap(column) for column in ("dense", "elo")),
+        selection, Distributions(ranges(selection, SCORE_COLUMNS)), BySource(rows, source_of, info["collection"]),
+        Origins(), Funnel(wanted), Expected(fused_judge), *(Gap(column) for column in ("dense", "elo")),
         RelevanceByNearness(equivalents, document_ids),
         *([] if marks is None or marks.empty else [AgainstMarks(marks, document_ids)]),
-    )
+    )  # fmt: skip
     found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
     found["gaps"] = dict(zip(("dense", "elo"), seen[5:7], strict=True))
     found["by_nearness"] = seen[7]

@@ -126,13 +126,10 @@ def train_retriever(
         summary["companion"] = summaries[1]
     first = results[0][0]
     return {
-        "trained_model": folder,
-        "training_log": first.log,
-        "drawn_negatives": first.drawn,
+        "trained_model": folder, "training_log": first.log, "drawn_negatives": first.drawn,
         "latent_neighbours": first.neighbours,
-        "dev_run": pd.concat([ranking for _, ranking in results], ignore_index=True),
-        "training_summary": summary,
-    }
+        "dev_run": pd.concat([ranking for _, ranking in results], ignore_index=True), "training_summary": summary,
+    }  # fmt: skip
 
 
 def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
