@@ -126,19 +126,6 @@ def test_a_read_only_disk_and_one_of_somebody_else(disk: Callable[..., Path], tm
         outside.rmdir()
 
 
-def test_a_limit_on_the_size_of_files_is_told(tmp_path: Path) -> None:
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, before[1]))
-    try:
-        dataset = TextDataset(filepath=f"{tmp_path}/artifact", version=Version(None, V1))
-        assert "files may not become so large there" in refusal(dataset.save, "".join(FRAME.text))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert not dataset.exists()
-
-
 def test_the_store_tells_a_full_disk_and_keeps_what_it_had(disk: Callable[..., Path]) -> None:
     place = disk("size=1m")
     texts = [str(i) for i in range(2048)]
@@ -150,14 +137,3 @@ def test_the_store_tells_a_full_disk_and_keeps_what_it_had(disk: Callable[..., P
     with Store(place / "store") as store:
         found = store.vectors("v1", texts[:16], lambda batch: pytest.fail("it was stored"))
         np.testing.assert_array_equal(found, first)
-
-
-def test_a_full_temporary_folder_is_told(disk: Callable[..., Path]) -> None:
-    place = disk(f"size={SMALL}")
-    with pytest.raises(OSError, match="No space") as raised:
-        (place / "model").write_bytes(NOISE.tobytes() * 2)
-    told = user_error(raised.value)
-    assert told is not None
-    assert "could not be written, since there is no space left" in told
-    assert "TMPDIR" in told
-    assert user_error(PermissionError(13, "Permission denied", "/proc/1/mem")) is None or os.geteuid() == 0

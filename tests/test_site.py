@@ -68,11 +68,6 @@ def test_formulas_are_drawn_without_a_script(site: Path) -> None:
     assert not [formula for formula in re.findall(r"<math .*?</math>", text, re.DOTALL) if "\\" in formula]
 
 
-def test_pages_opened_from_a_folder_can_be_searched(site: Path) -> None:
-    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index")
-    assert 'src="../javascripts/iframe_worker.js"' in (site / "reference" / "python.html").read_text(encoding="utf-8")
-
-
 def test_the_readme_leads_to_pages_that_are_there() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     linked = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]

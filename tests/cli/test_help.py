@@ -49,16 +49,6 @@ def examples(command: click.Command) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def test_the_first_screen_says_what_to_do_first_and_cuts_no_description_off() -> None:
-    done = CliRunner().invoke(cli, ["anmi", "--help"], terminal_width=80)
-    assert done.exit_code == 0
-    text = " ".join(done.output.split())
-    assert "`kedro anmi doctor` first" in text
-    assert "..." not in done.output.partition("Options:")[2]
-    listed = re.findall(r"^  ([a-z]+)  ", done.output.partition("Commands:")[2], flags=re.MULTILINE)
-    assert sorted(listed) == sorted(command.name or "" for command in COMMANDS)
-
-
 @pytest.mark.parametrize("name", [*ALL, "run"])
 def test_help_ends_with_an_example_that_is_understood(name: str) -> None:
     words = [name] if name == "run" else ["anmi", *name.split()]
@@ -95,13 +85,6 @@ def test_the_page_has_the_exit_codes_of_retraining() -> None:
     for name, code in EXIT_CODES.items():
         if code > 1:
             assert name in told[code]
-
-
-def test_an_option_that_is_not_there_ends_with_2_and_an_error_with_1() -> None:
-    assert CliRunner().invoke(cli, ["anmi", "runs", "--jsn"]).exit_code == 2
-    done = CliRunner().invoke(cli, ["anmi", "runs"])
-    assert done.exit_code == 1
-    assert done.stderr.startswith("Error: nothing was run under")
 
 
 def test_who_reads_json_is_not_asked_whether_to_remove(tmp_path: Path) -> None:

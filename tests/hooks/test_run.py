@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import time
@@ -158,24 +157,6 @@ def test_two_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
         for process in opening:
             process.kill()
     assert {run.info.run_name for run in tracked(uri, "anmi")} == {"one", "other"}
-
-
-def test_switched_off_it_writes_no_database(project: Any) -> None:
-    project.kedro("run", "--pipelines", "first")
-    assert not (project.path / "data/tracking").exists()
-    assert manifest(project)["status"] == "finished"
-
-
-def test_an_environment_keeps_to_itself(project: Any) -> None:
-    project.kedro("run", "--env", "test", "--params", "table.rows=2")
-    assert (project.path / "data/test/tracking/mlflow.db").exists()
-    assert not (project.path / "data/mini").exists()
-    told = json.loads(next((project.path / "data/test/runs").rglob("run.json")).read_text())
-    assert told["parameters"]["table"] == {"rows": 2, "shape": {"width": 1}, "hidden_default": 0.25}
-    with sqlite3.connect(project.path / "data/test/tracking/mlflow.db") as database:
-        places = [row[0] for row in database.execute("select artifact_uri from runs")]
-    assert places
-    assert all("data/test/tracking/artifacts" in place for place in places)
 
 
 @pytest.mark.slow

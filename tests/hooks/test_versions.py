@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -146,47 +144,15 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def drivers() -> Iterator[tuple[Driver, Driver]]:
-    both = Driver(), Driver()
-    yield both
-    for driver in both:
-        driver.close()
-
-
-def begin(project: Selecting, pool: ThreadPoolExecutor, command: str) -> Any:
-    """Start a run, and return once it is about to select."""
-    going = pool.submit(project.do, command, AT_SELECT="wait")
-    while not (project.path / "waiting").exists():
-        assert not going.done(), going.result()
-        time.sleep(0.01)
-    return going
-
-
-def test_a_run_that_another_overtakes_ends_as_if_alone(tmp_path: Path, drivers: tuple[Driver, Driver]) -> None:
-    project = write_selecting(tmp_path, drivers[0])
-    other = Selecting(tmp_path, drivers[1])
-    with ThreadPoolExecutor(1) as pool:
-        going = begin(project, pool, f"run --params {project.options},options.rows=5")
-        # Training is told nothing of the run under way: it starts from what belongs together, and there is none.
-        refused = other.do("run --pipelines after")
-        overtaking = other.do(f"run --params {project.options},options.rows=7")
-        (tmp_path / "waiting").unlink()
-        code, text = going.result()
-    assert refused[0] == 1
-    assert 'nothing has been saved as "training_rows" yet' in refused[1]
-    assert overtaking[0] == code == 0, text + overtaking[1]
-    assert "told {'rows': 5}" in text
-    assert "told {'rows': 7}" in overtaking[1]
-    finished = [record for record in project.records() if record["status"] == "finished"]
-    assert [record["loaded"] for record in finished] == [{}, {}], "each read only what it made"
-    assert {each["version"] for record in finished for each in record["saved"].values()} == {
-        record["run_id"] for record in finished
-    }
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.close()
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, drivers: tuple[Driver, Driver]) -> Selecting:
-    project = write_selecting(tmp_path_factory.mktemp("trained"), drivers[0])
+def trained(tmp_path_factory: pytest.TempPathFactory, driver: Driver) -> Selecting:
+    project = write_selecting(tmp_path_factory.mktemp("trained"), driver)
     (project.path / "model").mkdir()
     (project.path / "model" / "weights").write_text("as trained")
     code, text = project.do(f"run --params {project.options},encoder=model,recipe=hard")
@@ -239,10 +205,8 @@ def test_other_weights_in_the_folder_of_the_encoder_are_noticed(trained: Selecti
     assert "the files of encoder=model are not those that" in text
 
 
-def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
-    tmp_path: Path, drivers: tuple[Driver, Driver]
-) -> None:
-    project = write_selecting(tmp_path, drivers[0])
+def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(tmp_path: Path, driver: Driver) -> None:
+    project = write_selecting(tmp_path, driver)
     assert project.do(f"run --params {project.options},options.rows=5")[0] == 0
     shutil.rmtree(project.data / "mini" / "summary.json")
     code, text = project.do(f"run --only-missing-outputs --params {project.options},options.rows=7")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from kedro.framework.project import pipelines
-from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from tests.e2e.conftest import write_beir
@@ -29,17 +27,6 @@ SCORING = {"audit_recipes", "gate"}
 def registered() -> dict[str, Pipeline]:
     bootstrap_project(ROOT)
     return {name: pipelines[name] for name in (*STAGES, "audit", "__default__")}
-
-
-@pytest.fixture(scope="module")
-def configuration() -> dict[str, Any]:
-    bootstrap_project(ROOT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        patch.setenv("ANMI_DATA_ROOT", "ROOT")
-        with KedroSession.create(project_path=ROOT) as session:
-            loader = session.load_context().config_loader
-            return {"catalog": loader["catalog"], "parameters": loader["parameters"]}
 
 
 def behind(pipeline: Pipeline, name: str, stop: str = "") -> set[str]:
@@ -96,25 +83,6 @@ def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipe
 def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(registered: dict[str, Pipeline]) -> None:
     shared = registered["audit"].datasets() & registered["__default__"].datasets()
     assert {name for name in shared if not name.startswith("params:")} == {"store"}
-
-
-def test_every_artifact_of_an_audit_has_its_place(registered: dict[str, Pipeline], configuration: Any) -> None:
-    catalog, made = configuration["catalog"], registered["audit"].all_outputs()
-    assert made == {n for n in catalog if n.startswith(("audit", "planted_truth"))}
-    for name in made:
-        entry, twin = catalog[name], catalog.get(name.removeprefix("audit."), {})
-        path = Path(entry["filepath"])
-        assert path.parent == Path("ROOT", entry["metadata"]["kedro-viz"]["layer"])
-        assert path.name.removesuffix(".parquet").removesuffix(".json").removesuffix(".npy") == name
-        assert entry["versioned"] is True
-        assert entry["metadata"]["kedro-viz"]["layer"]
-        if name.startswith("audit."):
-            assert {key: entry.get(key) for key in ("type", "loader")} == {
-                key: twin.get(key) for key in ("type", "loader")
-            }
-            assert path.name == f"audit.{Path(twin['filepath']).name}"
-    tracked = {name for name in made if "anmi" in catalog[name]["metadata"]}
-    assert tracked == {"audit_summary"}
 
 
 def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.security import pickles
 
 SOURCE = Path(__file__).parents[2] / "src" / "anmi"
@@ -79,12 +77,6 @@ def test_numbers_texts_and_models_are_not_taken_for_one(tmp_path: Path) -> None:
     pd.DataFrame({"text": ["(c os system ."] * 50, "n": range(50)}).to_parquet(tmp_path / "t.parquet")
     (tmp_path / "code.txt").write_text("cos\nsystem\n is no pickle\n.\n" * 5)
     assert {path.name: found for path in tmp_path.iterdir() if (found := pickles.found_in(path))} == {}
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=400), st.integers(2, 5), st.binary(max_size=60))
-def test_what_stands_around_a_pickle_does_not_hide_it(before: bytes, protocol: int, after: bytes) -> None:
-    assert list(pickles.within(before + pickle.dumps(OBJECT, protocol) + after))
 
 
 # Modules by which data becomes code, and those that may use one, each with its reason.

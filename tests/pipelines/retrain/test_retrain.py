@@ -204,22 +204,6 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     assert known["hybrid"] == HYBRID
 
 
-@pytest.mark.parametrize(("system", "weighted"), [("hybrid", True), ("dense", False)])
-def test_what_is_deployed_is_compared(system: Any, weighted: bool, tables: Any) -> None:
-    corpus, queries, qrels = tables
-    bm25 = BM25Index.build(corpus.text.tolist(), "en", "whitespace")
-    # The encoder takes each document for the other one, and BM25, which counts three times as much, does not.
-    run = pd.DataFrame({
-        "query_id": ["q0", "q0", "q1", "q1"], "document_id": ["d1", "d0", "d0", "d1"], "score": [0.6, 0.5] * 2,
-        "rank": [1, 2] * 2, "system": "champion", "retriever": "dense",
-    })  # fmt: skip
-    shared: dict[str, Any] = {"bm25_index": bm25, "corpus": corpus, "queries": queries, "qrels": qrels}
-    params = RetrainParams(rule={"system": system})
-    found = score_champion(run, {"hybrid": HYBRID}, **shared, params=params, evaluation=EVALUATION)
-    assert found["mrr@10"].tolist() == ([1.0, 1.0] if weighted else [0.5, 0.5])
-    assert set(found.system) == {"champion"}
-
-
 FIRST_NIGHT = (
     pd.DataFrame(columns=["query_id", "ndcg@10"]),
     pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"}),
