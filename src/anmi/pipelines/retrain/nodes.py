@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ from anmi.datasets.model_registry import (
     ROLLED_BACK,
     SERVING,
     WEIGHTS,
-    Entry,
     ModelRegistry,
     model_folder,
     read_beside,
@@ -93,6 +91,10 @@ def evaluate_champion(
 
     Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
     """
+    from anmi.evaluation.retrieval import ranked
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.kinds import is_sparse
+
     name = model_name(params, collection)
     rolled_back = {
         entry.tags["fingerprint"]: entry.version
@@ -105,41 +107,31 @@ def evaluate_champion(
         log.info('"%s" has no champion yet', name)
         columns = ["query_id", "document_id", "score", "rank", "system", "retriever"]
         return known, {}, pd.DataFrame(columns=columns)
+    asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
+    if asked.empty:
+        raise AnmiError(
+            f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
+            "cannot be compared; give it some"
+        )
+    runs = []
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
         serving = _OWN_PROMPTS | read_beside(folder, SERVING)
         hybrid = serving.pop(HYBRID)
-        depth = max(*evaluation.cutoffs, hybrid["depth"])
-        asked, of = dense.model_copy(update=serving), (corpus, queries, qrels, evaluation.split, depth)
-        runs = [_rank(folder / WEIGHTS, *of, asked)]
         # Companions are asked as they are saved.
-        for companion in companion_of(folder):
-            runs.append(_rank(companion / WEIGHTS, *of, asked.model_copy(update=_OWN_PROMPTS)))
+        for place, prompts in [(folder, {}), *((each, _OWN_PROMPTS) for each in companion_of(folder))]:
+            own = dense.model_copy(update=serving | prompts)
+            encoder = load_encoder(str(place / WEIGHTS), place, own.max_length, own.prompts)
+            # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
+            run = ranked(
+                encoder, asked, qrels, corpus, max(*evaluation.cutoffs, hybrid["depth"]), precision=own.precision,
+                batch_size=own.batch_size, description=_SYSTEM,
+            )  # fmt: skip
+            runs.append(run.assign(system=_SYSTEM, retriever="sparse" if is_sparse(encoder) else "dense"))
         profile = read_beside(folder, PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)
-
-
-def _rank(
-    model: Path, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, split: str, depth: int,
-    dense: DenseParams,
-) -> pd.DataFrame:  # fmt: skip
-    from anmi.evaluation.retrieval import ranked
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.kinds import is_sparse
-
-    asked = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
-    if asked.empty:
-        raise AnmiError(
-            f'the collection has no "{split}" queries with a relevant document, so champion and challenger '
-            "cannot be compared; give it some"
-        )
-    encoder = load_encoder(str(model), model.parent, dense.max_length, dense.prompts)
-    # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
-    options: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size, "description": _SYSTEM}
-    kind = "sparse" if is_sparse(encoder) else "dense"
-    return ranked(encoder, asked, qrels, corpus, depth, **options).assign(system=_SYSTEM, retriever=kind)
 
 
 def score_champion(
@@ -255,9 +247,10 @@ def register_challenger(
     before = registry.at(name, CHAMPION)
     if decision == PROMOTED and (before.version if before else None) != promotion["champion"]:
         decision = KEPT
+        compared = "none" if promotion["champion"] is None else f"version {promotion['champion']}"
         reasons.append(
-            f"the champion was {_called(promotion['champion'])} when it was compared and is "
-            f"{_called(before.version if before else None)} now, so the comparison says nothing of it"
+            f"the champion was {compared} when it was compared and is {before or 'none'} now, so the comparison says "
+            "nothing of it"
         )
     tags = {
         "run_id": trained_model.parent.name, "collection": info["collection"], "recipe": recipe,
@@ -277,21 +270,9 @@ def register_challenger(
         made = registry.register(name, folder, tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)
-    log.info("%s", _sentence(decision, made, before))
+    champion_now = made.version if decision == PROMOTED else before.version if before else None
+    log.info('%s: version %s of "%s"; its champion is version %s', decision, made.version, name, champion_now)
     return {
-        "decision": decision, "reasons": reasons, "model": name, "version": made.version,
-        "champion": made.version if decision == PROMOTED else before.version if before else None,
-        "champion_before": before.version if before else None, "figures": promotion["promotion"],
-        "tags": asdict(made)["tags"],
+        "decision": decision, "reasons": reasons, "model": name, "version": made.version, "champion": champion_now,
+        "champion_before": before.version if before else None, "figures": promotion["promotion"], "tags": made.tags,
     }  # fmt: skip
-
-
-def _called(version: int | None) -> str:
-    return "none" if version is None else f"version {version}"
-
-
-def _sentence(decision: str, made: Entry, before: Entry | None) -> str:
-    old = _called(before.version if before else None)
-    if decision == PROMOTED:
-        return f'Promoted: {made} is champion of "{made.name}", before it was {old}'
-    return f'Kept: the champion of "{made.name}" is still {old}, and {made} is not promoted'
