@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,9 +64,7 @@ class Entry:
 
 
 def connect(uri: str) -> Any:
-    """Return a client of a tracking store; an unreachable one is noticed in seconds, by default it takes minutes."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    """Return a client of a tracking store."""
     from mlflow import MlflowClient
 
     if not uri.startswith("sqlite:///"):
@@ -95,8 +92,6 @@ class ModelRegistry:
     """
 
     def __init__(self, uri: str, run: str | None = None) -> None:
-        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         self.uri, self.run = uri, run
         with registry_errors(uri):
             self.client = connect(uri)

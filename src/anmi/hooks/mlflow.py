@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,12 +71,9 @@ def tracked_at(context: Any) -> str:
     return f"sqlite:///{root}/tracking/mlflow.db"
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> AbstractContextManager[None]:
     """Keep MLflow's accounts of its start and of database migrations out of the console."""
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    with quieter("alembic", "mlflow", "mlflow.store.db.utils", level=logging.WARNING):
-        yield
+    return quieter("alembic", "mlflow", "mlflow.store.db.utils", level=logging.WARNING)
 
 
 class MlflowHooks:
