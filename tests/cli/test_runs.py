@@ -6,29 +6,22 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.commands import Commands
 from tests.hooks.conftest import database  # noqa: F401
-from tests.hooks.selecting import Driver, Selecting, write_selecting
+from tests.hooks.selecting import Selecting, write_selecting
 
 from anmi.cli.runs import kept
 
 
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.close()
-
-
 @pytest.fixture
-def selecting(tmp_path: Path, driver: Driver) -> Selecting:
-    return write_selecting(tmp_path, driver)
+def selecting(tmp_path: Path, commands: Commands) -> Selecting:
+    return write_selecting(tmp_path, commands)
 
 
 def run(project: Selecting, *more: str) -> str:
@@ -40,9 +33,9 @@ def versions(record: dict[str, Any], kind: str) -> dict[str, str]:
 
 
 def test_a_killed_run_is_listed_and_resumed_to_the_same_end(
-    selecting: Selecting, driver: Driver, tmp_path_factory: Any
+    selecting: Selecting, commands: Commands, tmp_path_factory: Any
 ) -> None:
-    whole = write_selecting(tmp_path_factory.mktemp("whole"), driver)
+    whole = write_selecting(tmp_path_factory.mktemp("whole"), commands)
     shutil.rmtree(whole.path / "collection")
     (whole.path / "collection").symlink_to(selecting.path / "collection")
     assert whole.do(run(selecting, "options.rows=5"))[0] == 0

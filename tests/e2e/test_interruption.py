@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hooks.selecting import Driver, Selecting, write_selecting
+from tests.commands import Commands
+from tests.hooks.selecting import Selecting, write_selecting
 
 from anmi.pipeline_registry import STAGES
 
@@ -47,16 +48,9 @@ def test_a_run_killed_in_any_stage_is_resumed_to_the_same_end(kills: dict[str, A
     assert {row["how"] for row in kills["rows"]} >= {"middle", "written", "visible", "checkpoint", "store"}
 
 
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.close()
-
-
 @pytest.fixture
-def selecting(tmp_path: Path, driver: Driver) -> Selecting:
-    return write_selecting(tmp_path, driver)
+def selecting(tmp_path: Path, commands: Commands) -> Selecting:
+    return write_selecting(tmp_path, commands)
 
 
 @pytest.fixture
@@ -78,9 +72,9 @@ def mount(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
 
 
 def test_on_a_full_disk_a_run_says_so_and_goes_on_when_there_is_room(
-    selecting: Selecting, driver: Driver, mount: Any, tmp_path_factory: pytest.TempPathFactory
+    selecting: Selecting, commands: Commands, mount: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    whole = write_selecting(tmp_path_factory.mktemp("whole"), driver)
+    whole = write_selecting(tmp_path_factory.mktemp("whole"), commands)
     whole.do(f"run --params {selecting.options}")
     ended = set()
     # From no room at all to room for nearly all, so that another write fails each time.

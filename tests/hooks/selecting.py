@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.commands import Commands, environment
 from tests.hooks.conftest import FILES
 
 from anmi.datasets.artifact import record_of
@@ -76,61 +73,6 @@ KINDS = {
     "training_rows": ("TableDataset", ".parquet"),
     "summary": ("JsonDataset", ".json"),
 }
-DRIVER = """
-import json, os, sys
-from pathlib import Path
-import kedro.framework.cli.project, kedro.framework.session, pandas, pyarrow.parquet
-import anmi.cli, anmi.datasets, anmi.settings
-for line in sys.stdin:
-    folder, words, variables = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        os.chdir(folder)
-        log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1); os.dup2(log, 2)
-        os.environ.update(variables)
-        code = 70
-        try:
-            from kedro.framework.startup import bootstrap_project
-            bootstrap_project(Path.cwd())
-            anmi.cli.cli(words)
-        except SystemExit as end:
-            code = end.code or 0
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush(); sys.stderr.flush()
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps([code, Path(folder, "log").read_text()]), flush=True)
-"""
-
-
-class Driver:
-    """A process that has imported everything, and runs each command in a child: a kill is a real one, and cheap."""
-
-    def __init__(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO"))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER], env={**environment, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def do(self, folder: Path, command: str, variables: dict[str, str]) -> tuple[int, str]:
-        """Run a command; return its exit code and what it printed."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([str(folder), command.split(), variables]) + "\n")
-        self._process.stdin.flush()
-        code, text = json.loads(self._process.stdout.readline())
-        return code, " ".join(text.split())
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
 
 
 @dataclass
@@ -138,7 +80,7 @@ class Selecting:
     """A project folder with its data root and collection."""
 
     path: Path
-    driver: Driver
+    commands: Commands
 
     @property
     def data(self) -> Path:
@@ -152,7 +94,8 @@ class Selecting:
 
     def do(self, command: str, **variables: str) -> tuple[int, str]:
         """Run a command; return its exit code and what it printed."""
-        return self.driver.do(self.path, command, variables)
+        done = self.commands.run(command.split(), self.path, environment(**variables), timeout=900)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
 
     def records(self) -> list[dict[str, Any]]:
         """Return all records, the oldest first."""
@@ -172,7 +115,7 @@ class Selecting:
         return found
 
 
-def write_selecting(path: Path, driver: Driver) -> Selecting:
+def write_selecting(path: Path, commands: Commands) -> Selecting:
     entries = "".join(
         f"{name}:\n  type: anmi.datasets.{kind}\n  filepath: ${{globals:data}}/mini/{name}{end}\n  versioned: true\n"
         for name, (kind, end) in KINDS.items()
@@ -190,4 +133,4 @@ def write_selecting(path: Path, driver: Driver) -> Selecting:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(textwrap.dedent(text))
     (path / "conf" / "logging.yml").write_text((Path(__file__).parents[2] / "conf" / "logging.yml").read_text())
-    return Selecting(path, driver)
+    return Selecting(path, commands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 from kedro.io import DataCatalog
 from kedro.io.core import Version
 from kedro.pipeline import Node, Pipeline
-from tests.hooks.selecting import Driver, Selecting, write_selecting
+from tests.commands import Commands
+from tests.hooks.selecting import Selecting, write_selecting
 
 from anmi.datasets import JsonDataset
 from anmi.errors import AnmiError
@@ -144,15 +145,8 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.close()
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, driver: Driver) -> Selecting:
-    project = write_selecting(tmp_path_factory.mktemp("trained"), driver)
+def trained(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Selecting:
+    project = write_selecting(tmp_path_factory.mktemp("trained"), commands)
     (project.path / "model").mkdir()
     (project.path / "model" / "weights").write_text("as trained")
     code, text = project.do(f"run --params {project.options},encoder=model,recipe=hard")
@@ -205,8 +199,8 @@ def test_other_weights_in_the_folder_of_the_encoder_are_noticed(trained: Selecti
     assert "the files of encoder=model are not those that" in text
 
 
-def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(tmp_path: Path, driver: Driver) -> None:
-    project = write_selecting(tmp_path, driver)
+def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(tmp_path: Path, commands: Commands) -> None:
+    project = write_selecting(tmp_path, commands)
     assert project.do(f"run --params {project.options},options.rows=5")[0] == 0
     shutil.rmtree(project.data / "mini" / "summary.json")
     code, text = project.do(f"run --only-missing-outputs --params {project.options},options.rows=7")
