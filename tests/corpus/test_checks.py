@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.e2e.conftest import write_beir
 
 from anmi.corpus.checks import assemble
-from anmi.corpus.raw import Options, RawCollection
 from anmi.corpus.sources import load_collection
-from anmi.corpus.types import Collection, counts_by_reason, empty
+from anmi.corpus.types import Collection, Options, RawCollection, counts_by_reason
 
 
 def read(
@@ -28,7 +27,6 @@ def read(
         ),
         pd.DataFrame(queries, columns=["query_id", "text"]).assign(**origin),
         pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split"]).assign(file="made", line=1),
-        empty("head", "relation", "tail"),
         same_text_is_equivalent=equivalent,
         language="en",
     )

@@ -9,8 +9,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.graph_tables import stated_facts, triples_of
-from anmi.corpus.texts import among, arrow, column, containing, document_texts, joined_bytes, taken
+from anmi.corpus.knowledge import stated_facts, triples_of
+from anmi.corpus.texts import among, column, containing, document_texts, taken
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=12)
 
@@ -21,7 +21,6 @@ def test_a_column_answers_as_a_list_does(texts: list[str], known: list[str], ski
     left = texts[skipped:]
     assert among(series, known).tolist() == [text in known for text in left]
     assert containing(series, "a").tolist() == [place for place, text in enumerate(left) if "a" in text]
-    assert bytes(joined_bytes(arrow(series))) == "".join(left).encode()
     places = np.arange(len(left))[::-1]
     assert taken(series, places) == left[::-1]
     pd.testing.assert_series_equal(column(left), pd.Series(left, dtype="str"))

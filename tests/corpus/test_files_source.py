@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.files_source import files_of_docs
+from anmi.corpus.places import files_of_docs
 from anmi.corpus.sources import fingerprint, load_collection
 from anmi.errors import AnmiError
 

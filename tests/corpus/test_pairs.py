@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from anmi.corpus.pairs import find_files
+from anmi.corpus.places import find_files
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.duplicates import find_duplicates, find_queries, normalised
-from anmi.corpus.graph_tables import Names, Resolver
-from anmi.corpus.jsonl import to_json
+from anmi.corpus.kg import by_name, meant, resolver
 from anmi.corpus.related import copies, find_related, parents_of, siblings
-from anmi.corpus.texts import document_texts
+from anmi.corpus.texts import document_texts, to_json
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -72,17 +71,17 @@ SEGMENTS = st.lists(st.sampled_from(["a", "b", "c d", "HIV", "<x>"]), min_size=1
 def test_a_name_stands_for_every_uri_that_ends_in_it(paths, wanted):
     uris = {f"http://x.org/{'/'.join(path)}" for path in paths}
     name = "/".join(wanted)
-    names = Names(uris)
-    assert set(names.of(name)) == {uri for uri in uris if uri.endswith(f"/{name}")}
-    assert all(names.of(uri) == (uri,) and names.best(uri) == uri for uri in uris)
-    if len(names.of(name)) == 1:
-        assert names.best(name) == names.of(name)[0]
+    known = by_name(uris)
+    assert set(known.get(name, ())) == {uri for uri in uris if uri.endswith(f"/{name}")}
+    assert all(known[uri] == [uri] and meant(uri, known) == uri for uri in uris)
+    if len(known.get(name, ())) == 1:
+        assert meant(name, known) == known[name][0]
 
 
 def test_the_graph_tells_what_an_ambiguous_name_means():
-    entities = Names(["http://x.org/b", "http://y.org/b", "http://x.org/c"])
+    entities = ["http://x.org/b", "http://y.org/b", "http://x.org/c"]
     known = {("http://y.org/b", "http://o.org/in", "http://x.org/c")}
-    resolve = Resolver(entities, Names(["http://o.org/in"]), known)
+    resolve = resolver(entities, ["http://o.org/in"], known)
     assert resolve(("b", "in", "c")) == ("http://y.org/b", "http://o.org/in", "http://x.org/c")
     assert resolve(("b", "in", "b")) == ("b", "http://o.org/in", "b")
     assert resolve(("c", "near", '"b"')) == ("http://x.org/c", "near", '"b"')

@@ -14,8 +14,8 @@ import pyarrow.feather
 import pytest
 from datasets import Dataset, DatasetDict
 
+from anmi.corpus.rows import USUAL, read_rows
 from anmi.corpus.sources import load_collection
-from anmi.corpus.tables import USUAL, read_rows
 from anmi.errors import AnmiError
 
 PAGE = Path(__file__).parents[2] / "docs" / "collections.md"

@@ -133,7 +133,8 @@ def test_english_identifiers_numbers_and_short_words_are_cut_as_ever() -> None:
 
 @pytest.mark.data
 def test_hindi_questions_find_their_paragraph(shared_data: Path) -> None:
-    from anmi.corpus.sources import document_texts, load_collection
+    from anmi.corpus.sources import load_collection
+    from anmi.corpus.texts import document_texts
     from anmi.evaluation.metrics import evaluate
     from anmi.evaluation.retrieval import run_table
     from anmi.retrieval.bm25 import BM25Index

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from anmi.corpus import sources
 from anmi.corpus.libraries import data_archives_only
-from anmi.corpus.pairs import files_of_patterns
-from anmi.corpus.raw import inside
+from anmi.corpus.places import files_of_pairs, inside
 from anmi.errors import AnmiError, is_plain_name
 from anmi.retrieval.encoders import check_name
 from anmi.selection.recipe import RecipeBook
@@ -102,11 +101,9 @@ def test_a_file_that_is_named_in_full_may_be_a_link(tmp_path: Path) -> None:
     folder = tmp_path / "others"
     folder.mkdir()
     (folder / "link.jsonl").symlink_to(target)
-    assert [path for _, _, found in files_of_patterns(f"{folder}/link.jsonl") for path in found] == [
-        folder / "link.jsonl"
-    ]
+    assert [path for _, _, found in files_of_pairs(f"{folder}/link.jsonl") for path in found] == [folder / "link.jsonl"]
     with pytest.raises(AnmiError, match="leads out"):
-        files_of_patterns(f"{folder}/l*.jsonl")
+        files_of_pairs(f"{folder}/l*.jsonl")
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,52 +12,71 @@ import io
 import pkgutil
 import re
 import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any, Final
 
 import pandas as pd
 
-from anmi.corpus.jsonl import to_json
-from anmi.corpus.raw import Options, RawCollection
-from anmi.corpus.types import ENTITY_COLUMNS
+from anmi.corpus.texts import to_json
+from anmi.corpus.types import ENTITY_COLUMNS, Options, RawCollection
 
+PACKAGES: Final = ("numpy", "scipy", "pandas", "sklearn")
 # Parts of a package that are importable yet not meant for its users.
 _INTERNAL: Final = {"conftest", "distutils", "experimental", "externals", "f2py", "setup", "testing", "tests"}
 # pandas keeps its implementation in modules without an underscore; what is public is in the top module.
 _TOP_ONLY: Final = frozenset({"pandas"})
+_SHORT: Final = {"np": "numpy", "pd": "pandas", "sp": "scipy"}
+_MIN_SUMMARY_WORDS: Final = 4
+_MIN_DOCUMENT_WORDS: Final = 30
+_PARAGRAPH: Final = re.compile(r"\n\s*\n")
+# Functions written in C carry their signature as the first paragraph: "add(x1, x2, /, out=None)".
+_SIGNATURE: Final = re.compile(r"[\w.]+\s*\(.*\)(\s*->.*)?", re.DOTALL)
+_SEVERAL_SENTENCES: Final = re.compile(r"[.!?]\s")
+_SEE_ALSO: Final = re.compile(r"^See Also\n-{3,}\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
+_ROLE: Final = re.compile(r":[\w:]+:`~?([^`]+)`")
+# What differs from process to process in docstrings that packages write when they are imported.
+_VARYING_LINE: Final = re.compile(r"^.*# may vary$\n?", re.MULTILINE)
+_SET_OF_NAMES: Final = re.compile(r"``\{('[^'`]*'(?:, '[^'`]*')+)\}``")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{6,}")
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 
 
-@dataclass(frozen=True)
+@dataclass
 class PublicObject:
     """A documented class, function or method.
 
     Attributes
     ----------
-    name
-        The most public of its qualified names: fewest dots, then shortest, then first in the alphabet.
     aliases
-        All its qualified names.
+        All its qualified names, the most public first: fewest dots, then shortest, then first in the alphabet.
     module
-        The module ``name`` is in.
+        The module that its first name is in.
     kind
         ``class``, ``function`` or ``method``.
     package
         Top-level package.
     docstring
         As it stands.
+    summary, rest
+        Its two parts, see :func:`split_docstring`.
     """
 
-    name: str
-    aliases: tuple[str, ...]
+    aliases: list[str]
     module: str
     kind: str
     package: str
     docstring: str
+    summary: str = ""
+    rest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The most public name."""
+        return self.aliases[0]
 
 
 def publicness(name: str) -> tuple[int, int, str]:
@@ -74,9 +93,9 @@ def publicness(name: str) -> tuple[int, int, str]:
 def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     """Return the public objects of packages, aliases merged by identity.
 
-    Looked at are a package and its public modules one level below, in each the names in ``__all__`` (else those
-    without a leading underscore) that belong to the package. Of a class, the public methods it defines itself count;
-    inherited ones are found at the base class.
+    A package and its public modules one level below count, in each the names in ``__all__`` (else those without a
+    leading underscore) that belong to the package. Of a class, the public methods it defines itself count; inherited
+    ones are found at the base class.
 
     Parameters
     ----------
@@ -98,9 +117,9 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
                     entry[3][name] = module.__name__
         found = []
         for item, kind, package, names in seen.values():
-            docstring, aliases = getattr(item, "__doc__", None), tuple(sorted(names, key=publicness))
+            docstring, aliases = getattr(item, "__doc__", None), sorted(names, key=publicness)
             if isinstance(docstring, str) and docstring:
-                found.append(PublicObject(aliases[0], aliases, names[aliases[0]], kind, package, docstring))
+                found.append(PublicObject(aliases, names[aliases[0]], kind, package, docstring))
     return sorted(found, key=lambda item: publicness(item.name))
 
 
@@ -110,22 +129,18 @@ def _modules(package: str) -> Iterator[ModuleType]:
     except ImportError:
         return
     yield root
-    if package in _TOP_ONLY:
-        return
-    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda info: info.name):
-        if info.name.startswith("_") or info.name in _INTERNAL:
-            continue
-        # Optional parts raise whatever they like when what they need is absent.
-        with suppress(Exception):
-            yield importlib.import_module(f"{package}.{info.name}")
+    below = () if package in _TOP_ONLY else pkgutil.iter_modules(root.__path__)
+    for name in sorted(info.name for info in below):
+        if not name.startswith("_") and name not in _INTERNAL:
+            # Optional parts raise whatever they like when what they need is absent.
+            with suppress(Exception):
+                yield importlib.import_module(f"{package}.{name}")
 
 
 def _members(module: ModuleType, package: str) -> Iterator[tuple[str, Any, str]]:
     """Yield qualified name, object and kind; methods after their class."""
     names: Iterable[str] = getattr(module, "__all__", None) or vars(module)
-    for name in sorted(set(names)):
-        if name.startswith("_"):
-            continue
+    for name in sorted(name for name in set(names) if not name.startswith("_")):
         try:
             item = getattr(module, name)
         except Exception:  # a lazy attribute may need a package that is absent
@@ -136,43 +151,14 @@ def _members(module: ModuleType, package: str) -> Iterator[tuple[str, Any, str]]
         qualified = f"{module.__name__}.{name}"
         if inspect.isclass(item):
             yield qualified, item, "class"
-            yield from _methods(qualified, item)
+            for method, member in sorted(vars(item).items()):
+                # Static and class methods wrap a function; two names of it may wear two wrappers.
+                function = getattr(member, "__func__", member)
+                # Descriptors that make a method per class have no name of their own and one docstring for all.
+                if not method.startswith("_") and inspect.isroutine(function) and hasattr(function, "__name__"):
+                    yield f"{qualified}.{method}", function, "method"
         elif inspect.isroutine(item) or type(item).__name__ == "ufunc":
             yield qualified, item, "function"
-
-
-def _methods(qualified: str, owner: type) -> Iterator[tuple[str, Any, str]]:
-    for name, member in sorted(vars(owner).items()):
-        # Static and class methods wrap a function; two names of it may wear two wrappers.
-        function = getattr(member, "__func__", member)
-        # Descriptors that make a method per class have no name of their own and one docstring for all.
-        if not name.startswith("_") and inspect.isroutine(function) and hasattr(function, "__name__"):
-            yield f"{qualified}.{name}", function, "method"
-
-
-PACKAGES: Final = ("numpy", "scipy", "pandas", "sklearn")
-_MIN_SUMMARY_WORDS: Final = 4
-_MIN_DOCUMENT_WORDS: Final = 30
-_PARAGRAPH: Final = re.compile(r"\n\s*\n")
-# Functions written in C carry their signature as the first paragraph: "add(x1, x2, /, out=None)".
-_SIGNATURE: Final = re.compile(r"[\w.]+\s*\(.*\)(\s*->.*)?", re.DOTALL)
-_SEVERAL_SENTENCES: Final = re.compile(r"[.!?]\s")
-_SEE_ALSO: Final = re.compile(r"^See Also\n-{3,}\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
-_ROLE: Final = re.compile(r":[\w:]+:`~?([^`]+)`")
-# What differs from process to process in docstrings that packages write when they are imported.
-_VARYING_LINE: Final = re.compile(r"^.*# may vary$\n?", re.MULTILINE)
-_SET_OF_NAMES: Final = re.compile(r"``\{('[^'`]*'(?:, '[^'`]*')+)\}``")
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{6,}")
-_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One documented object with its query and its document."""
-
-    found: PublicObject
-    summary: str
-    rest: str
 
 
 def stable(text: str) -> str:
@@ -206,8 +192,7 @@ def split_docstring(text: str) -> tuple[str, str] | None:
     first, *rest = _PARAGRAPH.split(inspect.cleandoc(stable(text)).strip())
     if rest and _SIGNATURE.fullmatch(first.strip()):
         first, *rest = rest
-    summary = " ".join(first.split())
-    body = "\n\n".join(rest).strip()
+    summary, body = " ".join(first.split()), "\n\n".join(rest).strip()
     if len(summary.split()) < _MIN_SUMMARY_WORDS or _SEVERAL_SENTENCES.search(summary):
         return None
     return (summary, body) if len(body.split()) >= _MIN_DOCUMENT_WORDS else None
@@ -237,81 +222,63 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     location, options
         Not used; every reader takes them.
     """
-    del location, options
-    entries = _entries(public_objects(PACKAGES))
-    identifiers = [entry.found.name for entry in entries]
-    metadata = [to_json({key: getattr(entry.found, key) for key in ("module", "kind", "package")}) for entry in entries]
-    packages = [entry.found.package for entry in entries]
+    found = _with_texts(public_objects(PACKAGES))
+    names = [item.name for item in found]
+    metadata = [to_json({key: getattr(item, key) for key in ("module", "kind", "package")}) for item in found]
+    packages = [item.package for item in found]
 
     def table(**columns: Any) -> pd.DataFrame:
         return pd.DataFrame({**columns, "file": packages}, dtype="str").assign(line=0)
 
+    # What may stand for an object in a sentence is one of its kind in its module: numpy.linalg.det for
+    # numpy.linalg.norm. A kind alone would let any of 1,800 functions stand there.
+    kinds = {item.name: f"{item.kind}:{item.module}" for item in found}
+    kinds |= {item.module: "module" for item in found if item.module not in kinds}
+    entities = [(name, name.rpartition(".")[2], to_json([kind]), "") for name, kind in kinds.items()]
     return RawCollection(
         # No title: the name would give the answer away.
-        table(document_id=identifiers, title="", text=[entry.rest for entry in entries], metadata=metadata),
-        table(query_id=identifiers, text=[entry.summary for entry in entries], metadata=metadata),
-        table(query_id=identifiers, document_id=identifiers, relevance="1", split="train"),
-        _graph(entries),
+        table(document_id=names, title="", text=[item.rest for item in found], metadata=metadata),
+        table(query_id=names, text=[item.summary for item in found], metadata=metadata),
+        table(query_id=names, document_id=names, relevance="1", split="train"),
+        pd.DataFrame(_triples(found), columns=["head", "relation", "tail"], dtype="str"),
         same_text_is_equivalent=True,
         notes={"packages": {name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES}},
-        entities=_entities(entries),
+        entities=pd.DataFrame(entities, columns=list(ENTITY_COLUMNS), dtype="str"),
     )
 
 
-def _entries(found: list[PublicObject]) -> list[Entry]:
-    """Keep objects whose docstring makes a query and a document; a docstring that is copied verbatim counts once.
+def _with_texts(found: list[PublicObject]) -> list[PublicObject]:
+    """Return objects whose docstring makes a query and a document, by name; one that is copied verbatim counts once.
 
     Wrappers carry the docstring of what they wrap (``numpy.ma.var`` that of ``numpy.var``): another object, yet an
     alias to the reader.
     """
-    entries: dict[str, Entry] = {}
-    aliases: dict[str, list[str]] = defaultdict(list)
+    entries: dict[tuple[str, str], PublicObject] = {}
     for item in found:
-        parts = split_docstring(item.docstring)
-        if parts is None:
-            continue
-        text = "\n".join(parts)
-        entries.setdefault(text, Entry(item, *parts))
-        aliases[text] += item.aliases
-    for text, entry in entries.items():
-        names = tuple(sorted(set(aliases[text]), key=publicness))
-        entries[text] = replace(entry, found=replace(entry.found, aliases=names))
-    return sorted(entries.values(), key=lambda entry: entry.found.name)
+        if parts := split_docstring(item.docstring):
+            item.summary, item.rest = parts
+            entry = entries.setdefault(parts, item)
+            entry.aliases = sorted({*entry.aliases, *item.aliases}, key=publicness)
+    return sorted(entries.values(), key=lambda item: item.name)
 
 
-def _entities(entries: list[Entry]) -> pd.DataFrame:
-    """Return documents and the modules they are in.
-
-    What may stand for an object in a sentence is one of its kind in its module: ``numpy.linalg.det`` for
-    ``numpy.linalg.norm``, one method of pandas for another. A kind alone would let any of 1,800 functions stand there.
-    """
-    kinds = {entry.found.name: f"{entry.found.kind}:{entry.found.module}" for entry in entries}
-    kinds |= {entry.found.module: "module" for entry in entries if entry.found.module not in kinds}
-    rows = [(name, name.rpartition(".")[2], to_json([kind]), "") for name, kind in kinds.items()]
-    return pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
-
-
-def _graph(entries: list[Entry]) -> pd.DataFrame:
-    known = {alias: entry.found.name for entry in entries for alias in entry.found.aliases}
+def _triples(found: list[PublicObject]) -> list[tuple[str, str, str]]:
+    known = {alias: item.name for item in found for alias in item.aliases}
     triples: dict[tuple[str, str, str], None] = {}
-    for entry in entries:
-        name = entry.found.name
-        triples[name, "module", entry.found.module] = None
-        triples[name, "kind", entry.found.kind] = None
-        for other in see_also(entry.rest):
-            target = _resolve(other, name, entry.found, known)
-            if target is not None and target != name:
-                triples[name, "see_also", target] = None
-    return pd.DataFrame(list(triples), columns=["head", "relation", "tail"], dtype="str")
+    for item in found:
+        triples[item.name, "module", item.module] = None
+        triples[item.name, "kind", item.kind] = None
+        for other in see_also(item.rest):
+            target = _resolve(other, item, known)
+            if target not in (None, item.name):
+                triples[item.name, "see_also", target] = None
+    return list(triples)
 
 
-def _resolve(written: str, name: str, found: PublicObject, known: dict[str, str]) -> str | None:
+def _resolve(written: str, item: PublicObject, known: Mapping[str, str]) -> str | None:
     """Look a name up as Sphinx would: beside the object, then in the enclosing modules, then as it stands."""
-    scope = name.split(".")[:-1]
+    scope = item.name.split(".")[:-1]
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
-    candidates = [f"{prefix}.{written}" for prefix in [*scopes, found.module]] + [written]
-    # Authors write "np" for numpy and "pd" for pandas.
     head, _, tail = written.partition(".")
-    short = {"np": "numpy", "pd": "pandas", "sp": "scipy"}
-    candidates.append(f"{short.get(head, head)}.{tail}")
-    return next((known[item] for item in candidates if item in known), None)
+    candidates = [*(f"{prefix}.{written}" for prefix in [*scopes, item.module]), written]
+    return next((known[name] for name in [*candidates, f"{_SHORT.get(head, head)}.{tail}"] if name in known), None)

@@ -1,9 +1,9 @@
-"""A graph of entities and the documents that state its facts, as arrays."""
+"""The module holds a graph of entities, and what documents state of it, as tables and as arrays."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
+from anmi.corpus.texts import among, column, containing, taken
+from anmi.corpus.types import FACT_COLUMNS, empty
 from anmi.ragged import read_table
 
 Numbers = NDArray[np.int64]
+Triple = tuple[str, str, str]
 
 _BLOCK = 2048
 _TABLES = ("entities", "graph", "facts")
@@ -170,28 +173,19 @@ class KnowledgeGraph:
         """
         present = positives != PADDING
         own, place = np.unique(positives[present], return_inverse=True)
-        of_document = self._supersets(own)
-        of_query = membership(np.nonzero(present)[0], place, (len(positives), len(own)))
-        found = sparse.csr_array(of_query.astype(np.int32) @ of_document)
-        return sparse.csr_array(found.astype(bool))
-
-    def _supersets(self, documents: NDArray[np.int32]) -> sparse.csr_array:
         counted = self.stated.astype(np.int32)
-        needed, transposed = counted[documents], sparse.csc_array(counted.T)
+        needed, transposed = counted[own], sparse.csc_array(counted.T)
         size = np.asarray(needed.sum(axis=1)).ravel()
-        parts = []
-        for start in range(0, len(documents), _BLOCK):
+        parts = [sparse.csr_array((0, counted.shape[0]), dtype=np.int32)]
+        for start in range(0, len(own), _BLOCK):
             shared = sparse.coo_array(needed[start : start + _BLOCK] @ transposed)
             complete = shared.data == size[start + shared.row]
-            shape = (min(_BLOCK, len(documents) - start), counted.shape[0])
-            parts.append(
-                sparse.coo_array(
-                    (np.ones(int(complete.sum()), np.int32), (shared.row[complete], shared.col[complete])), shape
-                )
-            )
-        if not parts:
-            return sparse.csr_array((0, counted.shape[0]), dtype=np.int32)
-        return sparse.csr_array(sparse.vstack(parts))
+            found = np.ones(int(complete.sum()), np.int32), (shared.row[complete], shared.col[complete])
+            parts.append(sparse.csr_array(found, shared.shape))
+        of_query = membership(np.nonzero(present)[0], place, (len(positives), len(own)))
+        result = sparse.csr_array(of_query.astype(np.int32) @ sparse.csr_array(sparse.vstack(parts)))
+        result.sort_indices()
+        return sparse.csr_array(result.astype(bool))
 
     def _code(self, heads: Numbers, relations: Numbers, tails: Numbers) -> Numbers:
         code: Numbers = (heads * len(self.relations) + relations) * len(self.nodes) + tails
@@ -225,3 +219,70 @@ def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArra
     about = np.full(documents, -1, np.int32)
     about[first["row"]] = first["head"]
     return about
+
+
+def triples_of(metadata: str) -> tuple[list[Triple], bool]:
+    """Return the triples of ``metadata.triples``, and whether all that stands there is triples.
+
+    Parameters
+    ----------
+    metadata
+        A JSON object. A triple is a list of three texts or numbers, none of them empty.
+
+    Examples
+    --------
+    >>> triples_of('{"triples": [["a", "size", 3]]}'), triples_of("{}"), triples_of('{"triples": [["a", "b"]]}')
+    (([('a', 'size', '3')], True), ([], True), ([], False))
+    """
+    # Most metadata have none, and need not be parsed.
+    written = json.loads(metadata).get("triples") if '"triples"' in metadata else None
+    if not isinstance(written, list):
+        return [], written is None
+    sound = [item for item in written if _is_triple(item)]
+    return [(str(head), str(relation), str(tail)) for head, relation, tail in sound], len(sound) == len(written)
+
+
+def _is_triple(item: object) -> bool:
+    parts = item if isinstance(item, list) else []
+    return len(parts) == 3 and all(isinstance(part, (str, int, float)) and str(part).strip() for part in parts)
+
+
+def stated_facts(
+    corpus: pd.DataFrame, graph: pd.DataFrame, resolve: Callable[[Triple], Triple] | None = None
+) -> pd.DataFrame:
+    """Return the facts that documents state: their triples in the graph, and those of ``metadata.triples``.
+
+    Parameters
+    ----------
+    corpus
+        ``document_id, metadata``, metadata as a JSON string.
+    graph
+        ``head, relation, tail``; a head that is a document states the triple.
+    resolve
+        Writes a triple of the metadata as the graph does; ``None`` takes it as it is written.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``document_id, head, relation, tail``, each once, in the order of the corpus.
+
+    Examples
+    --------
+    >>> corpus = pd.DataFrame({"document_id": ["a", "b"], "metadata": ["{}", '{"triples": [["x", "is", "y"]]}']})
+    >>> graph = pd.DataFrame({"head": ["a", "z"], "relation": ["kind", "kind"], "tail": ["function", "class"]})
+    >>> stated_facts(corpus, graph).to_numpy().tolist()
+    [['a', 'a', 'kind', 'function'], ['b', 'x', 'is', 'y']]
+    """
+    own = graph[among(graph["head"], corpus["document_id"])]
+    rows = list(zip(*(own[name].tolist() for name in ("head", "head", "relation", "tail")), strict=True))
+    # Most metadata have none, and need not be parsed.
+    telling = containing(corpus["metadata"], '"triples"')
+    found = zip(taken(corpus["document_id"], telling), taken(corpus["metadata"], telling), strict=True)
+    for document, text in found:
+        rows += [(document, *(resolve(triple) if resolve else triple)) for triple in triples_of(text)[0]]
+    if not rows:
+        return empty(*FACT_COLUMNS)
+    columns = zip(FACT_COLUMNS, zip(*rows, strict=True), strict=True)
+    table = pd.DataFrame({name: column(values) for name, values in columns}).drop_duplicates()
+    order = pd.Series(range(len(corpus)), index=corpus["document_id"])
+    return table.iloc[order.loc[table["document_id"]].argsort(kind="stable").to_numpy()].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Collections that libraries read: the catalogue of ir_datasets, and what `datasets` reads from disk or its hub."""
+"""The module reads collections through libraries: ir_datasets, and `datasets` from disk or the hub."""
 
 from __future__ import annotations
 
@@ -7,19 +7,44 @@ import itertools
 import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from anmi.corpus.jsonl import read_texts
-from anmi.corpus.kg import SPLIT_NAMES, labels_of
-from anmi.corpus.pairs import Pairs
-from anmi.corpus.raw import Options, RawCollection, inside, no_labels, no_queries
-from anmi.corpus.tables import numbered
-from anmi.corpus.types import empty
+from anmi.corpus.beir import SPLIT_NAMES, labels_of
+from anmi.corpus.pairs import Pair, gather_pairs
+from anmi.corpus.places import inside
+from anmi.corpus.rows import Row, numbered, read_texts
+from anmi.corpus.types import Options, RawCollection
 from anmi.errors import AnmiError, installed, nearest
+
+
+@contextmanager
+def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
+    try:
+        yield
+    except AnmiError:
+        raise
+    except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
+        message = " ".join(str(error).split())[:300]
+        raise AnmiError(f"{name} cannot be read ({type(error).__name__}: {message}); {cure}") from error
+
+
+@contextmanager
+def data_archives_only() -> Iterator[None]:
+    """Keep every archive that is unpacked meanwhile in its folder, without devices or special permissions (PEP 706).
+
+    ir_datasets unpacks what it downloads with ``tarfile`` and names no filter; before Python 3.14 the default trusts
+    an archive in everything.
+    """
+    before: Any = vars(tarfile.TarFile).get("extraction_filter")
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    try:
+        yield
+    finally:
+        tarfile.TarFile.extraction_filter = before
 
 
 def read_ir_datasets(location: str, options: Options) -> RawCollection:
@@ -40,36 +65,29 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     AnmiError
         If ir_datasets is not installed, the id is unknown or of another split than train, or it cannot be downloaded.
     """
-    ir_datasets = installed("ir_datasets", "ir_datasets:ID", "ir-datasets")
+    library = installed("ir_datasets", "ir_datasets:ID", "ir-datasets")
     cure = "its first use downloads it, so check the network, or put the files where ir_datasets expects them"
     with _in_one_sentence(f"ir_datasets:{location}", cure), data_archives_only():
-        return _read(_splits(location, ir_datasets))
-
-
-@contextmanager
-def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
-    try:
-        yield
-    except AnmiError:
-        raise
-    except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
-        message = " ".join(str(error).split())[:300]
-        raise AnmiError(f"{name} cannot be read ({type(error).__name__}: {message}); {cure}") from error
-
-
-@contextmanager
-def data_archives_only() -> Iterator[None]:
-    """Let nothing that is unpacked meanwhile leave its folder, be a device or keep special permissions (PEP 706).
-
-    ir_datasets unpacks what it downloads with ``tarfile`` and says nothing of filters; before Python 3.14 the default
-    is to trust an archive in everything.
-    """
-    before: Any = vars(tarfile.TarFile).get("extraction_filter")
-    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
-    try:
-        yield
-    finally:
-        tarfile.TarFile.extraction_filter = before
+        splits = _splits(location, library)
+        name, train = splits["train"]
+        # Splits may hand out one common list of queries; the labels say which split a query is in.
+        asked = {
+            (values["_id"], values["text"]): (line, values)
+            for _, part in splits.values()
+            for line, values in _texts(part.queries_iter())
+        }
+        labels = [
+            (str(label.query_id), str(label.doc_id), str(label.relevance), split, of, line)
+            for split, (of, part) in splits.items()
+            for line, label in enumerate(part.qrels_iter(), 1)
+        ]
+        return RawCollection(
+            read_texts(Path(name), "document", _texts(train.docs_iter())),
+            read_texts(Path(name), "query", asked.values()).drop(columns="title"),
+            pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
+            language=train.docs_lang(),
+            notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
+        )
 
 
 def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
@@ -77,12 +95,10 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
 
     def first(*names: str) -> tuple[str, Any] | None:
         for name in names:
-            try:
+            with suppress(KeyError):
                 found = library.load(name)
                 if found.has_qrels() and found.has_queries():
                     return name, found
-            except KeyError:
-                continue
         return None
 
     base, _, last = location.rpartition("/")
@@ -96,35 +112,11 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
         raise AnmiError(f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}')
     if not train[0].endswith("/train"):
         return {"train": train}
-    dev = first(*(f"{base}/{name}" for name in SPLIT_NAMES["dev"]))
-    found = {"train": train, "dev": dev, "test": first(f"{base}/test")}
-    return {split: one for split, one in found.items() if one}
+    rest = {split: first(*(f"{base}/{name}" for name in SPLIT_NAMES[split])) for split in ("dev", "test")}
+    return {"train": train, **{split: found for split, found in rest.items() if found}}
 
 
-def _read(splits: dict[str, tuple[str, Any]]) -> RawCollection:
-    name, train = splits["train"]
-    # Splits may hand out one common list of queries; which split a query is in is for the labels to say.
-    asked = {
-        (values["_id"], values["text"]): (line, values)
-        for _, part in splits.values()
-        for line, values in _texts(part.queries_iter())
-    }
-    labels = [
-        (str(label.query_id), str(label.doc_id), str(label.relevance), split, of, line)
-        for split, (of, part) in splits.items()
-        for line, label in enumerate(part.qrels_iter(), 1)
-    ]
-    return RawCollection(
-        read_texts(Path(name), "document_id", _texts(train.docs_iter())),
-        read_texts(Path(name), "query_id", asked.values()).drop(columns="title"),
-        pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
-        empty("head", "relation", "tail"),
-        language=train.docs_lang(),
-        notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
-    )
-
-
-def _texts(items: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _texts(items: Iterable[Any]) -> Iterator[Row]:
     """Yield documents or queries of a dataset, whatever their fields are called; the id is the first."""
     for line, item in enumerate(items, 1):
         title, text, metadata = (getattr(item, field, None) for field in ("title", "text", "metadata"))
@@ -142,7 +134,7 @@ def read_hf(location: str, options: Options) -> RawCollection:
     Parameters
     ----------
     location
-        ``PATH_OR_NAME[:CONFIG][:SPLIT]``. What a split is called that is named here, it is taken for training data.
+        ``PATH_OR_NAME[:CONFIG][:SPLIT]``. A split that is named here is the training data, whatever it is called.
     options
         Of interest are ``columns``, for pairs.
 
@@ -160,15 +152,33 @@ def read_hf(location: str, options: Options) -> RawCollection:
         for path in folder.rglob("*") if folder.is_dir() else ():
             inside(path, folder)
         configs = _configs(folder, name)
-        parts = {part: _called(part, config, configs) for part in ("corpus", "queries", "qrels")}
-        if parts["corpus"]:
-            return _read_parts(name, parts, _called("default", config, configs), split)
-        pairs, counts = Pairs(options.columns), {}
-        for ours, (found, part) in _of_splits(location, _load(name, config), split).items():
-            counts[found] = len(part)
-            for line, values in _rows(part):
-                pairs.add(Path(name) / found, line, values, ours)
-        return pairs.gathered(f"hf:{location}", {"pairs": counts})
+
+        def called(part: str) -> str | None:
+            return next((each for each in (f"{config}-{part}", f"{part}-{config}", part) if each in configs), None)
+
+        def texts(part: str, kind: str) -> pd.DataFrame:
+            rows = itertools.chain(*map(_rows, _load(name, part).values()))
+            return read_texts(Path(name) / part, kind, ((line, values) for line, (_, values) in enumerate(rows, 1)))
+
+        corpus, queries, labels = called("corpus"), called("queries"), called("qrels") or called("default")
+        if corpus is None:
+            splits = _of_splits(location, _load(name, config), split)
+            rows: Iterator[Pair] = (
+                (Path(name) / found, line, values, ours)
+                for ours, (found, part) in splits.items()
+                for line, values in _rows(part)
+            )
+            counts = {found: len(part) for found, part in splits.values()}
+            return gather_pairs(f"hf:{location}", rows, options, {"pairs": counts})
+        parts: dict[str, Any] = {"notes": {"hf": {}}}
+        if queries:
+            place = name if labels else f"{name}-qrels"
+            splits = _of_splits(place, _load(place, labels), split)
+            parts["queries"] = texts(queries, "query").drop(columns="title")
+            qrels = [labels_of(Path(place) / found, _rows(part), ours) for ours, (found, part) in splits.items()]
+            parts |= {"qrels": pd.concat(qrels, ignore_index=True)}
+            parts["notes"] = {"hf": {ours: found for ours, (found, _) in splits.items()}}
+        return RawCollection(texts(corpus, "document"), **parts)
 
 
 def _saved(folder: Path) -> bool:
@@ -183,10 +193,6 @@ def _configs(folder: Path, name: str) -> list[str]:
     if (folder / "corpus").is_dir() and not (folder / "README.md").is_file():
         return [path.name for path in folder.iterdir() if path.is_dir()]
     return list(datasets.get_dataset_config_names(str(folder) if folder.is_dir() else name))
-
-
-def _called(part: str, config: str, configs: list[str]) -> str | None:
-    return next((name for name in (f"{config}-{part}", f"{part}-{config}", part) if name in configs), None)
 
 
 def _load(name: str, config: str | None) -> Mapping[str, Any]:
@@ -208,8 +214,8 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {"train": found}
 
 
-def _rows(dataset: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    return numbered(dataset.with_format("arrow").iter(1000) if len(dataset) else iter(()))
+def _rows(dataset: Any) -> Iterator[Row]:
+    return numbered(dataset.with_format("arrow").iter(1000) if len(dataset) else ())
 
 
 def _of_splits(location: str, found: Mapping[str, Any], split: str) -> dict[str, tuple[str, Any]]:
@@ -227,23 +233,3 @@ def _of_splits(location: str, found: Mapping[str, Any], split: str) -> dict[str,
             f"hf:{location} has the splits {', '.join(found)}; name the one to read: PATH_OR_NAME:CONFIG:SPLIT"
         )
     return chosen
-
-
-def _read_parts(name: str, parts: Mapping[str, str | None], default: str | None, split: str) -> RawCollection:
-    """Read a collection in the layout of BEIR."""
-
-    def texts(part: str, id_column: str) -> pd.DataFrame:
-        rows = itertools.chain(*map(_rows, _load(name, part).values()))
-        return read_texts(Path(name) / part, id_column, rows)
-
-    labels = parts["qrels"] or default
-    place = name if labels else f"{name}-qrels"
-    found = _of_splits(place, _load(place, labels), split) if parts["queries"] else {}
-    qrels = [labels_of(Path(place) / was, _rows(part), ours) for ours, (was, part) in found.items()]
-    return RawCollection(
-        texts(parts["corpus"] or "", "document_id"),
-        texts(parts["queries"], "query_id").drop(columns="title") if parts["queries"] else no_queries(),
-        pd.concat(qrels, ignore_index=True) if qrels else no_labels(),
-        empty("head", "relation", "tail"),
-        notes={"hf": {split: was for split, (was, _) in found.items()}},
-    )

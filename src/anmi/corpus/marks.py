@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Set
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 from filelock import FileLock
 from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from anmi.corpus.duplicates import find_queries, normalised
 from anmi.corpus.passages import spread
@@ -39,7 +41,7 @@ ASKED_SPLITS: Final = ("train", "test")
 _LONGEST_NAME: Final = 60
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True))
 class Mark:
     """What one person said of one pair.
 
@@ -70,6 +72,9 @@ class Mark:
         return replace(self, at=datetime.now(UTC).isoformat(timespec="seconds"))
 
 
+_READER: Final = TypeAdapter(Mark)
+
+
 def file_of(marks: str | None, collection: str) -> Path | None:
     """Return the file of a collection's marks, which need not be there; None where there can be none.
 
@@ -97,13 +102,7 @@ def file_of(marks: str | None, collection: str) -> Path | None:
     return Path(marks) / f"{plain}-{hash_text(collection, size=4)}{SUFFIX}"
 
 
-def files_of_marks(marks: str | None, collection: str) -> list[Path]:
-    """Return the file of a collection's marks where it is there: part of what the collection is read from."""
-    path = file_of(marks, collection)
-    return [path] if path is not None and path.is_file() else []
-
-
-def read_log(path: Path) -> list[Mark]:
+def read_log(path: Path | None) -> list[Mark]:
     """Return all marks that were ever made, the oldest first; none where there is no file.
 
     Raises
@@ -111,7 +110,7 @@ def read_log(path: Path) -> list[Mark]:
     AnmiError
         A line is no mark; it is named.
     """
-    if not path.is_file():
+    if path is None or not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return [_mark(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
@@ -119,13 +118,10 @@ def read_log(path: Path) -> list[Mark]:
 
 def _mark(line: str, path: Path, number: int) -> Mark:
     try:
-        found = json.loads(line)
-        mark = Mark(**{field.name: found[field.name] for field in fields(Mark) if field.name in found})
-        texts = all(isinstance(value, str) for name, value in asdict(mark).items() if name != "relevance")
-        texts = texts and mark.split in (ASKED_SPLITS if mark.question.strip() else ("",))
-        if texts and (mark.relevance is None or (type(mark.relevance) is int and mark.relevance in (0, 1))):
+        mark: Mark = _READER.validate_json(line)
+        if (mark.split in ASKED_SPLITS) if mark.question.strip() else not mark.split:
             return mark
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except ValidationError:
         pass
     raise AnmiError(
         f"{path} line {number} is no mark: an object with query_id, document_id and relevance (0, 1 or null), and with "
@@ -143,7 +139,8 @@ def current_marks(log: Iterable[Mark]) -> pd.DataFrame:
     """
     last = {(mark.query_id, mark.document_id): mark for mark in log}
     rows = [asdict(last[pair]) for pair in sorted(last) if last[pair].relevance is not None]
-    return pd.DataFrame(rows, columns=MARK_COLUMNS) if rows else none_made()
+    types = {name: "int64" if name == "relevance" else "str" for name in MARK_COLUMNS}
+    return pd.DataFrame(rows, columns=list(MARK_COLUMNS)).astype(types)
 
 
 def questions(log: Iterable[Mark]) -> pd.DataFrame:
@@ -166,11 +163,6 @@ def question_of(text: str) -> tuple[str, str]:
     """
     text = " ".join(COMMANDS.sub(" ", text.encode("utf-8", "replace").decode()).split())
     return f"asked-{hash_text(normalised(text), size=8)}", text
-
-
-def none_made() -> pd.DataFrame:
-    """Return no marks: ``query_id, document_id, relevance, by, at``."""
-    return empty("query_id", "document_id", "by", "at").assign(relevance=pd.Series(dtype="int64"))[[*MARK_COLUMNS]]
 
 
 def add(path: Path, mark: Mark) -> Mark:
@@ -222,7 +214,7 @@ def with_marks(
         return found, marks
     marks = marks.assign(marked=marks["document_id"])
     if "start" in found.corpus:
-        # What is said of a passage goes before what is said of its document, which stands above it.
+        # A mark of a passage comes before one of its document, which stands above it.
         marks = spread(marks, found.corpus).drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
     new = empty("query_id", "split")
     if asked is not None and len(asked):
@@ -230,32 +222,24 @@ def with_marks(
     split = marks["query_id"].map(dict(zip(found.queries["query_id"], found.queries["split"], strict=True)))
     known = split.notna() & marks["document_id"].isin(found.corpus["document_id"])
     counts = known & (split.isin(COUNTED) | marks["query_id"].isin(new["query_id"]))
-    counted = marks[counts].reset_index(drop=True)
+    notes = found.notes | _note(marks.assign(known=known, counts=counts), new)
+    counted = marks.assign(split=split)[counts].reset_index(drop=True)
     relevant = counted["relevance"] == 1
-    refuted = _pairs(counted[~relevant])
-    kept = found.qrels[~_among(found.qrels, refuted)]
-    fresh = counted[relevant.to_numpy() & ~_among(counted, _pairs(kept))]
-    labels = fresh[["query_id", "document_id", "relevance"]].assign(split=split[counts].to_numpy()[fresh.index])
-    qrels = pd.concat([kept, labels.astype(kept.dtypes.to_dict())], ignore_index=True)
+    kept = found.qrels[~_among(found.qrels, counted[~relevant])]
+    fresh = counted[relevant.to_numpy() & ~_among(counted, kept)][[*kept]].astype(dict(kept.dtypes))
+    qrels = pd.concat([kept, fresh], ignore_index=True)
+    if (fresh["split"] == "train").any():
+        notes.pop("labels", None)
 
+    quarantine = Quarantine()
     without = ~found.queries["query_id"].isin(qrels["query_id"]) & found.queries["query_id"].isin(counted["query_id"])
-    aside_ = Quarantine()
-    rows = found.queries.assign(file="", line=0)
-    aside_.add("query", rows[without], "its only positive was marked as not relevant", damage=False)
-    # What a person said goes before what follows from texts or facts.
-    equivalents = found.equivalents[~_among(found.equivalents, _pairs(counted))]
-    said = marks["at"] != ""
-    notes = (
-        {**found.notes, "marks": _marks_note(marks[said], counts[said], known[said], new)}
-        if said.any()
-        else found.notes
-    )
-    if (labels["split"] == "train").any():
-        notes = {name: value for name, value in notes.items() if name != "labels"}
+    rows, reason = found.queries.assign(file="", line=0), "its only positive was marked as not relevant"
+    queries = quarantine.set_aside("query", rows, without, reason)[[*found.queries]].reset_index(drop=True)
+    # What a person said wins over what follows from texts or facts.
+    equivalents = found.equivalents[~_among(found.equivalents, counted)].reset_index(drop=True)
     return replace(
-        found, queries=found.queries[~without].reset_index(drop=True), qrels=qrels, notes=notes,
-        equivalents=equivalents.reset_index(drop=True),
-        quarantine=pd.concat([found.quarantine, aside_.table()], ignore_index=True),
+        found, queries=queries, qrels=qrels, notes=notes, equivalents=equivalents,
+        quarantine=pd.concat([found.quarantine, quarantine.table()], ignore_index=True),
     ), counted[[*MARK_COLUMNS]]  # fmt: skip
 
 
@@ -283,29 +267,27 @@ def _with_questions(
     return replace(found, queries=queries), marks, new
 
 
-def _marks_note(marks: pd.DataFrame, counts: pd.Series, known: pd.Series, new: pd.DataFrame) -> str:
-    """Say what people marked, and what of it has no effect."""
-    # One of a whole document stands here once for each passage.
-    first = ~marks.duplicated(["query_id", "marked"])
-    marks, counts, known = marks[first], counts[first], known[first]
-    relevant, counted = int((marks["relevance"][counts] == 1).sum()), int(counts.sum())
-    text = f"{relevant:,} pairs marked as relevant, {counted - relevant:,} as not relevant"
+def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
+    """Say what people marked, and which of it has no effect; nothing where only the collection itself judges."""
+    # A mark of a whole document has one row for each passage here.
+    marks = marks[marks["at"] != ""].drop_duplicates(["query_id", "marked"])
+    if marks.empty:
+        return {}
+    relevant = (marks["relevance"] == 1) & marks["counts"]
+    text = f"{relevant.sum():,} pairs marked as relevant, {marks['counts'].sum() - relevant.sum():,} as not relevant"
     if len(new):
         splits = ", ".join(f"{count:,} {split}" for split, count in new["split"].value_counts(sort=False).items())
         text += f"; {len(new):,} questions asked on the page are queries ({splits})"
-    unknown, of_test = int((~known).sum()), int((known & ~counts).sum())
     left = [
-        (unknown, "of documents or queries that are not there, or of questions without a relevant document"),
-        (of_test, "of test queries"),
-    ]
+        ((~marks["known"]).sum(), "of documents or queries that are not there, or of questions without a relevant "
+                                  "document"),
+        ((marks["known"] & ~marks["counts"]).sum(), "of test queries"),
+    ]  # fmt: skip
     told = ", ".join(f"{count:,} {what}" for count, what in left if count)
-    return f"{text}; without effect: {told}" if told else text
+    return {"marks": f"{text}; without effect: {told}" if told else text}
 
 
-def _pairs(table: pd.DataFrame) -> set[tuple[Any, Any]]:
-    return set(zip(table["query_id"], table["document_id"], strict=True))
-
-
-def _among(table: pd.DataFrame, pairs: Set[tuple[Any, Any]]) -> NDArray[np.bool_]:
-    rows = zip(table["query_id"], table["document_id"], strict=True)
-    return np.fromiter((pair in pairs for pair in rows), bool, len(table))
+def _among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
+    """Say for each row of a table whether the other one has its pair of query and document."""
+    pairs, known = (pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other))
+    return np.asarray(pairs.isin(known), bool)

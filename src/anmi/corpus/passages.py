@@ -1,4 +1,4 @@
-"""Passages: long documents are cut at headings, paragraphs and sentences, and each passage knows its document."""
+"""The module cuts long documents at headings, paragraphs and sentences into passages, which know their document."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple
+from itertools import takewhile
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from anmi.corpus.duplicates import find_duplicates, normalised_forms
-from anmi.corpus.jsonl import to_json
 from anmi.corpus.sentences import count_words, sentences
-from anmi.corpus.texts import column, joined_texts, taken
+from anmi.corpus.texts import column, joined_texts, taken, to_json
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
 
@@ -48,12 +46,13 @@ class Passage(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What is not cut further: a sentence, a paragraph, or a heading with its level."""
+    """What is not cut further: a sentence, a paragraph, or a heading with its level and its name."""
 
     start: int
     end: int
     words: int
-    level: int
+    level: int = 0
+    name: str = ""
 
 
 def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str, int]] = ()) -> list[Passage]:
@@ -88,18 +87,22 @@ def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str
         if not sections or (unit.level and not sections[-1][-1].level):
             sections.append([])
         sections[-1].append(unit)
-    groups = [part for section in _joined(sections, target) for part in _evenly(section, target)]
-    path: list[tuple[int, str]] = []
+    path: list[_Unit] = []
     found = []
-    for group in groups:
-        leading = next((place for place, unit in enumerate(group) if not unit.level), len(group))
-        for unit in group[:leading]:
-            path = _under(path, unit, text)
-        found.append(Passage(group[0].start, group[-1].end, tuple(name for _, name in path)))
+    for group in (part for section in _joined(sections, target) for part in _evenly(section, target)):
+        leading = list(takewhile(lambda unit: unit.level, group))
+        path = _under(path, leading)
+        found.append(Passage(group[0].start, group[-1].end, tuple(one.name for one in path)))
         # Headings in the middle of a passage are read in its text, and stand above what follows.
-        for unit in group[leading:]:
-            path = _under(path, unit, text) if unit.level else path
+        path = _under(path, [unit for unit in group[len(leading) :] if unit.level])
     return found
+
+
+def _under(path: list[_Unit], headings: list[_Unit]) -> list[_Unit]:
+    """Return the headings above what follows these headings."""
+    for heading in headings:
+        path = [*(one for one in path if one.level < heading.level), heading]
+    return path
 
 
 def _joined(sections: list[list[_Unit]], target: int) -> list[list[_Unit]]:
@@ -129,13 +132,6 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
     yield part
 
 
-def _under(path: list[tuple[int, str]], heading: _Unit, text: str) -> list[tuple[int, str]]:
-    """Return the headings above what follows a heading, each with its level."""
-    line = text[heading.start : heading.end]
-    _, name = _heading(line) or (0, line)
-    return [*(one for one in path if one[0] < heading.level), (heading.level, name)]
-
-
 def _heading(block: str) -> tuple[int, str] | None:
     """Return level and name of a heading that is marked by # or underlined, as in reStructuredText."""
     if marked := _MARKDOWN.fullmatch(block):
@@ -152,13 +148,13 @@ def _units(text: str, target: int, language: str, headings: list[tuple[str, int]
         start = after
         if not block:
             continue
-        words = count_words(block)
+        words, level_and_name = count_words(block), _heading(block)
         if headings and block == headings[0][0]:
-            yield _Unit(begin, begin + len(block), words, headings.pop(0)[1])
-        elif found := _heading(block):
-            yield _Unit(begin, begin + len(block), words, found[0])
+            level_and_name = headings.pop(0)[1], (level_and_name or (0, block))[1]
+        if level_and_name:
+            yield _Unit(begin, begin + len(block), words, *level_and_name)
         elif words <= target:
-            yield _Unit(begin, begin + len(block), words, 0)
+            yield _Unit(begin, begin + len(block), words)
         else:
             for one, other in sentences(block, language):
                 yield from _parts(text, begin + one, begin + other, target)
@@ -175,7 +171,7 @@ def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
         # Where there is no blank nearby, as in Thai or Chinese, any character will do.
         stop = blank.start() if blank is not None and blank.start() - stop < size else stop
         if text[start:stop].strip():
-            yield _Unit(start, stop, count_words(text[start:stop]), 0)
+            yield _Unit(start, stop, count_words(text[start:stop]))
         start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
 
 
@@ -208,21 +204,23 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
     cuts = {} if passages == "none" else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
     if not cuts:
         return replace(found, corpus=corpus)
-    made, new = _with_passages(corpus, cuts, found.language)
+    whole = ~np.isin(np.arange(len(corpus)), list(cuts))
+    new = _passages_of(corpus, cuts, found.language)
+    both = pd.concat([corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True)
+    order = np.argsort(both["row"].to_numpy(), kind="stable")
+    made = both.drop(columns="row").iloc[order].reset_index(drop=True)
     if len(again := made["document_id"][made["document_id"].duplicated()]):
         raise AnmiError(
             f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set ingestion.passages '
             "to none"
         )
-    note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {int(new.sum()):,} passages"
+    note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {len(new):,} passages"
     log.info("%s: labels name documents, and mining looks for the passage", note)
-    # Nor is the form of a whole text copied.
-    short = pc.if_else(np.isin(np.arange(len(corpus)), list(cuts)), "", found.forms)
-    forms = short.take(pa.array(made["row"]))
-    forms = pc.replace_with_mask(forms, pa.array(new), normalised_forms(joined_texts(made[new])))
+    forms = pa.concat_arrays([found.forms.filter(pa.array(whole)), normalised_forms(joined_texts(new))])
+    forms = forms.take(pa.array(order))
     qrels, equivalents, judged = (spread(table, made) for table in (found.qrels, found.equivalents, found.judged))
     return replace(
-        found, corpus=made.drop(columns="row"), qrels=qrels, equivalents=equivalents, judged=judged, forms=forms,
+        found, corpus=made, qrels=qrels, equivalents=equivalents, judged=judged, forms=forms,
         duplicates=find_duplicates(made["document_id"], joined_texts(made), forms),
         notes=found.notes | {"passages": note},
     )  # fmt: skip
@@ -236,37 +234,28 @@ def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list
     columns = (taken(found.corpus[name], rows) for name in ("document_id", "text", "metadata"))
     for row, document, text, metadata in zip(rows.tolist(), *columns, strict=True):
         if document not in whole and count_words(text) > long:
-            parts = cut_text(text, target, found.language, _headings(metadata))
+            headings = [(str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())]
+            parts = cut_text(text, target, found.language, headings)
             if len(parts) > 1:
                 yield row, parts
 
 
-def _with_passages(
-    corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str
-) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
-    """Return the corpus with passages and the ``row`` of each one's document, and which of them are new."""
-    counts = np.ones(len(corpus), np.int64)
-    counts[list(cuts)] = list(map(len, cuts.values()))
-    rows = np.repeat(np.arange(len(corpus)), counts)
-    long = np.isin(np.arange(len(corpus)), list(cuts))
-    whole = dict(zip(sorted(cuts), corpus["text"][long], strict=True))
-    # No passage gets a copy of the whole text, nor of all its headings.
-    corpus = corpus.assign(text=corpus["text"].mask(long, ""))
-    corpus.loc[long, "metadata"] = list(map(_without_headings, corpus["metadata"][long]))
-    made = corpus.iloc[rows].reset_index(drop=True).assign(row=rows)
-    new = long[rows]
-    parts = [(number, part) for row in whole for number, part in enumerate(cuts[row], start=1)]
-    old = made[new]
-    made.loc[new, "document_id"] = [f"{name}#{n}" for name, (n, _) in zip(old["document_id"], parts, strict=True)]
-    made.loc[new, "text"] = [text[one.start : one.end] for row, text in whole.items() for one in cuts[row]]
-    # Under no title and no heading, a later passage would not say what it is about.
-    leads = [lead for row, text in whole.items() for lead in ["", *[_lead(text, language)] * (len(cuts[row]) - 1)]]
-    made.loc[new, "title"] = [
-        SEPARATOR.join(dict.fromkeys(filter(None, (title, *one.headings)))) or lead
-        for title, (_, one), lead in zip(old["title"], parts, leads, strict=True)
-    ]
-    made.loc[new, "start"] = [one.start for _, one in parts]
-    return made, new
+def _passages_of(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str) -> pd.DataFrame:
+    """Return the passages of the long documents, with the columns of the corpus and the ``row`` of their document."""
+    made = []
+    document: Any
+    for (row, parts), document in zip(cuts.items(), corpus.iloc[list(cuts)].itertuples(), strict=True):
+        # No passage carries the headings of the whole text.
+        metadata = {name: value for name, value in json.loads(document.metadata).items() if name != "headings"}
+        shared, lead = (to_json(metadata), document.parent), _lead(document.text, language)
+        for number, one in enumerate(parts, start=1):
+            # Under no title and no heading, a later passage would not say what it is about.
+            title = SEPARATOR.join(dict.fromkeys(filter(None, (document.title, *one.headings))))
+            title = title or (lead if number > 1 else "")
+            text = document.text[one.start : one.end]
+            made.append((f"{document.document_id}#{number}", title, text, *shared, one.start, row))
+    names = ["document_id", "title", "text", "metadata", "parent", "start", "row"]
+    return pd.DataFrame(made, columns=names).astype(dict(corpus.dtypes))
 
 
 def _lead(text: str, language: str) -> str:
@@ -286,11 +275,3 @@ def spread(table: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
     joined = table.merge(of, on="document_id", how="left")
     names = joined["passage"].where(joined["passage"].notna(), joined["document_id"])
     return joined.assign(document_id=column(names.tolist()))[table.columns]
-
-
-def _headings(metadata: str) -> list[tuple[str, int]]:
-    return [(str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())]
-
-
-def _without_headings(metadata: str) -> str:
-    return to_json({name: value for name, value in json.loads(metadata).items() if name != "headings"})

@@ -1,25 +1,24 @@
-"""A graph as RDF, read by rdflib: Turtle, and N-Triples, which are Turtle too."""
+"""The module reads a graph from Turtle, and from N-Triples, which are Turtle too, by rdflib."""
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
-from anmi.corpus.graph_tables import GraphTables, last_segment
-from anmi.corpus.jsonl import clean, read_lines, to_json
+from anmi.corpus.kg import Graph, last_segment
+from anmi.corpus.rows import read_lines
+from anmi.corpus.texts import clean, to_json
 from anmi.corpus.types import ENTITY_COLUMNS, table_of
 from anmi.errors import AnmiError, installed
 
-SUFFIXES: Final = (".ttl", ".nt")
-# Else a name without a base would begin with the folder of the file, and be another one on each machine.
+# Without a base, relative names would begin with the folder of the file, and differ between machines.
 _BASE: Final = "http://no-base.invalid/"
 
 
-def read_rdf(path: Path, language: str) -> GraphTables:
+def read_rdf(path: Path, language: str) -> Graph:
     """Read a graph in Turtle (``*.ttl``) or N-Triples (``*.nt``).
 
     ``rdfs:label``, ``rdf:type`` and a description (``rdfs:comment``, else ``dbo:abstract``, else
@@ -36,7 +35,7 @@ def read_rdf(path: Path, language: str) -> GraphTables:
 
     Returns
     -------
-    GraphTables
+    Graph
         Entities are all heads and tails of the graph, and what else has a label, type or description and is no class;
         in the order of the file.
 
@@ -49,10 +48,8 @@ def read_rdf(path: Path, language: str) -> GraphTables:
     from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal, URIRef
 
     graph = _parsed(path)
-    described_by = [RDFS.comment, URIRef("http://dbpedia.org/ontology/abstract")]
-    described_by += [URIRef(f"{scheme}://schema.org/description") for scheme in ("http", "https")]
-    # Everything is one of these, so they tell no entity from another; the other kinds of OWL are those of classes.
-    instances = (None, OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
+    names = ("http://dbpedia.org/ontology/abstract", "http://schema.org/description", "https://schema.org/description")
+    described_by = [RDFS.comment, *map(URIRef, names)]
     order, texts = (language, "en", ""), (None, XSD.string, RDF.langString)
 
     def of_schema(node: Any) -> bool:
@@ -69,10 +66,11 @@ def read_rdf(path: Path, language: str) -> GraphTables:
         ]
         return clean(min(found)[-1]) if found else ""
 
-    kinds = graph.subject_objects(RDF.type)
-    sub_class = RDFS.subClassOf
-    classes = {*graph.subjects(sub_class), *graph.objects(None, sub_class), *graph.objects(None, RDF.type)}
-    classes |= {node for node, kind in kinds if of_schema(kind) and kind not in instances}
+    # Everything is one of these, so they make no class; the other kinds of OWL are those of classes.
+    instances = (OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
+    above = RDFS.subClassOf
+    classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
+    classes |= {node for node, kind in graph.subject_objects(RDF.type) if of_schema(kind) and kind not in instances}
     nodes: dict[Any, bool] = {}
     facts, left_out, blank = [], 0, 0
     for triple in graph:
@@ -80,7 +78,7 @@ def read_rdf(path: Path, language: str) -> GraphTables:
         text = isinstance(tail, Literal)
         if any(isinstance(node, BNode) for node in triple):
             blank += 1
-        elif relation in ([RDFS.label, *described_by] if text else [RDF.type, sub_class]):
+        elif relation in ([RDFS.label, *described_by] if text else [RDF.type, above]):
             nodes.setdefault(head, head not in classes)
         elif of_schema(relation):
             left_out += 1
@@ -92,22 +90,21 @@ def read_rdf(path: Path, language: str) -> GraphTables:
         raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
     rows = []
     for node in (node for node, kept in nodes.items() if kept):
-        above = (kind for own in graph.objects(node, RDF.type) for kind in graph.transitive_objects(own, sub_class))
-        types = dict.fromkeys(clean(str(kind)) for kind in above if not of_schema(kind))
-        name = clean(str(node))
-        label = said(node, RDFS.label).strip() or last_segment(name)
-        rows.append((name, label, to_json(list(types)), said(node, *described_by)))
+        kinds = (kind for own in graph.objects(node, RDF.type) for kind in graph.transitive_objects(own, above))
+        types = dict.fromkeys(clean(str(kind)) for kind in kinds if not of_schema(kind))
+        label = said(node, RDFS.label).strip() or last_segment(clean(str(node)))
+        rows.append((clean(str(node)), label, to_json(list(types)), said(node, *described_by)))
     entities = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
     triples = pd.DataFrame(facts, columns=["head", "relation", "tail"], dtype="str").drop_duplicates(ignore_index=True)
     counts = {"triples with a blank node": blank, "triples about names and classes": left_out}
-    return GraphTables(entities, triples, table_of(), len(graph), {name: n for name, n in counts.items() if n})
+    return Graph(entities, triples, table_of(), len(graph), {name: n for name, n in counts.items() if n})
 
 
 def _parsed(path: Path) -> Any:
     import rdflib
 
-    deque(read_lines(path), maxlen=0)  # For its errors: a file that is missing, empty or not UTF-8.
-    text, graph = path.read_text(encoding="utf-8-sig"), rdflib.Graph("SimpleMemory")  # Which keeps the order.
+    text = "\n".join(line for _, line in read_lines(path, blank=True))
+    graph = rdflib.Graph("SimpleMemory")  # Which keeps the order.
     # It would rewrite 01.50 to 1.5, and warn of every URI and date that is not in order.
     before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
     logging.getLogger("rdflib").setLevel(logging.ERROR)

@@ -1,10 +1,10 @@
-"""Columns of texts as Arrow arrays, the one text of a document, and the values of its metadata."""
+"""The module handles columns of texts as Arrow arrays, the text of a document, and its metadata as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -78,21 +78,6 @@ def taken(values: Texts, places: Iterable[int] | NDArray[np.int64]) -> list[str]
     return found
 
 
-def joined_bytes(values: pa.LargeStringArray) -> memoryview:
-    """Return the bytes of all texts, one behind the other, as they lie in memory.
-
-    Examples
-    --------
-    >>> bytes(joined_bytes(arrow(["a", "bc", "d"]).slice(1)))
-    b'bcd'
-    """
-    if not len(values):
-        return memoryview(b"")
-    _, offsets, data = values.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[[values.offset, values.offset + len(values)]]
-    return memoryview(data)[bounds[0] : bounds[1]] if data is not None else memoryview(b"")
-
-
 def joined_texts(corpus: pd.DataFrame) -> pa.LargeStringArray:
     """Return title and text of every document joined by a blank, in corpus order, as an Arrow array."""
     blank = pa.scalar(" ", pa.large_string())
@@ -110,6 +95,26 @@ def document_texts(corpus: pd.DataFrame) -> list[str]:
     """
     found: list[str] = joined_texts(corpus).to_pylist()
     return found
+
+
+def clean(text: str) -> str:
+    r"""Replace halves of surrogate pairs, which JSON can hold and no UTF-8 file can.
+
+    Examples
+    --------
+    >>> clean("a\ud800")
+    'a�'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def to_json(value: Any) -> str:
+    """Return compact JSON with its characters as they are; what JSON has no form for, such as dates, as text."""
+    return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[str]:

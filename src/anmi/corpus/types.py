@@ -1,10 +1,10 @@
-"""What a collection is, in memory, and what of it was set aside."""
+"""The types of this room: a collection as it was read, a checked one, and the quarantine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,92 @@ FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
 # Of files with runs of TREC, which are systems by their names.
 RUN_ENDINGS: Final = (".run", ".trec", ".txt")
 RUN_COLUMNS: Final = ("query_id", "document_id", "score", "system")
+QUARANTINE_COLUMNS: Final = ("kind", "id", "file", "line", "reason")
+_NUMBERS: Final = {"line": "int64", "score": "float64"}
+# What a column of a table may hold.
+Column = Literal["query", "positive", "negative", "score", "id", "title", "text"]
+
+
+def empty(*columns: str) -> pd.DataFrame:
+    """Return a table without rows; lines and scores are numbers, all else is text."""
+    return pd.DataFrame({name: pd.Series(dtype=_NUMBERS.get(name, "str")) for name in columns})
+
+
+def table_of(rows: Iterable[tuple[str, str, str, int, str]] = ()) -> pd.DataFrame:
+    """Return rows of ``kind, id, file, line, reason`` as a table."""
+    return pd.DataFrame(list(rows), columns=list(QUARANTINE_COLUMNS)).astype(dict(empty(*QUARANTINE_COLUMNS).dtypes))
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of :func:`anmi.corpus.sources.load_collection`.
+
+    Attributes
+    ----------
+    seed
+        Keys the hashes that cut splits and choose the subset.
+    subset
+        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
+    max_quarantine
+        Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single damaged row never
+        does, unless this is 0.
+    dev_share, test_share
+        Shares of the training queries that become a split where the source lacks it.
+    language
+        See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
+    columns
+        Names of the columns of tables where they are not the usual ones; an empty name takes none.
+    """
+
+    seed: int = 42
+    subset: int | None = None
+    max_quarantine: float = 0.01
+    dev_share: float = 0.15
+    test_share: float = 0.2
+    language: str | None = None
+    columns: Mapping[Column, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RawCollection:
+    """A collection as a reader found it: ids are unique and texts are strings, nothing else is promised.
+
+    Attributes
+    ----------
+    documents
+        ``document_id, title, text, metadata, file, line``; metadata as a JSON string.
+    queries
+        ``query_id, text, metadata, file, line``.
+    qrels
+        ``query_id, document_id, relevance, split, file, line``; relevance as it was written. All rows are ``train``
+        where the source has no splits.
+    graph
+        ``head, relation, tail``.
+    same_text_is_equivalent
+        Whether a document of one query is relevant for every query with the same normalised text.
+    language
+        ISO 639-1 code where the source names it.
+    notes
+        What the user should know.
+    entities, facts, runs
+        As in :class:`Collection`; without facts, they come from the graph and from ``metadata.triples``.
+    set_aside
+        ``kind, id, file, line, reason``: what the reader itself put into quarantine.
+    """
+
+    documents: pd.DataFrame
+    queries: pd.DataFrame = field(default_factory=lambda: empty("query_id", "text", "metadata", "file", "line"))
+    qrels: pd.DataFrame = field(
+        default_factory=lambda: empty("query_id", "document_id", "relevance", "split", "file", "line")
+    )
+    graph: pd.DataFrame = field(default_factory=lambda: empty("head", "relation", "tail"))
+    same_text_is_equivalent: bool = False
+    language: str | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
+    facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
+    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS))
+    set_aside: pd.DataFrame = field(default_factory=table_of)
 
 
 @dataclass(frozen=True)
@@ -74,22 +160,12 @@ class Collection:
     entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
     judged: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
-    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS).astype({"score": float}))
+    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS))
     forms: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
 
 
-def empty(*columns: str) -> pd.DataFrame:
-    """Return an empty table of string columns."""
-    return pd.DataFrame({column: pd.Series(dtype="str") for column in columns})
-
-
-QUARANTINE_COLUMNS: Final = ("kind", "id", "file", "line", "reason")
-_ID_COLUMN: Final = {"document": "document_id", "query": "query_id", "qrel": "query_id"}
-_PLURAL: Final = {"document": "documents", "query": "queries", "qrel": "qrels"}
-
-
 def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
-    """Return how many rows were set aside for each reason; an id that ends one in quotes makes it no other.
+    """Return how many rows were set aside for each reason; reasons that differ only in a quoted id are one.
 
     Examples
     --------
@@ -100,15 +176,6 @@ def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in reasons.groupby(reasons).size().items()}
 
 
-def table_of(rows: Iterable[tuple[str, str, str, int, str]] = ()) -> pd.DataFrame:
-    """Return rows of ``kind, id, file, line, reason`` as a table."""
-    return _typed(pd.DataFrame(list(rows), columns=list(QUARANTINE_COLUMNS)))
-
-
-def _typed(table: pd.DataFrame) -> pd.DataFrame:
-    return table.astype({column: "int64" if column == "line" else "str" for column in QUARANTINE_COLUMNS})
-
-
 def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
     """Fail where more than a share of ``total`` is damaged; a single damaged row never fails, unless the share is 0.
 
@@ -117,8 +184,7 @@ def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> N
     AnmiError
         Naming the first damaged row.
     """
-    allowed = max(1.0, share * total) if share > 0 else 0.0
-    if len(damaged) > allowed:
+    if len(damaged) > (max(1.0, share * total) if share > 0 else 0.0):
         first: Any = damaged.iloc[0]
         raise AnmiError(
             f"{len(damaged)} of {total} {what} are damaged, more than ingestion.max_quarantine {share:.2%}; the first "
@@ -128,44 +194,36 @@ def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> N
 
 
 class Quarantine:
-    """Collects rows that were set aside.
+    """Collects the rows that are set aside; only damage counts against the threshold.
 
-    Only damage counts against the threshold. What follows from something else that is listed already, or is set aside
-    on purpose, does not.
+    What follows from something else that is listed already, or is set aside on purpose, is no damage.
     """
 
     def __init__(self) -> None:
-        self._parts: list[pd.DataFrame] = []
-        self._damaged: dict[str, list[pd.DataFrame]] = {}
-
-    def add(self, kind: str, rows: pd.DataFrame, reason: str | pd.Series, *, damage: bool) -> None:
-        """Note rows of the kind ``document``, ``query`` or ``qrel``, with their ``file`` and ``line``.
-
-        The reason is one for all rows, or a series of theirs.
-        """
-        if rows.empty:
-            return
-        identifiers = rows[_ID_COLUMN[kind]]
-        if kind == "qrel":
-            identifiers = identifiers + " " + rows["document_id"]
-        part = pd.DataFrame({"kind": kind, "id": identifiers, "file": rows["file"], "line": rows["line"]})
-        part = part.assign(reason=reason)[list(QUARANTINE_COLUMNS)].reset_index(drop=True)
-        self._parts.append(part)
-        if damage:
-            self._damaged.setdefault(kind, []).append(part)
+        self._parts: list[tuple[str, bool, pd.DataFrame]] = []
 
     def set_aside(
-        self, kind: str, rows: pd.DataFrame, bad: pd.Series | NDArray[np.bool_], reason: str, *, damage: bool
-    ) -> pd.DataFrame:
-        """Note the bad rows and return the others."""
+        self, kind: str, rows: pd.DataFrame, bad: pd.Series | NDArray[np.bool_], reason: str | pd.Series,
+        *, damage: bool = False,
+    ) -> pd.DataFrame:  # fmt: skip
+        """Note the bad rows of the kind ``document``, ``query`` or ``qrel`` and return the others.
+
+        The reason is one for all rows, or a series with one for each.
+        """
         mask = np.asarray(bad, dtype=bool)
-        self.add(kind, rows[mask], reason, damage=damage)
+        if mask.any():
+            found = rows[mask]
+            ids = found["query_id"] + " " + found["document_id"] if kind == "qrel" else found[f"{kind}_id"]
+            part = pd.DataFrame({"kind": kind, "id": ids, "file": found["file"], "line": found["line"]})
+            self._parts.append((kind, damage, part.assign(reason=reason)[list(QUARANTINE_COLUMNS)]))
         return rows[~mask]
 
     def check(self, kind: str, total: int, share: float) -> None:
         """Fail where more than ``share`` of the rows of a kind are damaged; see :func:`check_share`."""
-        check_share(pd.concat(self._damaged.get(kind, [table_of()])), _PLURAL[kind], total, share)
+        damaged = [part for of, damage, part in self._parts if of == kind and damage]
+        check_share(pd.concat([table_of(), *damaged]), "queries" if kind == "query" else f"{kind}s", total, share)
 
     def table(self) -> pd.DataFrame:
         """Return ``kind, id, file, line, reason``; line 0 where the source has no lines."""
-        return _typed(pd.concat([table_of(), *self._parts], ignore_index=True))
+        parts = pd.concat([table_of(), *(part for *_, part in self._parts)], ignore_index=True)
+        return parts.astype(dict(table_of().dtypes))

@@ -22,7 +22,7 @@ from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel, ValidationError
 
 from anmi.candidates import MEASURED
-from anmi.corpus.raw import kind_and_place
+from anmi.corpus.places import kind_and_place
 from anmi.errors import AnmiError, causes, holds_address_secret, masked, nearest, secrets_of_environment
 from anmi.files import disk_error
 from anmi.hooks.record import flatten

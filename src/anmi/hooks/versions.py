@@ -16,7 +16,7 @@ from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
 from pydantic import ValidationError
 
-from anmi.corpus.raw import kind_and_place
+from anmi.corpus.places import files_of_docs, files_of_pairs, kind_and_place
 from anmi.errors import AnmiError, nearest
 from anmi.files import plain
 from anmi.fingerprint import files_in, hash_files
@@ -99,14 +99,11 @@ def hashes(asked: Mapping[str, Any], read: Container[str]) -> dict[str, str]:
 
 def files_of(collection: str) -> list[Path]:
     """Return the files that a collection is read from; none where it is made of something else."""
-    from anmi.corpus.files_source import files_of_docs
-    from anmi.corpus.pairs import files_of_patterns
-
     kind, place = kind_and_place(collection)
     if kind == "docs":
         return [path for _, path in files_of_docs(place)]
     if kind == "pairs":
-        return [path for *_, files in files_of_patterns(place) for path in files]
+        return [path for *_, files in files_of_pairs(place) for path in files]
     place = place.partition(":")[0] if kind == "hf" else place
     return files_in(Path(place).expanduser()) if kind in ("beir", "kg", "hf") else []
 

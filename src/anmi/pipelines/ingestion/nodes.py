@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
     """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
-    from anmi.corpus.marks import Mark, current_marks, files_of_marks, questions, read_log, with_marks
+    from anmi.corpus.marks import Mark, current_marks, file_of, questions, read_log, with_marks
     from anmi.corpus.passages import cut_collection
     from anmi.corpus.related import COPY, find_related, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
@@ -37,7 +37,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     whole = found.corpus
     found = cut_collection(found, params.passages, parents)
     log_of_marks = [Mark(query, document, 0) for query, document in found.judged.to_numpy().tolist()]
-    log_of_marks += [mark for path in files_of_marks(params.marks, collection) for mark in read_log(path)]
+    log_of_marks += read_log(file_of(params.marks, collection))
     asked = questions(log_of_marks)
     found, marks = with_marks(found, current_marks(log_of_marks), asked, seed=seed, dev_share=params.dev_share)
     if "marks" in found.notes:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import orjson
 import pandas as pd
 
-from anmi.corpus.jsonl import to_json
 from anmi.corpus.related import documents_of
+from anmi.corpus.texts import to_json
 from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.prompts import in_words
 from anmi.selection.export.flat import Collection

@@ -1,0 +1,189 @@
+"""The module says which collection a string names, and which files belong to it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from anmi.errors import AnmiError, nearest
+
+# Kind: module and function that read it, and what follows the colon (nothing for a built-in collection).
+READERS: Final[dict[str, tuple[str, str]]] = {
+    "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
+    "beir": ("anmi.corpus.beir:read_beir", "DIR"),
+    "kg": ("anmi.corpus.kg:read_kg", "DIR"),
+    "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
+    "docs": ("anmi.corpus.documents:read_docs", "GLOB[;GLOB…]"),
+    "ir_datasets": ("anmi.corpus.libraries:read_ir_datasets", "ID"),
+    "hf": ("anmi.corpus.libraries:read_hf", "PATH_OR_NAME[:CONFIG][:SPLIT]"),
+}
+ROW_FILES: Final = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"})
+_WILDCARD: Final = re.compile(r"[*?\[]")
+_CAP: Final = re.compile(r"(.*)@(\d+)")
+
+
+def kind_of(path: Path) -> str:
+    """Return the ending of a file in lower case; where it is packed, the one before ``.gz``.
+
+    Examples
+    --------
+    >>> kind_of(Path("a.jsonl.gz")), kind_of(Path("b.CSV"))
+    ('.jsonl', '.csv')
+    """
+    return Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()
+
+
+def kind_and_place(collection: str) -> tuple[str, str]:
+    """Return the kind of a collection and its place.
+
+    Raises
+    ------
+    AnmiError
+        The kind is unknown, or the place is missing, or it is there and should not be.
+
+    Examples
+    --------
+    >>> kind_and_place("beir:../shared/data/scifact"), kind_and_place("api_docs")
+    (('beir', '../shared/data/scifact'), ('api_docs', ''))
+    >>> kind_and_place("beir:")
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: collection "beir:" lacks its place: write it as beir:DIR
+    """
+    kind, colon, place = collection.partition(":")
+    if kind not in READERS:
+        there = Path(collection)
+        hint = f'for what lies there write "{likely_kind(there)}:{collection}"' if there.exists() else None
+        raise AnmiError(f'there is no collection "{collection}": {hint or nearest(kind, READERS)}')
+    argument = READERS[kind][1]
+    if argument and not place.strip():
+        raise AnmiError(f'collection "{collection}" lacks its place: write it as {kind}:{argument}')
+    if colon and not argument:
+        raise AnmiError(f'collection "{collection}" takes nothing after the name: write it as {kind}')
+    return kind, place.strip()
+
+
+def likely_kind(place: Path) -> str:
+    """Return what kind of collection a folder or file seems to be.
+
+    Examples
+    --------
+    >>> likely_kind(Path("docs")), likely_kind(Path("pairs.csv"))
+    ('docs', 'pairs')
+    """
+    if any(place.glob("corpus.*")):
+        return "beir"
+    if (place / "dataset_dict.json").exists() or (place / "state.json").exists():
+        return "hf"
+    return "pairs" if kind_of(place) in ROW_FILES else "docs"
+
+
+def inside(path: Path, folder: Path) -> Path:
+    """Return a file of a folder, which need not exist, unless it is a link that leads out of the folder.
+
+    Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a document, that would
+    appear in reports and go to judges. The folder itself may be a link: the user named it.
+
+    Raises
+    ------
+    AnmiError
+        It lies elsewhere.
+    """
+    try:
+        leads_in = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise AnmiError(f"{path} cannot be followed ({error}); put the file itself there") from None
+    if not leads_in:
+        raise AnmiError(
+            f"{path} is a link that leads out of {folder}; a collection is read from its own folder alone, so put the "
+            "file itself there"
+        )
+    return path
+
+
+def files_of_pairs(location: str) -> list[tuple[str, float, list[Path]]]:
+    """Return the patterns of a location, each with its cap (infinite without one) and the files it matches.
+
+    Raises
+    ------
+    AnmiError
+        If a pattern matches none.
+    """
+    patterns = [part.strip() for part in location.split(";") if part.strip()]
+    capped = ((pattern, _CAP.fullmatch(pattern)) for pattern in patterns)
+    return [(of, int(cap[2]) if cap else math.inf, find_files(cap[1] if cap else of)) for of, cap in capped]
+
+
+def files_of_docs(location: str) -> list[tuple[str, Path]]:
+    """Return the files that patterns match, each once, with its path below the folder that all patterns share.
+
+    Parameters
+    ----------
+    location
+        Patterns separated by semicolons. ``**`` stands for any number of folders, and a folder for all files below it.
+        Hidden files and folders match only where a pattern names them, as in a shell.
+
+    Returns
+    -------
+    list of (str, Path)
+        In the order of the patterns, and of the names under each.
+
+    Raises
+    ------
+    AnmiError
+        If a pattern matches none.
+    """
+    patterns = [part.strip() for part in location.split(";") if part.strip()]
+    # ``**`` alone would match folders only.
+    patterns = [f"{pattern}/*" if Path(pattern).name == "**" else pattern for pattern in patterns]
+    patterns = [f"{part.rstrip('/')}/**/*" if Path(part).expanduser().is_dir() else part for part in patterns]
+    shared = os.path.commonpath([root_of(pattern).absolute() for pattern in patterns])
+    found: dict[Path, tuple[str, Path]] = {}
+    for pattern in patterns:
+        root = root_of(pattern)
+        asked = "/." in f"/{pattern.removeprefix(root.as_posix())}"
+        files = [path for path in find_files(pattern) if asked or "/." not in f"/{path.relative_to(root).as_posix()}"]
+        if not files:
+            raise AnmiError(f'no file matches "{pattern}" but hidden ones; name them, or check the path')
+        for path in files:
+            # A link keeps the name that it has where the user sees it.
+            found.setdefault(path.resolve(), (Path(os.path.relpath(path.absolute(), shared)).as_posix(), path))
+    return list(found.values())
+
+
+def find_files(pattern: str) -> list[Path]:
+    """Return the files a pattern matches, numbers in their names sorted as numbers.
+
+    Raises
+    ------
+    AnmiError
+        If there are none.
+    """
+    path, root = Path(pattern).expanduser(), root_of(pattern)
+    wild = bool(_WILDCARD.search(pattern))
+    found = root.glob(path.relative_to(root).as_posix()) if wild else [path]
+    files = sorted((item for item in found if item.is_file()), key=_natural)
+    if not files:
+        raise AnmiError(f'no file matches "{pattern}"; check the path (now in {Path.cwd()})')
+    # A file that is named in full may be a link, since the user named it; what a wildcard finds, nobody did.
+    return [inside(item, root) for item in files] if wild else files
+
+
+def root_of(pattern: str) -> Path:
+    """Return the folder in front of a pattern's first wildcard; of a file that is named in full, the one it is in.
+
+    Examples
+    --------
+    >>> root_of("notes/**/*.md").as_posix(), root_of("notes/a.md").as_posix()
+    ('notes', 'notes')
+    """
+    parts = Path(pattern).expanduser().parts
+    fixed = next((i for i, part in enumerate(parts) if _WILDCARD.search(part)), len(parts) - 1)
+    return Path(*parts[:fixed])
+
+
+def _natural(path: Path) -> list[tuple[int, int, str]]:
+    parts = re.split(r"(\d+)", path.as_posix())
+    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts if part]

@@ -1,0 +1,334 @@
+"""The module reads rows from JSONL, CSV, TSV, Parquet and Arrow files, and makes tables of texts from them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+from anmi.corpus.places import kind_of
+from anmi.corpus.texts import clean, to_json
+from anmi.corpus.types import Column, empty
+from anmi.errors import AnmiError
+
+Row = tuple[int, dict[str, Any]]
+
+# The names that are known where the user gives none, the likeliest first. Each may be in the plural, and a number may
+# follow that of a negative.
+USUAL: Final[dict[Column, tuple[str, ...]]] = {
+    "id": ("_id", "id"),
+    "title": ("title",),
+    "text": ("text", "body", "content", "passage", "document"),
+    "query": ("query", "question", "anchor", "sentence1"),
+    "positive": ("positive", "document", "passage", "context", "answer", "text", "sentence2", "response", "pos",
+                 "positive_doc", "positive_passage"),
+    "negative": ("negative", "hard_negative", "neg", "negative_passage"),
+    "score": ("score", "label", "relevance"),
+}  # fmt: skip
+_NUMBER: Final = re.compile(r"_?\d+$")
+# A field of a table may be a whole book; the csv module's own limit is 128 kB.
+_LONGEST_FIELD: Final = 2**31 - 1
+_AT_ONCE: Final = 1000
+# Rows that are strings of Python at a time.
+_CHUNK: Final = 20_000
+
+
+def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line, blank ones only where they are asked for, of packed files as well.
+
+    A byte-order mark and Windows line ends are accepted.
+
+    Raises
+    ------
+    AnmiError
+        If the file is missing, not UTF-8, or has no line that is not blank.
+    """
+    if not path.is_file():
+        raise AnmiError(f"{path} does not exist; check the folder's name and its layout")
+    found = False
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise AnmiError(
+                    f"{path} line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at position "
+                    f"{error.start}); convert the file to UTF-8"
+                ) from None
+            filled = bool(text.strip())
+            found |= filled
+            if filled or blank:
+                yield number, text
+    if not found:
+        raise AnmiError(f"{path} is empty; at least one line was expected")
+
+
+def read_objects(path: Path) -> Iterator[Row]:
+    """Yield line number and object of every line of a JSONL file.
+
+    Raises
+    ------
+    AnmiError
+        A line is no JSON object, or not UTF-8; or there is none.
+    """
+    for number, line in read_lines(path):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too large or nested too deep"
+            raise AnmiError(
+                f"{path} line {number} is not valid JSON ({reason}); one JSON object a line was expected"
+            ) from None
+        if not isinstance(value, dict):
+            raise AnmiError(f"{path} line {number} holds {type(value).__name__}; a JSON object was expected")
+        yield number, value
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield line number, or number of the row, and values by column.
+
+    Parameters
+    ----------
+    path
+        Its ending says what it is: ``.jsonl`` and ``.ndjson`` hold a JSON object a line, ``.csv`` and ``.tsv`` a
+        header and fields that may be quoted (what separates those of ``.csv`` is a comma, a semicolon or a tab,
+        whichever the header has most of); ``.gz`` may follow these. ``.parquet``, ``.arrow`` and ``.feather`` are
+        read some rows at a time.
+
+    Raises
+    ------
+    AnmiError
+        The file is damaged; the error names the line.
+    """
+    kind = kind_of(path)
+    if kind in (".jsonl", ".ndjson"):
+        return read_objects(path)
+    return _separated(path, kind) if kind in (".csv", ".tsv") else numbered(_batches(path, kind))
+
+
+def numbered(batches: Iterable[Any]) -> Iterator[Row]:
+    """Yield the rows of Arrow tables with their numbers, from 1."""
+    return enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+
+
+def _batches(path: Path, kind: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    try:
+        if kind == ".parquet":
+            with pq.ParquetFile(path, memory_map=True) as table:
+                yield from table.iter_batches(_AT_ONCE)
+            return
+        with pa.memory_map(str(path)) as file:
+            try:
+                found = pa.ipc.open_file(file).read_all()
+            except pa.ArrowInvalid:  # What `datasets` saves has no index.
+                file.seek(0)
+                found = pa.ipc.open_stream(file).read_all()
+            yield from found.to_batches(_AT_ONCE)
+    except pa.ArrowException as error:
+        raise AnmiError(f"{path} is not in its format ({error}); write the file again") from None
+
+
+def _separated(path: Path, kind: str) -> Iterator[Row]:
+    lines = (f"{line}\n" for _, line in read_lines(path, blank=True))
+    first = next(lines, "")
+    delimiter = max(",;\t", key=first.count) if kind == ".csv" else "\t"
+    csv.field_size_limit(_LONGEST_FIELD)
+    reader, start = csv.reader(chain([first], lines), delimiter=delimiter, strict=True), 1
+    try:
+        header = next(reader)
+        start = reader.line_num + 1
+        for fields in reader:
+            if fields and len(fields) != len(header):
+                raise AnmiError(
+                    f"{path} line {start} has {len(fields)} columns and the header {len(header)}; a column of each "
+                    "name was expected, with quotes around texts that hold a separator"
+                )
+            if fields:
+                yield start, dict(zip(header, fields, strict=True))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise AnmiError(f"{path} line {start} is not in its format ({error}); check its quotes") from None
+
+
+def columns_of(
+    path: Path, line: int, values: Mapping[str, Any], what: Column, given: Mapping[Column, str], needed: bool = False
+) -> tuple[str, ...]:
+    """Return the columns of a row that hold something: one, several of negatives, or none where none is needed.
+
+    Raises
+    ------
+    AnmiError
+        The column that is given, or needed, is not there.
+    """
+    name = given.get(what)
+    if (found := _named(tuple(values), what, name)) or not (name or needed):
+        return found
+    wanted = " or ".join(f'"{usual}"' for usual in ([name] if name else USUAL[what][:5]))
+    columns = ", ".join(f'"{column}"' for column in list(values)[:20]) or "none"
+    raise AnmiError(
+        f"{path} line {line} has no column {wanted}; its columns are {columns}: name the one "
+        f"that is meant by ingestion.columns.{what}"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _named(columns: tuple[str, ...], what: Column, given: str | None) -> tuple[str, ...]:
+    if given is not None:
+        return (given,) if given in columns else ()
+    plain = {name.strip().lower().replace("-", "_"): name for name in reversed(columns)}
+    usual = [each for name in USUAL[what] for each in (name, f"{name}s")]
+    if what == "negative":
+        return tuple(plain[name] for name in reversed(plain) if _NUMBER.sub("", name) in usual)
+    return next(((plain[name],) for name in usual if name in plain), ())
+
+
+def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, str]]:
+    """Return titles and texts of a field: it holds one or a list of them, each a text or an object of both.
+
+    Raises
+    ------
+    AnmiError
+        One is something else.
+    """
+    found = []
+    for item in value if isinstance(value, list) else [value]:
+        title, text = (item.get("title"), item.get("text")) if isinstance(item, dict) else ("", item)
+        if not isinstance(text, str | None):
+            raise AnmiError(f'{path} line {line} has a "{name}" that is no text, nor a list of texts; write it as one')
+        found.append((clean(title) if isinstance(title, str) else "", clean(text or "")))
+    return found
+
+
+class TextTable:
+    """Documents or queries as they are read, each id once.
+
+    Parameters
+    ----------
+    kind
+        ``document`` or ``query``, which names the column of ids.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._columns = (f"{kind}_id", "title", "text", "metadata", "file", "line")
+        self._places: dict[str, tuple[Path, int]] = {}
+        self._rows: list[tuple[str, str, str, str, str, int]] = []
+        self._parts = [empty(*self._columns)]
+
+    def __contains__(self, identifier: str) -> bool:
+        return identifier in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, identifier: str, text: str, metadata: Mapping[str, Any], path: Path, line: int, title: str) -> None:
+        """Add a text.
+
+        Raises
+        ------
+        AnmiError
+            The id occurs twice.
+        """
+        if identifier in self._places:
+            first, at = self._places[identifier]
+            raise AnmiError(f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids unique')
+        self._places[identifier] = path, line
+        self._rows.append((identifier, title, text, to_json(metadata), str(path), line))
+        if len(self._rows) == _CHUNK:
+            self._stow()
+
+    def add_rows(self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = "") -> None:
+        """Add the rows of a table by their columns ``id``, ``title`` and ``text``.
+
+        Parameters
+        ----------
+        path
+            Where the rows come from.
+        rows
+            Numbers and values.
+        columns
+            See :attr:`anmi.corpus.types.Options.columns`.
+        name
+            Of the table: what its rows are called where they have no id, and noted in their metadata.
+
+        Raises
+        ------
+        AnmiError
+            A text is missing or is none, and so for an id where the table has no name; or an id occurs twice.
+        """
+        needs: dict[Column, bool] = {"id": not name, "title": False, "text": True}
+        for line, values in rows:
+            taken, used = dict.fromkeys(needs, ""), []
+            for what, needed in needs.items():
+                for found in columns_of(path, line, values, what, columns, needed):
+                    used.append(found)
+                    taken[what] = _cell(path, line, what, found, values[found])
+            metadata = metadata_of(values, used) | ({"path": name} if name else {})
+            self.add(taken["id"] or f"{name}#{line}", taken["text"], metadata, path, line, taken["title"])
+
+    def _stow(self) -> None:
+        self._parts.append(pd.DataFrame(self._rows, columns=list(self._columns)).astype(dict(self._parts[0].dtypes)))
+        self._rows.clear()
+
+    def table(self) -> pd.DataFrame:
+        """Return ``<kind>_id, title, text, metadata, file, line``; metadata as a JSON string."""
+        self._stow()
+        return pd.concat(self._parts, ignore_index=True)
+
+
+def read_texts(path: Path, kind: str, rows: Iterable[Row] | None = None) -> pd.DataFrame:
+    """Read documents or queries that have an ``_id`` and a ``text``, maybe a ``title`` and ``metadata``.
+
+    Other columns become metadata.
+
+    Parameters
+    ----------
+    path
+        A table, or the origin of ``rows``.
+    kind
+        ``document`` or ``query``.
+    rows
+        Numbers and values, where they are not those of the table.
+
+    Raises
+    ------
+    AnmiError
+        See :meth:`TextTable.add_rows`; or there is no row.
+    """
+    found = TextTable(kind)
+    found.add_rows(path, read_rows(path) if rows is None else rows, {})
+    if not len(found):
+        raise AnmiError(f"{path} has no row; at least one was expected")
+    return found.table()
+
+
+def _cell(path: Path, line: int, what: Column, name: str, value: Any) -> str:
+    if what == "title" and not isinstance(value, str):
+        return ""
+    if what == "id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    ((_, text), *more) = texts_in(path, line, name, value) or [("", "")]
+    if more or (what == "id" and not text.strip()):
+        raise AnmiError(f'{path} line {line} has a "{name}" that is {"a list" if more else "empty"}; write a text')
+    return text
+
+
+def metadata_of(value: Mapping[str, Any], used: Collection[str]) -> dict[str, Any]:
+    """Return the metadata of a row, with the columns that are not used for something else."""
+    own = value.get("metadata") if "metadata" not in used else None
+    if isinstance(own, str) and own.startswith("{"):  # In a table, JSON is a text.
+        with suppress(ValueError):
+            own = json.loads(own)
+    rest = {key: item for key, item in value.items() if key not in used and key != "metadata"}
+    return rest | (own if isinstance(own, dict) else {} if own is None else {"metadata": own})
