@@ -13,10 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi import seeds
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.sources import load_collection
 from anmi.corpus.splits import position
-from anmi.corpus.texts import document_texts
+from anmi.corpus.texts import document_texts, normalised
 from anmi.errors import AnmiError
 from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import Ranking, vectors

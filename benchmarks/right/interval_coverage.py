@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT / "benchmarks")]
 
 
 from anmi.candidates import PADDING, Candidates, CandidateShards  # noqa: E402
-from anmi.corpus.duplicates import find_duplicates, normalised_forms  # noqa: E402
 from anmi.corpus.related import find_related  # noqa: E402
+from anmi.corpus.texts import find_duplicates, normalised_forms  # noqa: E402
 from anmi.evaluation.diagnostics import Expected, diagnose  # noqa: E402
 from anmi.judging.evidence import Material, Terms  # noqa: E402
 from anmi.judging.fusing import FusedJudge, FusedOptions  # noqa: E402

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from anmi.corpus.api_docs import public_objects, split_docstring
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.sources import fingerprint, load_collection
+from anmi.corpus.texts import normalised
 
 
 @pytest.fixture(scope="module")

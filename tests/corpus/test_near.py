@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus import related as near
-from anmi.corpus.duplicates import normalised_forms
+from anmi.corpus.texts import normalised_forms
 
 FILLER = [f"w{chr(97 + i)}" for i in range(26)]
 
@@ -62,9 +61,8 @@ def by_all_pairs(texts: list[str], similarity: float, name_share: float) -> dict
 def test_near_duplicates_are_those_of_a_comparison_of_all_pairs(similarity: float, name_share: float) -> None:
     for seed in range(3):
         texts = collection(seed)
-        first, second, measured = near_duplicates(texts, similarity, name_share, least_words=1)
         expected = by_all_pairs(texts, similarity, name_share)
-        found = dict(zip(zip(first.tolist(), second.tolist(), strict=True), measured.tolist(), strict=True))
+        found = {(i, j): share for i, j, share in near_duplicates(texts, similarity, name_share, least_words=1)}
         assert found == pytest.approx(expected)
     assert expected, "nothing was compared"
 
@@ -74,9 +72,8 @@ def test_near_duplicates_are_those_of_a_comparison_of_all_pairs(similarity: floa
 def test_the_order_of_the_corpus_does_not_matter(order: list[int]) -> None:
     texts = collection(1, 12)
     direct = near_duplicates(texts, 0.7, 0, least_words=1)
-    first, second, _ = near_duplicates([texts[i] for i in order], 0.7, 0, least_words=1)
-    pairs = {frozenset((order[i], order[j])) for i, j in zip(first, second, strict=True)}
-    assert pairs == {frozenset(pair) for pair in zip(*map(np.ndarray.tolist, direct[:2]), strict=True)}
+    shuffled = near_duplicates([texts[i] for i in order], 0.7, 0, least_words=1)
+    assert {frozenset((order[i], order[j])) for i, j, _ in shuffled} == {frozenset(pair[:2]) for pair in direct}
 
 
 @pytest.mark.parametrize(
@@ -87,9 +84,9 @@ def test_the_order_of_the_corpus_does_not_matter(order: list[int]) -> None:
 def test_a_text_that_differs_in_a_name_or_number_is_no_near_duplicate(changed: str, near: bool) -> None:
     text = essay(0, 90)
     others = [" ".join(essay(i)) for i in range(1, 12)]
-    first, second, _ = near_duplicates([" ".join(text), *others, " ".join([*text[:40], changed, *text[40:]])])
-    assert list(zip(first, second, strict=True)) == ([(0, 12)] if near else [])
-    assert len(near_duplicates([" ".join(text), " ".join([*text, changed])], name_share=0)[0]) == 1
+    found = near_duplicates([" ".join(text), *others, " ".join([*text[:40], changed, *text[40:]])])
+    assert [pair[:2] for pair in found] == ([(0, 12)] if near else [])
+    assert len(near_duplicates([" ".join(text), " ".join([*text, changed])], name_share=0)) == 1
 
 
 def test_where_there_are_no_blanks_characters_are_words() -> None:
@@ -97,17 +94,15 @@ def test_where_there_are_no_blanks_characters_are_words() -> None:
     base = "".join(random.Random(0).choices(characters, k=100))
     others = ["".join(random.Random(i).choices(characters, k=100)) for i in range(1, 15)]
     texts = [base, *others, f"{base[:50]}{characters[0]}{base[50:]}", f"{base[:50]}龜{base[50:]}"]
-    first, second, measured = near_duplicates(texts)
-    assert (first.tolist(), second.tolist()) == ([0], [15])
-    assert measured[0] > 0.9
+    ((i, j, share),) = near_duplicates(texts)
+    assert (i, j) == (0, 15) and share > 0.9
 
 
 def test_short_texts_are_not_compared() -> None:
     texts = [" ".join(essay(0, length)) for length in (49, 49, 50, 50)]
-    assert [found.tolist() for found in near_duplicates(texts)] == [[2], [3], [1.0]]
+    assert near_duplicates(texts) == [(2, 3, 1.0)]
 
 
 def test_forms_filled_in_alike_are_no_pairs() -> None:
     texts = [f"{' '.join(FILLER)} number {i}" for i in range(3000)]
-    first, second, _ = near_duplicates([*texts, texts[7]], least_words=28)
-    assert list(zip(first, second, strict=True)) == [(7, 3000)]
+    assert [pair[:2] for pair in near_duplicates([*texts, texts[7]], least_words=28)] == [(7, 3000)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.plain_text import KINDS, UnreadableError, of_html, of_markdown, of_pdf
+from anmi.corpus.documents import KINDS, UnreadableError, of_html, of_markdown, of_pdf
 
 MARKDOWN = """
 Trees

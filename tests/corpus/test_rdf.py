@@ -9,7 +9,7 @@ import sys
 import pandas as pd
 import pytest
 
-from anmi.corpus.rdf import read_rdf
+from anmi.corpus.kg import read_rdf
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.duplicates import find_duplicates, find_queries, normalised
 from anmi.corpus.kg import by_name, meant, resolver
 from anmi.corpus.related import copies, find_related, parents_of, siblings
-from anmi.corpus.texts import document_texts, to_json
+from anmi.corpus.texts import document_texts, find_duplicates, find_queries, normalised, to_json
 
 
 @pytest.mark.parametrize(("one", "other"), [

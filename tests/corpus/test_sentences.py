@@ -12,13 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anmi.adaptation.kinds import Document, Material, crop, keyphrase
-from anmi.corpus.duplicates import normalised, normalised_forms
+from anmi.corpus.documents import of_html, of_markdown
 from anmi.corpus.hardness import hardness, split_words
 from anmi.corpus.language import detect_language
-from anmi.corpus.plain_text import of_html, of_markdown
 from anmi.corpus.related import near_duplicates
 from anmi.corpus.sentences import count_words, sentences
-from anmi.corpus.texts import clean, to_json
+from anmi.corpus.texts import clean, normalised, normalised_forms, to_json
 from anmi.retrieval.tokenize import tokenizer
 
 LANGUAGES = ["en", "de", "es", "ko", "zh", "ja", "th", "ar", "hi", "xx"]

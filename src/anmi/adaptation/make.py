@@ -18,10 +18,9 @@ from tqdm.auto import tqdm
 
 from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
 from anmi.adaptation.written import Writer
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.sentences import UNSPACED, count_words
 from anmi.corpus.splits import choose
-from anmi.corpus.texts import column
+from anmi.corpus.texts import column, normalised
 from anmi.retrieval.terms import Terms
 
 KEPT: Final = ""

@@ -9,11 +9,19 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from anmi.corpus.duplicates import find_duplicates, find_queries, normalised_forms
 from anmi.corpus.knowledge import KnowledgeGraph, stated_facts
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.splits import FEWEST_DEV, choose, cut
-from anmi.corpus.texts import among, arrow, column, joined_texts, to_json
+from anmi.corpus.texts import (
+    among,
+    arrow,
+    column,
+    find_duplicates,
+    find_queries,
+    joined_texts,
+    normalised_forms,
+    to_json,
+)
 from anmi.corpus.types import (
     ENTITY_COLUMNS,
     LARGEST_RELEVANCE,

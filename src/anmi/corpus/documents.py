@@ -2,20 +2,314 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections import Counter
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
 
 from anmi.corpus.places import ROW_FILES, files_of_docs, kind_of
-from anmi.corpus.plain_text import KINDS, UnreadableError
 from anmi.corpus.rows import TextTable, read_rows
-from anmi.corpus.texts import clean
+from anmi.corpus.texts import clean, normalised
 from anmi.corpus.types import Options, RawCollection, check_share, table_of
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, installed
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_FRONT_MATTER: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+_DECLARED: Final = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_DECLARED_WITHIN: Final = 4096
+_BLANKS: Final = re.compile(r"\s+")
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_TIGHT: Final = frozenset({"dd", "dt", "li", "option", "tr"})
+_BLOCKS: Final = frozenset({
+    *("address", "article", "aside", "blockquote", "body", "caption", "details", "dialog", "div", "dl", "fieldset"),
+    *("figcaption", "figure", "form", "header", "hgroup", "hr", "html", "main", "ol", "p", "pre", "section"),
+    *("summary", "table", "tbody", "tfoot", "thead", "ul"),
+    *_HEADINGS,
+    *_TIGHT,
+})  # fmt: skip
+_LONGEST_PARAGRAPH: Final = 20_000
+# What is not read by whoever reads the page, and the menus that stand on every page of a site.
+_UNREAD: Final = frozenset({
+    *("button", "footer", "head", "iframe", "nav", "noscript", "object", "script", "select", "style", "svg"),
+    *("template", "textarea"),
+})  # fmt: skip
+
 
 _BAR_FROM_FILES: Final = 200
 # The first bytes of a file, which show whether it is blank.
 _LOOK: Final = 65_536
+
+
+class UnreadableError(Exception):
+    """A file cannot be read; the reason goes to quarantine."""
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """What a reader sees of a file.
+
+    Attributes
+    ----------
+    title
+        Empty where there is none.
+    text
+        Paragraphs are apart by a blank line. A heading that is the title is not repeated here.
+    headings
+        Every other heading with its level from 1, in order; each stands in the text as a line of its own.
+    """
+
+    title: str
+    text: str
+    headings: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Block:
+    text: str
+    level: int = 0
+    tight: bool = False
+
+
+def decode(data: bytes) -> str:
+    r"""Return the text of a file in UTF-8, with or without a byte-order mark, its lines ended by line feeds.
+
+    Raises
+    ------
+    UnreadableError
+        It is not UTF-8, or holds a zero byte, as no text does.
+
+    Examples
+    --------
+    >>> decode(b"\xef\xbb\xbfa\r\nb")
+    'a\nb'
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            f"it is not UTF-8 (byte {data[error.start]:#04x} at position {error.start}); convert it to UTF-8"
+        ) from None
+    if "\0" in text:
+        raise UnreadableError(f"it holds a zero byte (at position {text.index(chr(0))}), so it is no text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def of_text(data: bytes) -> PlainText:
+    """Return the text of a plain file, which has no title."""
+    return PlainText("", decode(data).strip())
+
+
+def of_markdown(data: bytes) -> PlainText:
+    r"""Return the text of a Markdown file without its marks.
+
+    The title is that of the front matter, or else the first heading. Code stays in the text, links keep their words,
+    images their description.
+
+    Raises
+    ------
+    UnreadableError
+        See :func:`decode`.
+
+    Examples
+    --------
+    >>> of_markdown(b"# Oak\n\nA *tall* [tree](x).\n\n## Where\n\n- here\n- there")
+    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nhere\nthere', headings=(('Where', 2),))
+    """
+    title, body = _front_matter(decode(data))
+    return _joined(title, _html_blocks(_markdown().render(body))[1])
+
+
+def of_html(data: bytes) -> PlainText:
+    r"""Return the visible text of an HTML page: no scripts, styles and forms, and neither ``nav`` nor ``footer``.
+
+    The title is that of its head, or else the first heading. The encoding is UTF-8 or what the page declares.
+
+    Raises
+    ------
+    UnreadableError
+        See :func:`decode`; or it is neither UTF-8 nor in the encoding it declares.
+
+    Examples
+    --------
+    >>> of_html(b"<title>Oak</title><h1>Oak</h1><p>A <b>tall</b>\ntree.<script>1</script><h2>Where</h2>Here")
+    PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nHere', headings=(('Where', 2),))
+    """
+    try:
+        text = decode(data)
+    except UnreadableError:
+        declared = _DECLARED.search(data[:_DECLARED_WITHIN])
+        if declared is None:
+            raise
+        name = declared.group(1).decode()
+        try:
+            text = codecs.decode(data, name)
+        except (LookupError, ValueError):
+            text = ""
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise UnreadableError(f"it is neither UTF-8 nor {name}, which it declares; convert it to UTF-8") from None
+    return _joined(*_html_blocks(text))
+
+
+def of_pdf(data: bytes) -> PlainText:
+    """Return the text of a PDF file, page by page, and the title among its properties.
+
+    Raises
+    ------
+    AnmiError
+        The package that reads PDF is not installed.
+    UnreadableError
+        The file is damaged or encrypted.
+    """
+    pypdf = installed("pypdf", "reading PDF files", "pdf", "leave them out of the pattern")
+    try:
+        reader = pypdf.PdfReader(BytesIO(data))
+        title = str((reader.metadata.title if reader.metadata else None) or "")
+        pages = [page.extract_text() for page in reader.pages]
+    except Exception as error:
+        # Damaged files make pypdf raise almost anything, from its own errors to KeyError and RecursionError.
+        raise UnreadableError(f"it is no PDF file that can be read ({type(error).__name__}: {error})") from None
+    return PlainText(_one_line(title), "\n\n".join(page.strip() for page in pages if page.strip()).replace("\0", ""))
+
+
+# By the ending of a file's name.
+KINDS: Final[dict[str, Callable[[bytes], PlainText]]] = {
+    ".txt": of_text,
+    ".rst": of_text,
+    ".md": of_markdown,
+    ".markdown": of_markdown,
+    ".html": of_html,
+    ".htm": of_html,
+    ".xhtml": of_html,
+    ".pdf": of_pdf,
+}
 _ENDINGS: Final = ", ".join(sorted({*KINDS, *ROW_FILES}))
+
+
+def _front_matter(source: str) -> tuple[str, str]:
+    """Return the title of the YAML between two lines of dashes at the start, and what follows it."""
+    found = _FRONT_MATTER.match(source)
+    if found is None:
+        return "", source
+    import yaml
+
+    try:
+        given = yaml.safe_load(found.group(1))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):  # Two rulers with text between them are no front matter.
+        return "", source
+    title = given.get("title")
+    return _one_line(str(title)) if isinstance(title, (str, int, float)) else "", source[found.end() :]
+
+
+@lru_cache
+def _markdown() -> MarkdownIt:
+    from lxml import etree
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
+    from markdown_it.token import Token
+
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+    def inline(state: StateCore) -> None:
+        """Look for marks in paragraphs; brackets take time by the square of their number, so not in endless ones."""
+        for token in state.tokens:
+            if token.type == "inline":
+                token.children = []
+                if len(token.content) <= _LONGEST_PARAGRAPH:
+                    reader.inline.parse(token.content, reader, state.env, token.children)
+                else:
+                    token.children.append(Token("text", "", 0, content=token.content))
+
+    def closed(tokens: Sequence[Token], place: int, *_: Any) -> str:
+        """Return HTML with all its tags closed: one left open would take what follows with it."""
+        root = _parsed(tokens[place].content)
+        return "" if root is None else etree.tostring(root, method="html", encoding="unicode")
+
+    reader.core.ruler.at("inline", inline)
+    reader.renderer.rules |= {  # type: ignore[attr-defined]
+        "html_block": closed,
+        # Who writes of a <select> may not have thought of the marks of code.
+        "html_inline": lambda tokens, place, *_: "<br>" if tokens[place].content.startswith("<br") else "",
+    }
+    return reader
+
+
+def _parsed(source: str) -> Any:
+    """Return the root of a page; None where nothing in it is an element or a text: a comment alone."""
+    from lxml import etree
+
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
+    try:
+        return etree.fromstring(source.encode(), parser)
+    except etree.LxmlError:
+        return None
+
+
+def _html_blocks(source: str) -> tuple[str, list[_Block]]:
+    """Return the title in the head of a page, and its blocks."""
+    from lxml import etree
+
+    root = _parsed(source)
+    if root is None:
+        return "", []
+    blocks: list[_Block] = []
+    parts: list[str] = []
+    preformatted = 0
+
+    def end_block(tag: str) -> None:
+        """End a block; what a tag began inside another block, such as a list in an item, is of no kind."""
+        text = "".join(parts)
+        parts.clear()
+        if preformatted:
+            text = text.strip("\n").rstrip()
+        elif tag in _HEADINGS:
+            # Sphinx and others put a link to itself behind every heading.
+            text = _one_line(text).rstrip("¶").rstrip()
+        else:
+            text = "\n".join(_one_line(line) for line in text.split("\n")).strip()
+        if text.strip():
+            blocks.append(_Block(text, int(tag[1]) if tag in _HEADINGS else 0, tag in _TIGHT))
+
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        tag, starts = element.tag, event == "start"
+        hidden = tag in _UNREAD or element.get("hidden") is not None
+        if hidden and starts:
+            walk.skip_subtree()
+            continue
+        if not hidden:
+            if tag in _BLOCKS:
+                end_block("" if starts else tag)
+            preformatted += (tag == "pre") * (1 if starts else -1)
+            if starts:
+                parts += {"br": ["\n"], "td": [" "], "th": [" "], "img": [element.get("alt") or ""]}.get(tag, [])
+        text = (element.text if starts else element.tail) or ""
+        parts.append(text if preformatted else _BLANKS.sub(" ", text))
+    end_block("")
+    return _one_line(root.findtext(".//head/title") or ""), blocks
+
+
+def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
+    first = next((place for place, block in enumerate(blocks) if block.level), None)
+    if first is not None and (not title or normalised(title) == normalised(blocks[first].text)):
+        title = title or blocks[first].text
+        blocks = [*blocks[:first], *blocks[first + 1 :]]
+    text = ""
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        close = before is not None and before.tight and block.tight
+        text += ("\n" if close else "\n\n") * bool(text) + block.text
+    return PlainText(title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def read_docs(location: str, options: Options) -> RawCollection:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from anmi.corpus.duplicates import find_queries, normalised
 from anmi.corpus.passages import spread
 from anmi.corpus.splits import FEWEST_DEV, cut
+from anmi.corpus.texts import find_queries, normalised
 from anmi.corpus.types import Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
 from anmi.files import aside, disk_errors

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from anmi.corpus.duplicates import find_duplicates, normalised_forms
 from anmi.corpus.sentences import count_words, sentences
-from anmi.corpus.texts import column, joined_texts, taken, to_json
+from anmi.corpus.texts import column, find_duplicates, joined_texts, normalised_forms, taken, to_json
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
 

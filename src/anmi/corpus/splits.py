@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.related import parents_of
-from anmi.corpus.texts import column, document_texts
+from anmi.corpus.texts import column, document_texts, normalised
 
 
 def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -42,7 +41,7 @@ def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: 
     Parameters
     ----------
     texts
-        Normalised texts of the queries, see :func:`anmi.corpus.duplicates.normalised`.
+        Normalised texts of the queries, see :func:`anmi.corpus.texts.normalised`.
     seed
         Keys the hash.
     dev_share, test_share

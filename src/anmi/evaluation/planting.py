@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import Candidates
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.splits import choose
+from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 

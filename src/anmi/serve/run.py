@@ -14,9 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, PADDING, Candidates, CandidateShards
-from anmi.corpus.duplicates import normalised
 from anmi.corpus.marks import COUNTED, question_of
 from anmi.corpus.splits import position
+from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query

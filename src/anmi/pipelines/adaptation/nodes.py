@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from anmi.adaptation.kinds import KINDS
-from anmi.corpus.duplicates import normalised
+from anmi.corpus.texts import normalised
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.params import AdaptationParams
 from anmi.retrieval.terms import Terms

@@ -32,7 +32,7 @@ _DEV_DEPTH: Final = 100
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the rows, having made sure that no dev or test query is among them, under this or another id."""
-    from anmi.corpus.duplicates import normalised
+    from anmi.corpus.texts import normalised
 
     held_out = queries[queries.split.isin(("dev", "test"))]
     ids = set(rows.query_id) & set(held_out.query_id)
@@ -172,8 +172,8 @@ def labels_used(
 
     A larger share contains every smaller one.
     """
-    from anmi.corpus.duplicates import normalised
     from anmi.corpus.splits import position
+    from anmi.corpus.texts import normalised
 
     if share == 1:
         return rows, queries
