@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from anmi.corpus.checks import superset_of_triples
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.knowledge import KnowledgeGraph, superset_of_triples
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 from anmi.retrieval.pool import Positives

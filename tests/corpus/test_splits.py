@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.checks import superset_of_triples
+from anmi.corpus.knowledge import superset_of_triples
 from anmi.corpus.splits import choose, cut, new_documents
 
 NAMES = [f"q{i}" for i in range(4000)]

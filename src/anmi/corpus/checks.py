@@ -7,36 +7,18 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
-from anmi.corpus.knowledge import KnowledgeGraph, stated_facts
+from anmi.corpus.knowledge import stated_facts, superset_of_triples, without_pairs
 from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.splits import FEWEST_DEV, choose, cut
-from anmi.corpus.texts import (
-    among,
-    arrow,
-    column,
-    find_duplicates,
-    find_queries,
-    joined_texts,
-    normalised_forms,
-    to_json,
-)
-from anmi.corpus.types import (
-    ENTITY_COLUMNS,
-    LARGEST_RELEVANCE,
-    SPLITS,
-    Collection,
-    Options,
-    Quarantine,
-    RawCollection,
-    empty,
-)  # fmt: skip
+from anmi.corpus.texts import among, column, find_duplicates, find_queries, joined_texts, normalised_forms, to_json
+from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
 from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)
 _CONTROL: Final = r"[\x00-\x1f\x7f]"
 _LONGEST_ID: Final = 1000
+_LONG: Final = f"more than {_LONGEST_ID:,} characters"
 _LONGEST_DOCUMENT: Final = 1_000_000
 
 
@@ -58,9 +40,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         If two splits share a query, too much is damaged, or none of the training labels is left. A collection without
         training labels is no error.
     """
-    for table, key in ((raw.documents, "document_id"), (raw.queries, "query_id"), (raw.qrels, "query_id"),
-                       (raw.qrels, "document_id")):  # fmt: skip
-        _check_ids(table, key)
+    _check_ids(raw.documents, raw.queries, raw.qrels)
     quarantine, notes = Quarantine(), dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
     blank = raw.queries["text"].str.strip() == ""
@@ -94,7 +74,10 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
             "the split train"
         )
 
-    corpus = documents[["document_id", "title", "text", "metadata"]].reset_index(drop=True)
+    def plain(table: pd.DataFrame, *names: str) -> pd.DataFrame:
+        return table[[*names] or [*table.columns]].reset_index(drop=True)
+
+    corpus = plain(documents, "document_id", "title", "text", "metadata")
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
     judged, qrels = qrels[qrels["relevance"] == 0], qrels[qrels["relevance"] > 0]
@@ -103,28 +86,21 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
     facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
-    columns = ["query_id", "text", "split", "metadata", *(["absent"] if "absent" in queries else [])]
     runs = raw.runs[among(raw.runs["query_id"], queries["query_id"])]
-    runs = runs[among(runs["document_id"], corpus["document_id"])].reset_index(drop=True)
+    runs = runs[among(runs["document_id"], corpus["document_id"])]
     if strange := set(raw.runs["system"]) - set(runs["system"]):
         raise AnmiError(f"runs/{min(strange)} ranks no document of this corpus for a query of it; give their ids")
+    columns = ["query_id", "text", "split", "metadata", *({"absent"} & {*queries}), "same_as"]
     return Collection(
-        name=name,
-        language=options.language or _named_language(raw.language) or detect_language(texts),
-        corpus=corpus,
-        queries=queries[columns].assign(same_as=column(find_queries(queries, corpus, forms)).set_axis(queries.index))
-        .reset_index(drop=True),
-        qrels=qrels[["query_id", "document_id", "relevance", "split"]].reset_index(drop=True),
-        equivalents=(same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels)),
-        judged=judged[["query_id", "document_id"]].reset_index(drop=True),
-        graph=raw.graph[["head", "relation", "tail"]].reset_index(drop=True),
-        duplicates=find_duplicates(corpus["document_id"], texts, forms),
-        quarantine=pd.concat([set_aside, raw.set_aside], ignore_index=True),
-        notes=notes,
-        entities=raw.entities.reset_index(drop=True),
-        facts=facts[among(facts["document_id"], corpus["document_id"])].reset_index(drop=True),
-        runs=runs,
-        forms=forms,
+        name, options.language or _named_language(raw.language) or detect_language(texts), corpus,
+        plain(queries.assign(same_as=column(find_queries(queries, corpus, forms)).set_axis(queries.index)), *columns),
+        plain(qrels, "query_id", "document_id", "relevance", "split"),
+        same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels),
+        plain(raw.graph, "head", "relation", "tail"),
+        find_duplicates(corpus["document_id"], texts, forms),
+        pd.concat([set_aside, raw.set_aside], ignore_index=True),
+        notes, plain(raw.entities), plain(facts[among(facts["document_id"], corpus["document_id"])]),
+        plain(judged, "query_id", "document_id"), plain(runs), forms,
     )  # fmt: skip
 
 
@@ -137,18 +113,16 @@ def _named_language(named: str | None) -> str | None:
         return None
 
 
-def _check_ids(table: pd.DataFrame, name: str) -> None:
+def _check_ids(*tables: pd.DataFrame) -> None:
     """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
-    ids = arrow(table[name])
-    for wrong, what in (
-        (pc.match_substring_regex(ids, _CONTROL), "a control character, such as a tab or a zero byte"),
-        (pc.greater(pc.utf8_length(ids), _LONGEST_ID), f"more than {_LONGEST_ID:,} characters"),
-    ):
-        if pc.any(wrong).as_py():
-            first = table.iloc[pc.index(wrong, True).as_py()]
-            raise AnmiError(
-                f"{first['file']} line {first['line']} has an id with {what} ({first[name][:100]!r}); give it another"
-            )
+    for table in tables:
+        for ids in (table[name] for name in ("query_id", "document_id") if name in table):
+            control, long = ids.str.contains(_CONTROL, regex=True), ids.str.len() > _LONGEST_ID
+            if (control | long).any():
+                first: Any = table[control | long].iloc[0]
+                what = "a control character, such as a tab or a zero byte" if control[first.name] else _LONG
+                told = f"{first['file']} line {first['line']} has an id with {what} ({first[ids.name][:100]!r})"
+                raise AnmiError(f"{told}; give it another")
 
 
 def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
@@ -310,32 +284,4 @@ def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
     labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
     both = queries[["query_id", "normalised"]].merge(labelled[["normalised", "document_id"]], on="normalised")
-    return _without_labelled(both[["query_id", "document_id"]].drop_duplicates(), qrels)
-
-
-def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """Return ``query_id, document_id``: the documents that state all triples of one of the query's own documents.
-
-    The triples are those of ``metadata.triples`` alone.
-    """
-    graph = empty("head", "relation", "tail")
-    facts = stated_facts(corpus, graph)
-    if facts.empty or qrels.empty:
-        return empty("query_id", "document_id")
-    ids = pd.Index(corpus["document_id"])
-    labels = qrels.assign(row=ids.get_indexer(qrels["document_id"]).astype(np.int32))
-    own = labels.groupby("query_id")["row"].agg(list)
-    positives = np.full((len(own), own.map(len).max()), -1, np.int32)
-    positives[np.arange(positives.shape[1]) < own.map(len).to_numpy()[:, None]] = np.concatenate(own.to_list())
-    known = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
-    found = known.entailing(positives)
-    pairs = {
-        "query_id": np.repeat(own.index.to_numpy(object), np.diff(found.indptr)),
-        "document_id": ids.to_numpy(object)[found.indices],
-    }
-    return _without_labelled(pd.DataFrame(pairs, dtype="str"), qrels)
-
-
-def _without_labelled(found: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    merged = found.merge(qrels[["query_id", "document_id"]], how="left", indicator=True)
-    return merged.loc[merged["_merge"] == "left_only", ["query_id", "document_id"]].reset_index(drop=True)
+    return without_pairs(both[["query_id", "document_id"]].drop_duplicates(), qrels)

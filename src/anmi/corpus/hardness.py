@@ -9,23 +9,25 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, Literal
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from anmi.errors import installed
 
-_LETTER, _DIGIT, _PUNCTUATION, _JOINER = 1, 2, 3, 4
-# Apostrophes, and the two invisible characters that Indic and Arabic spelling puts inside words.
-_JOINERS: Final = "'’\u200c\u200d"
-# Chinese and Japanese write words without blanks; their three scripts are mixed within a word.
-_UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA")
+# Letters, their marks and digits; apostrophes, and the two invisible characters that Indic and Arabic spelling puts
+# inside words, stand between letters.
+_RUN: Final = regex.compile(r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{M}])['’\u200c\u200d](?=[\p{L}\p{M}]))+")
+_MARKS: Final = regex.compile(r"(?!['’])[\p{P}\p{S}]")
+# Accents that combine with letters of any script, full-width forms; Chinese and Japanese mix scripts within a word.
+_SCRIPTS: Final = {"COMBINING": "", "MODIFIER": "", "FULLWIDTH": "LATIN", "HALFWIDTH": "CJK", "HIRAGANA": "CJK",
+                   "KATAKANA": "CJK"}  # fmt: skip
 
 
 def split_words(text: str) -> list[tuple[str, str]]:
@@ -39,43 +41,27 @@ def split_words(text: str) -> list[tuple[str, str]]:
     >>> split_words("don't stop 中文 42")
     [("don't", 'LATIN'), ('stop', 'LATIN'), ('中', 'CJK'), ('文', 'CJK'), ('42', '')]
     """
-    known = [_character(character) for character in text]
-    starts, ends, scripts = list[int](), list[int](), list[str]()
-    before: tuple[int, str, bool] | None = None
-    for place, here in enumerate(known):
-        kind, script, ideograph = here
-        if kind == _JOINER:
-            beside = [found[0] for found in known[max(place - 1, 0) : place + 2 : 2]]
-            kind = _LETTER if beside == [_LETTER, _LETTER] else _JOINER
-        if kind not in (_LETTER, _DIGIT):
-            before = None
-            continue
-        if before is None or ideograph or before[2] or (script and before[1] and script != before[1]):
-            starts.append(place)
-            ends.append(place)
-            scripts.append("")
-        ends[-1], scripts[-1] = place + 1, max(scripts[-1], script)
-        before = here
-    return [(text[start:end], script) for start, end, script in zip(starts, ends, scripts, strict=True)]
+    found = []
+    for match in _RUN.finditer(text):
+        word, scripts, before = "", "", ("", False)
+        for character in match[0]:
+            here = _script(character)
+            if word and (here[1] or before[1] or (here[0] and before[0] and here[0] != before[0])):
+                found.append((word, scripts))
+                word, scripts = "", ""
+            word, scripts, before = word + character, max(scripts, here[0]), here
+        found.append((word, scripts))
+    return found
 
 
 @lru_cache(maxsize=65536)
-def _character(character: str) -> tuple[int, str, bool]:
-    """Return kind, script and whether it is an ideograph."""
-    if character in _JOINERS:
-        return _JOINER, "", False
-    kinds = {"L": _LETTER, "M": _LETTER, "N": _DIGIT, "P": _PUNCTUATION, "S": _PUNCTUATION}
-    kind = kinds.get(unicodedata.category(character)[0], 0)
-    if kind != _LETTER:
-        return kind, "", False
+def _script(character: str) -> tuple[str, bool]:
+    """Return the script of a letter, and whether it is an ideograph."""
+    if unicodedata.category(character)[0] not in "LM":
+        return "", False
     # The standard library knows no scripts, but the name of a letter starts with its own.
     script = unicodedata.name(character, "").split(" ")[0].split("-")[0]
-    # Accents that combine with letters of any script, full-width forms of Latin ones.
-    if script in ("COMBINING", "MODIFIER", ""):
-        return kind, "", False
-    if script in ("FULLWIDTH", "HALFWIDTH"):
-        return kind, "LATIN" if script == "FULLWIDTH" else "CJK", False
-    return kind, "CJK" if script in _UNSPACED else script, script == "CJK"
+    return _SCRIPTS.get(script, script), script == "CJK"
 
 
 # Languages that are told apart, by the scripts that several share. Any other script says by itself which one it is.
@@ -108,36 +94,11 @@ class HardnessParams(BaseModel):
             _wordfreq()
 
 
-@dataclass(frozen=True)
-class Hardness:
-    """Hardness of Q queries and its parts, float64 [Q] each.
-
-    Attributes
-    ----------
-    value
-        In [0, 1], larger is harder.
-    tokens
-        Number of words; each Chinese character is one.
-    entropy
-        Of the characters of a query, in bits.
-    punctuation
-        Share of punctuation and symbols among the characters.
-    code_mix
-        See :func:`mixed_share`.
-    """
-
-    value: NDArray[np.float64]
-    tokens: NDArray[np.float64]
-    entropy: NDArray[np.float64]
-    punctuation: NDArray[np.float64]
-    code_mix: NDArray[np.float64]
-
-
-def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "language") -> Hardness:
-    """Return the hardness of queries.
+def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "language") -> NDArray[np.float64]:
+    """Return how hard queries are, in [0, 1], larger is harder, float64 [Q].
 
     0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share.
-    It depends on each text alone, not on those given with it.
+    Each Chinese character is a token; entropy is that of the characters of a query, and punctuation includes symbols.
 
     Parameters
     ----------
@@ -153,30 +114,24 @@ def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "la
 
     Examples
     --------
-    >>> found = hardness(["aab?"], "script")
-    >>> found.tokens.item(), found.entropy.item(), found.punctuation.item(), round(found.value.item(), 4)
-    (1.0, 1.5, 0.25, 0.3083)
+    >>> hardness(["aab?"], "script").round(4).tolist()
+    [0.3083]
     """
-    words = [split_words(text) for text in texts]
-    tokens = np.array([*map(len, words)], np.float64)
-    punctuation = np.array([_share(_character(each)[0] == _PUNCTUATION for each in text) for text in texts], float)
-    entropy = np.array([_entropy(text) for text in texts], float)
-    mixed = np.array([mixed_share(found, by=code_mix) for found in words], float)
-    parts = (tokens / _MOST_TOKENS, entropy / _MOST_ENTROPY, punctuation / _MOST_PUNCTUATION, mixed)
-    value = sum(weight * np.minimum(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True))
-    return Hardness(np.minimum(value, 1.0), tokens, entropy, punctuation, mixed)
+    return np.array([_hardness(text, code_mix) for text in texts], np.float64)
 
 
-def _share(found: Iterable[bool]) -> float:
-    every = list(found)
-    return sum(every) / max(len(every), 1)
-
-
-def _entropy(text: str) -> float:
-    """Return the Shannon entropy of the distribution of characters, in bits."""
-    shares = (count / len(text) for _, count in sorted(Counter(text).items()))
+def _hardness(text: str, code_mix: Literal["language", "script"]) -> float:
+    words, shares = split_words(text), (count / len(text) for _, count in sorted(Counter(text).items()))
     # The sum may be -0.0 or a rounding below it.
-    return max(sum(-share * math.log2(share) for share in shares), 0.0)
+    entropy = max(sum(-share * math.log2(share) for share in shares), 0.0)
+    marks = len(_MARKS.findall(text)) / max(len(text), 1)
+    parts = (
+        len(words) / _MOST_TOKENS,
+        entropy / _MOST_ENTROPY,
+        marks / _MOST_PUNCTUATION,
+        mixed_share(words, code_mix),
+    )
+    return min(sum(weight * min(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True)), 1.0)
 
 
 def mixed_share(words: Sequence[tuple[str, str]], by: Literal["language", "script"] = "language") -> float:
@@ -211,15 +166,10 @@ def mixed_share(words: Sequence[tuple[str, str]], by: Literal["language", "scrip
     count, main = sum(map(len, of_script.values())), max(of_script, key=lambda script: len(of_script[script]))
     mixed = count - len(of_script[main])
     if by == "language" and main in LANGUAGES:
-        mixed += _in_another_language(of_script[main], LANGUAGES[main])
+        likelihood = np.log10([_frequencies(word[:100], LANGUAGES[main]) for word in of_script[main]])
+        home = likelihood.sum(axis=0).argmax()
+        mixed += int((likelihood.max(axis=1) - likelihood[:, home] > _SWITCH).sum())
     return mixed / count
-
-
-def _in_another_language(words: Sequence[str], languages: tuple[str, ...]) -> int:
-    """Return how many words of a text are likelier in another language than its main one."""
-    likelihood = np.log10([_frequencies(word[:100], languages) for word in words])
-    home = likelihood.sum(axis=0).argmax()
-    return int((likelihood.max(axis=1) - likelihood[:, home] > _SWITCH).sum())
 
 
 @lru_cache(maxsize=65536)

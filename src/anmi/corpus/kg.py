@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -27,6 +28,10 @@ _NAMED: Final = ("graph.ttl", "graph.nt")
 _HEADER: Final = ["head", "relation", "tail"]
 # Without a base, relative names in RDF would begin with the folder of the file, and differ between machines.
 _BASE: Final = "http://no-base.invalid/"
+# After rdfs:comment, the first of these that an entity has.
+_DESCRIPTIONS: Final = (
+    "http://dbpedia.org/ontology/abstract", "http://schema.org/description", "https://schema.org/description",
+)  # fmt: skip
 _MALFORMED: Final = "metadata.triples is no list of [head, relation, tail]; what is none was left out"
 
 
@@ -349,45 +354,41 @@ def read_rdf(path: Path, language: str) -> Graph:
     from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal, URIRef
 
     graph = _parsed(path)
-    names = ("http://dbpedia.org/ontology/abstract", "http://schema.org/description", "https://schema.org/description")
-    described_by = [RDFS.comment, *map(URIRef, names)]
-    order, texts = (language, "en", ""), (None, XSD.string, RDF.langString)
+    described_by = [RDFS.comment, *map(URIRef, _DESCRIPTIONS)]
+    order, texts, above = (language, "en", ""), (None, XSD.string, RDF.langString), RDFS.subClassOf
 
     def of_schema(node: Any) -> bool:
         return str(node).startswith((str(RDF), str(RDFS), str(OWL)))
 
     def said(node: Any, *relations: Any) -> str:
         """Return the text that is preferred: by language, then by relation."""
-        found = [
-            (order.index(tag) if tag in order else len(order), number, text.language or "", str(text))
-            for number, relation in enumerate(relations)
-            for text in graph.objects(node, relation)
-            if isinstance(text, Literal)
-            for tag in [(text.language or "").lower().partition("-")[0]]
-        ]
+        found = []
+        for number, relation in enumerate(relations):
+            for text in (text for text in graph.objects(node, relation) if isinstance(text, Literal)):
+                tag = (text.language or "").lower().partition("-")[0]
+                found.append((order.index(tag) if tag in order else 3, number, text.language or "", str(text)))
         return clean(min(found)[-1]) if found else ""
 
+    classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
     # Everything is one of these, so they make no class; the other kinds of OWL are those of classes.
     instances = (OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
-    above = RDFS.subClassOf
-    classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
     classes |= {node for node, kind in graph.subject_objects(RDF.type) if of_schema(kind) and kind not in instances}
     nodes: dict[Any, bool] = {}
-    facts, left_out, blank = [], 0, 0
+    facts, counts = dict[Triple, None](), Counter[str]()
     for triple in graph:
         head, relation, tail = triple
         text = isinstance(tail, Literal)
         if any(isinstance(node, BNode) for node in triple):
-            blank += 1
+            counts["triples with a blank node"] += 1
         elif relation in ([RDFS.label, *described_by] if text else [RDF.type, above]):
             nodes.setdefault(head, head not in classes)
         elif of_schema(relation):
-            left_out += 1
+            counts["triples about names and classes"] += 1
         else:
             nodes |= {head: True} if text else {head: True, tail: True}
             written = f'"{tail}"' if text and tail.datatype in texts else str(tail)
-            facts.append((clean(str(head)), clean(str(relation)), clean(written)))
-    if blank == len(graph):
+            facts[clean(str(head)), clean(str(relation)), clean(written)] = None
+    if counts["triples with a blank node"] == len(graph):
         raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
     rows = []
     for node in (node for node, kept in nodes.items() if kept):
@@ -396,8 +397,7 @@ def read_rdf(path: Path, language: str) -> Graph:
         label = said(node, RDFS.label).strip() or last_segment(clean(str(node)))
         rows.append((clean(str(node)), label, to_json(list(types)), said(node, *described_by)))
     entities = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
-    triples = pd.DataFrame(facts, columns=["head", "relation", "tail"], dtype="str").drop_duplicates(ignore_index=True)
-    counts = {"triples with a blank node": blank, "triples about names and classes": left_out}
+    triples = pd.DataFrame(list(facts), columns=_HEADER, dtype="str")
     return Graph(entities, triples, table_of(), len(graph), {name: n for name, n in counts.items() if n})
 
 

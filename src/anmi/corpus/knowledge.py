@@ -14,7 +14,7 @@ from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.corpus.texts import among, column, containing, taken
-from anmi.corpus.types import FACT_COLUMNS, empty
+from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
 from anmi.ragged import read_table
 
 Numbers = NDArray[np.int64]
@@ -286,3 +286,32 @@ def stated_facts(
     table = pd.DataFrame({name: column(values) for name, values in columns}).drop_duplicates()
     order = pd.Series(range(len(corpus)), index=corpus["document_id"])
     return table.iloc[order.loc[table["document_id"]].argsort(kind="stable").to_numpy()].reset_index(drop=True)
+
+
+def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Return ``query_id, document_id``: the documents that state all triples of one of the query's own documents.
+
+    The triples are those of ``metadata.triples`` alone.
+    """
+    graph = empty("head", "relation", "tail")
+    facts = stated_facts(corpus, graph)
+    if facts.empty or qrels.empty:
+        return empty("query_id", "document_id")
+    ids = pd.Index(corpus["document_id"])
+    labels = qrels.assign(row=ids.get_indexer(qrels["document_id"]).astype(np.int32))
+    own = labels.groupby("query_id")["row"].agg(list)
+    positives = np.full((len(own), own.map(len).max()), -1, np.int32)
+    positives[np.arange(positives.shape[1]) < own.map(len).to_numpy()[:, None]] = np.concatenate(own.to_list())
+    known = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
+    found = known.entailing(positives)
+    pairs = {
+        "query_id": np.repeat(own.index.to_numpy(object), np.diff(found.indptr)),
+        "document_id": ids.to_numpy(object)[found.indices],
+    }
+    return without_pairs(pd.DataFrame(pairs, dtype="str"), qrels)
+
+
+def without_pairs(found: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of query and document that are not among the labels."""
+    merged = found.merge(qrels[["query_id", "document_id"]], how="left", indicator=True)
+    return merged.loc[merged["_merge"] == "left_only", ["query_id", "document_id"]].reset_index(drop=True)

@@ -78,7 +78,7 @@ def profile(
     distributions: dict[str, Any] = {
         "query_length": asked["text"].map(_words),
         "document_length": pd.Series(document_texts(answers)).map(_words),
-        "query_hardness": hardness(asked["text"].tolist(), "script").value,
+        "query_hardness": hardness(asked["text"].tolist(), "script"),
         "positives_per_query": labels[labels["query_id"].isin(asked["query_id"])].groupby("query_id").size(),
     }
     distributions |= {str(name): table[name].dropna() for name in table if str(name).startswith(_SCORED)}

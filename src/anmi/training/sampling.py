@@ -293,7 +293,7 @@ def with_hardness(rows: Sequence[Row]) -> list[Row]:
     if not any(math.isnan(row.hardness) for row in rows):
         return list(rows)
     texts = list(dict.fromkeys(row.query for row in rows))
-    value = dict(zip(texts, hardness(texts).value.tolist(), strict=True))
+    value = dict(zip(texts, hardness(texts).tolist(), strict=True))
     return [replace(row, hardness=value[row.query]) for row in rows]
 
 

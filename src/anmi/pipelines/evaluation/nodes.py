@@ -78,7 +78,7 @@ def describe_hardness(
 
     asked = pd.concat([queries[["query_id", "text"]], pseudo_queries[["query_id", "text"]]])
     asked = asked[asked.query_id.isin(scores.query_id)]
-    value = pd.Series(hardness(asked.text.tolist(), params.hardness.code_mix).value, index=asked.query_id)
+    value = pd.Series(hardness(asked.text.tolist(), params.hardness.code_mix), index=asked.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
     if scores.empty:
         return {"metric": metric, "buckets": [], "profile": []}
