@@ -122,7 +122,7 @@ def test_descriptions(read):
     """
     found = read(text)
     assert found.entities.description.tolist() == ["A comment.", "An abstract.", "Words.", "English."]
-    assert found.graph.empty
+    assert found.triples.empty
 
 
 def test_types_have_those_above_them_and_cycles_end(read):
@@ -143,14 +143,14 @@ def test_the_vocabulary_is_no_fact(read):
     :a o:in :b ; owl:sameAs <http://y.org/a> ; rdfs:seeAlso <http://z.org> .
     """
     found = read(text)
-    assert rows(found.graph) == [[f"{BASE}a", f"{ONTOLOGY}in", f"{BASE}b"]]
+    assert rows(found.triples) == [[f"{BASE}a", f"{ONTOLOGY}in", f"{BASE}b"]]
     assert found.entities.uri.tolist() == [f"{BASE}a", f"{BASE}b"]
     assert found.notes == {"triples about names and classes": 3}
 
 
 def test_blank_nodes_are_left_out_and_counted(read):
     found = read(":a o:in :b ; o:seat [ o:city :c ] .")
-    assert rows(found.graph) == [[f"{BASE}a", f"{ONTOLOGY}in", f"{BASE}b"]]
+    assert rows(found.triples) == [[f"{BASE}a", f"{ONTOLOGY}in", f"{BASE}b"]]
     assert found.notes == {"triples with a blank node": 2}
 
 
@@ -170,7 +170,7 @@ def test_blank_nodes_are_left_out_and_counted(read):
 )
 def test_tails_stand_as_they_are_written(read, written, tail, caplog):
     with caplog.at_level(logging.WARNING):
-        assert read(f":a o:b {written} .").graph["tail"].tolist() == [tail]
+        assert read(f":a o:b {written} .").triples["tail"].tolist() == [tail]
     assert not caplog.records
     assert rdflib.NORMALIZE_LITERALS is True
 

@@ -6,10 +6,9 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anmi.corpus.places import ROW_FILES, files_of_docs, kind_of
 from anmi.corpus.rows import TextTable, read_rows
@@ -26,21 +25,16 @@ _DECLARED_WITHIN: Final = 4096
 _BLANKS: Final = re.compile(r"\s+")
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _TIGHT: Final = frozenset({"dd", "dt", "li", "option", "tr"})
-_BLOCKS: Final = frozenset({
-    *("address", "article", "aside", "blockquote", "body", "caption", "details", "dialog", "div", "dl", "fieldset"),
-    *("figcaption", "figure", "form", "header", "hgroup", "hr", "html", "main", "ol", "p", "pre", "section"),
-    *("summary", "table", "tbody", "tfoot", "thead", "ul"),
-    *_HEADINGS,
-    *_TIGHT,
-})  # fmt: skip
+_BLOCK_TAGS: Final = """
+address article aside blockquote body caption details dialog div dl fieldset figcaption figure form header hgroup hr
+html main ol p pre section summary table tbody tfoot thead ul
+"""
+_BLOCKS: Final = _HEADINGS | _TIGHT | set(_BLOCK_TAGS.split())
+# What no reader of the page reads, and the menus of every page of a site.
+_UNREAD_TAGS: Final = "button footer head iframe nav noscript object script select style svg template textarea"
+_UNREAD: Final = frozenset(_UNREAD_TAGS.split())
+# Brackets take time by the square of their number, so no marks are looked for in endless paragraphs.
 _LONGEST_PARAGRAPH: Final = 20_000
-# What is not read by whoever reads the page, and the menus that stand on every page of a site.
-_UNREAD: Final = frozenset({
-    *("button", "footer", "head", "iframe", "nav", "noscript", "object", "script", "select", "style", "svg"),
-    *("template", "textarea"),
-})  # fmt: skip
-
-
 _BAR_FROM_FILES: Final = 200
 # The first bytes of a file, which show whether it is blank.
 _LOOK: Final = 65_536
@@ -50,8 +44,7 @@ class UnreadableError(Exception):
     """A file cannot be read; the reason goes to quarantine."""
 
 
-@dataclass(frozen=True)
-class PlainText:
+class PlainText(NamedTuple):
     """What a reader sees of a file.
 
     Attributes
@@ -69,8 +62,7 @@ class PlainText:
     headings: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     text: str
     level: int = 0
     tight: bool = False
@@ -218,14 +210,12 @@ def _markdown() -> MarkdownIt:
     reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
     def inline(state: StateCore) -> None:
-        """Look for marks in paragraphs; brackets take time by the square of their number, so not in endless ones."""
-        for token in state.tokens:
-            if token.type == "inline":
-                token.children = []
-                if len(token.content) <= _LONGEST_PARAGRAPH:
-                    reader.inline.parse(token.content, reader, state.env, token.children)
-                else:
-                    token.children.append(Token("text", "", 0, content=token.content))
+        for token in (token for token in state.tokens if token.type == "inline"):
+            token.children = (
+                [] if len(token.content) <= _LONGEST_PARAGRAPH else [Token("text", "", 0, content=token.content)]
+            )
+            if not token.children:
+                reader.inline.parse(token.content, reader, state.env, token.children)
 
     def closed(tokens: Sequence[Token], place: int, *_: Any) -> str:
         """Return HTML with all its tags closed: one left open would take what follows with it."""
@@ -233,11 +223,9 @@ def _markdown() -> MarkdownIt:
         return "" if root is None else etree.tostring(root, method="html", encoding="unicode")
 
     reader.core.ruler.at("inline", inline)
-    reader.renderer.rules |= {  # type: ignore[attr-defined]
-        "html_block": closed,
-        # Who writes of a <select> may not have thought of the marks of code.
-        "html_inline": lambda tokens, place, *_: "<br>" if tokens[place].content.startswith("<br") else "",
-    }
+    # Who writes of a <select> may not have thought of the marks of code.
+    line_break: Any = lambda tokens, place, *_: "<br>" * tokens[place].content.startswith("<br")  # noqa: E731
+    reader.renderer.rules |= {"html_block": closed, "html_inline": line_break}  # type: ignore[attr-defined]
     return reader
 
 

@@ -23,7 +23,6 @@ from anmi.corpus.types import ENTITY_COLUMNS, Options, RawCollection, check_shar
 from anmi.errors import AnmiError, installed
 
 _TABLES: Final = ("entities.jsonl", "triples.tsv")
-_RDF: Final = (".ttl", ".nt")
 _NAMED: Final = ("graph.ttl", "graph.nt")
 _HEADER: Final = ["head", "relation", "tail"]
 # Without a base, relative names in RDF would begin with the folder of the file, and differ between machines.
@@ -117,10 +116,8 @@ def graph_files(folder: Path) -> list[Path]:
         if all((place / name).is_file() for name in _TABLES):
             return [inside(place / name, place) for name in _TABLES]
     for place in places:
-        found = sorted(path for path in place.glob("*") if path.suffix in _RDF and path.is_file())
-        found = [path for path in found if path.name == _NAMED[0]] or [
-            path for path in found if path.name == _NAMED[1]
-        ] or found  # fmt: skip
+        found = sorted(path for path in place.glob("*") if path.suffix in (".ttl", ".nt") and path.is_file())
+        found = next(([place / name] for name in _NAMED if place / name in found), found)
         if len(found) > 1:
             names = " and ".join(path.name for path in found)
             raise AnmiError(f"{place} has {names}; call the one to be read {' or '.join(_NAMED)}")
@@ -404,7 +401,7 @@ def read_rdf(path: Path, language: str) -> Graph:
 def _parsed(path: Path) -> Any:
     import rdflib
 
-    text = "\n".join(line for _, line in read_lines(path, blank=True))
+    text = "".join(f"{line}\n" for _, line in read_lines(path, blank=True))
     graph = rdflib.Graph("SimpleMemory")  # Which keeps the order.
     # It would rewrite 01.50 to 1.5, and warn of every URI and date that is not in order.
     before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
-from anmi.corpus.texts import among, column, containing, taken
+from anmi.corpus.texts import among, containing, taken
 from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, empty
-from anmi.ragged import read_table
+from anmi.ragged import padded_array, read_table
 
 Numbers = NDArray[np.int64]
 Triple = tuple[str, str, str]
@@ -201,19 +202,18 @@ def membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> spars
 
 
 def _types(lists: Sequence[str]) -> sparse.csr_array:
-    number: dict[str, int] = {}
-    pairs = [
-        (row, number.setdefault(name, len(number)))
-        for row, text in enumerate(lists)
-        for name in dict.fromkeys(json.loads(text))
-    ]
-    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    return membership(rows, columns, (len(lists), len(number)))
+    pairs = [(row, name) for row, text in enumerate(lists) for name in dict.fromkeys(json.loads(text))]
+    columns, names = pd.factorize(pd.Series([name for _, name in pairs], dtype=object))
+    return membership(np.array([row for row, _ in pairs], np.int64), columns, (len(lists), len(names)))
 
 
 def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArray[np.int32]:
-    table = pd.DataFrame({"row": row, "head": head})[head < entities]
-    counts = table.groupby(["row", "head"], sort=False).size().reset_index(name="count")
+    counts = (
+        pd.DataFrame({"row": row, "head": head})[head < entities]
+        .groupby(["row", "head"], sort=False)
+        .size()
+        .reset_index(name="count")
+    )
     # Stable, and groups stand in the order of their first fact.
     first = counts.sort_values("count", ascending=False, kind="stable").drop_duplicates("row")
     about = np.full(documents, -1, np.int32)
@@ -238,13 +238,13 @@ def triples_of(metadata: str) -> tuple[list[Triple], bool]:
     written = json.loads(metadata).get("triples") if '"triples"' in metadata else None
     if not isinstance(written, list):
         return [], written is None
-    sound = [item for item in written if _is_triple(item)]
-    return [(str(head), str(relation), str(tail)) for head, relation, tail in sound], len(sound) == len(written)
-
-
-def _is_triple(item: object) -> bool:
-    parts = item if isinstance(item, list) else []
-    return len(parts) == 3 and all(isinstance(part, (str, int, float)) and str(part).strip() for part in parts)
+    sound = [
+        (str(item[0]), str(item[1]), str(item[2]))
+        for item in written
+        if isinstance(item, list) and len(item) == 3
+        and all(isinstance(part, str | int | float) and str(part).strip() for part in item)
+    ]  # fmt: skip
+    return sound, len(sound) == len(written)
 
 
 def stated_facts(
@@ -275,17 +275,12 @@ def stated_facts(
     """
     own = graph[among(graph["head"], corpus["document_id"])]
     rows = list(zip(*(own[name].tolist() for name in ("head", "head", "relation", "tail")), strict=True))
-    # Most metadata have none, and need not be parsed.
     telling = containing(corpus["metadata"], '"triples"')
-    found = zip(taken(corpus["document_id"], telling), taken(corpus["metadata"], telling), strict=True)
-    for document, text in found:
+    for document, text in zip(*(taken(corpus[name], telling) for name in ("document_id", "metadata")), strict=True):
         rows += [(document, *(resolve(triple) if resolve else triple)) for triple in triples_of(text)[0]]
-    if not rows:
-        return empty(*FACT_COLUMNS)
-    columns = zip(FACT_COLUMNS, zip(*rows, strict=True), strict=True)
-    table = pd.DataFrame({name: column(values) for name, values in columns}).drop_duplicates()
-    order = pd.Series(range(len(corpus)), index=corpus["document_id"])
-    return table.iloc[order.loc[table["document_id"]].argsort(kind="stable").to_numpy()].reset_index(drop=True)
+    table = pd.DataFrame(rows, columns=list(FACT_COLUMNS)).astype("str").drop_duplicates()
+    order = pd.Index(corpus["document_id"]).get_indexer(table["document_id"]).argsort(kind="stable")
+    return table.iloc[order].reset_index(drop=True)
 
 
 def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
@@ -298,14 +293,12 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
     if facts.empty or qrels.empty:
         return empty("query_id", "document_id")
     ids = pd.Index(corpus["document_id"])
-    labels = qrels.assign(row=ids.get_indexer(qrels["document_id"]).astype(np.int32))
-    own = labels.groupby("query_id")["row"].agg(list)
-    positives = np.full((len(own), own.map(len).max()), -1, np.int32)
-    positives[np.arange(positives.shape[1]) < own.map(len).to_numpy()[:, None]] = np.concatenate(own.to_list())
+    labels = qrels.assign(row=ids.get_indexer(qrels["document_id"])).groupby("query_id")["row"].agg(list)
+    positives = padded_array(pa.chunked_array([labels.tolist()], pa.list_(pa.int32())), PADDING)
     known = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
     found = known.entailing(positives)
     pairs = {
-        "query_id": np.repeat(own.index.to_numpy(object), np.diff(found.indptr)),
+        "query_id": np.repeat(labels.index.to_numpy(object), np.diff(found.indptr)),
         "document_id": ids.to_numpy(object)[found.indices],
     }
     return without_pairs(pd.DataFrame(pairs, dtype="str"), qrels)

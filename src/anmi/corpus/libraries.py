@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
-import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -107,8 +105,7 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
     base = base if last == "train" else location
     train = first(f"{base}/train", location)
     if train is None:
-        close = difflib.get_close_matches(location, list(library.registry), n=1, cutoff=0.5)
-        hint = f'did you mean "{close[0]}"?' if close and close[0] != location else "see ir-datasets.com for the ids"
+        hint = nearest(location, set(library.registry) - {location})
         raise AnmiError(f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}')
     if not train[0].endswith("/train"):
         return {"train": train}
@@ -203,9 +200,6 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
     place = folder / (config or "")
     options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
     if _saved(place):
-        for path in place.rglob("state.json"):
-            if not json.loads(path.read_text(encoding="utf-8")).get("_data_files"):
-                raise AnmiError(f"{path.parent} has no rows, which `datasets` cannot read; save the dataset without it")
         found = datasets.load_from_disk(place)
     elif config and place.is_dir() and not (folder / "README.md").is_file():
         found = datasets.load_dataset(str(place), **options)

@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from anmi.corpus.sentences import UNSPACED
@@ -34,10 +33,6 @@ _PART: Final = (
 # Of the documents, in rows of at least two parts; and how many such rows there must be.
 _LEAST_SHARE: Final = 0.3
 _LEAST_PARENTS: Final = 3
-# A book of 1,000 passages is a parent; what a tenth of the corpus (and more than 20 documents) share is a category.
-_MOST_PARTS: Final = 1000
-_MOST_SHARE: Final = 0.1
-_PARTS_IN_ANY_CORPUS: Final = 20
 # Where words stand without blanks, a character counts as one.
 _WORD: Final = re.compile(f"{UNSPACED.pattern}|[^\\s{UNSPACED.pattern[1:-1]}]+")
 # Three words in a row are the least that shows order; short texts have few longer ones.
@@ -178,24 +173,16 @@ def find_related(
     >>> find_related(corpus, ["one", "two", "three"], none).iloc[:, :3].values.tolist()
     [['a', 'c', 'sibling']]
     """
-    ids = arrow(corpus["document_id"])
-    rows = np.flatnonzero(~among(ids, duplicates["document_id"]))
+    rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
     near = near_duplicates(arrow(forms).take(pa.array(rows)), similarity, name_share, least_words)
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
     parts = zip(*siblings(parents_of(corpus) if parents is None else parents), strict=True)
-    pairs += [(i, j, SIBLING, np.nan) for i, j in parts]
-    table = pd.DataFrame(pairs, columns=["i", "j", "kind", "similarity"]).sort_values(["i", "j", "kind"])
-    table = table.astype({"i": int, "j": int, "similarity": float})
-
-    def named(copies: pd.Series, places: pd.Series) -> pd.Series:
-        return column(pa.concat_arrays([arrow(copies), ids.take(pa.array(places.to_numpy()))]))
-
-    return pd.DataFrame({
-        "document_id": named(duplicates["document_id"], table["i"]),
-        "other_id": named(duplicates["duplicate_of"], table["j"]),
-        "kind": pd.Series([*[COPY] * len(duplicates), *table["kind"]], dtype="str"),
-        "similarity": np.concatenate([np.ones(len(duplicates)), table["similarity"]]).astype(np.float32),
-    })  # fmt: skip
+    pairs = sorted([*pairs, *((i, j, SIBLING, np.nan) for i, j in parts)])
+    names = corpus["document_id"].tolist()
+    rest = [(names[i], names[j], kind, share) for i, j, kind, share in pairs]
+    same = [(*pair, COPY, 1.0) for pair in duplicates[["document_id", "duplicate_of"]].itertuples(index=False)]
+    types = dict.fromkeys(["document_id", "other_id", "kind"], "str") | {"similarity": "float32"}
+    return pd.DataFrame([*same, *rest], columns=list(types)).astype(types)
 
 
 def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[str, str]:
@@ -278,64 +265,52 @@ def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Se
     """
     if keys is None and "parent" in corpus:
         return corpus["parent"]
-    found = corpus["document_id"].to_numpy(dtype=object, copy=True)
-    if keys is None or keys:
-        by_id = _parents_by_id(corpus, _most_parts(len(found)))
-        found = np.where(by_id == "", found, by_id)
-    # The first of the keys is read last, so that it decides.
-    for key in reversed(PARENT_KEYS if keys is None else keys):
-        named = _parents_by_key(corpus["metadata"], key)
-        found[list(named)] = list(named.values())
+    # A book of 1,000 passages is a parent; what a tenth of the corpus (and more than 20 documents) share is a category.
+    limit = max(20, min(1000, len(corpus) // 10))
+    found = corpus["document_id"].reset_index(drop=True).astype(object)
+    named = [_parents_by_key(corpus["metadata"], key, limit) for key in (PARENT_KEYS if keys is None else keys)]
+    named += [_parents_by_id(corpus, limit)] if keys is None or keys else []
+    # What comes first decides.
+    for each in reversed(named):
+        found[each.index] = each
     return column(found.tolist()).set_axis(corpus.index)
 
 
-def _most_parts(documents: int) -> int:
-    return max(_PARTS_IN_ANY_CORPUS, min(_MOST_PARTS, int(_MOST_SHARE * documents)))
-
-
-def _parents_by_key(metadata: Texts, key: str) -> dict[int, str]:
+def _parents_by_key(metadata: Texts, key: str, limit: int) -> pd.Series:
     """Return the parent that a metadata key names, by row."""
-    limit, parts = _most_parts(len(metadata)), defaultdict[str, list[int]](list)
     # Reading JSON is slow, and most documents name no parent.
-    naming = containing(metadata, f'"{key}"')
-    for row, text in zip(naming.tolist(), taken(metadata, naming), strict=True):
-        value = json.loads(text).get(key)
-        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-            parts[str(value)].append(row)
-    large = [value for value, rows in parts.items() if len(rows) > limit]
-    if large:
-        most = max(large, key=lambda value: len(parts[value]))
+    rows = containing(metadata, f'"{key}"')
+    values = [json.loads(text).get(key) for text in taken(metadata, rows)]
+    texts = [str(each) if isinstance(each, str | int) and not isinstance(each, bool) else "" for each in values]
+    named = pd.Series(texts, rows, dtype=object)[[bool(text.strip()) for text in texts]]
+    counts = named.value_counts()
+    large = counts[counts > limit]
+    if len(large):
         log.warning(
             'metadata key "%s": %s of %s documents share the value "%s", which is no document they are parts of; '
             "%d such values are ignored; name other keys in ingestion.sibling_keys",
-            key, f"{len(parts[most]):,}", f"{len(metadata):,}", most, len(large),
+            key, f"{large.iloc[0]:,}", f"{len(metadata):,}", large.index[0], len(large),
         )  # fmt: skip
-    return {row: value for value, rows in parts.items() if len(rows) <= limit for row in rows}
+    return named[~named.isin(large.index)]
 
 
-def _parents_by_id(corpus: pd.DataFrame, limit: int) -> NDArray[np.object_]:
-    """Return the parent in front of the number of each id, [N]; empty strings where the ids are no numbers of parts."""
-    none = np.full(len(corpus), "", dtype=object)
-    read = pc.extract_regex(arrow(corpus["document_id"]), _PART)
-    rows = np.flatnonzero(read.is_valid().to_numpy(zero_copy_only=False))
-    if len(rows) < _LEAST_SHARE * len(corpus) or not len(rows):
-        return none
-    fields = ("parent", "mark", "number")
-    parts = pd.DataFrame({name: read.field(name).take(pa.array(rows)).to_pylist() for name in fields})
+def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
+    """Return the parent in front of the number of each id, by row; none where the ids are no numbers of parts."""
+    corpus = corpus.reset_index(drop=True)
+    parts = corpus["document_id"].str.extract(_PART).dropna().astype({"number": int})
+    if len(parts) < _LEAST_SHARE * len(corpus):
+        return parts["parent"][:0]
     # The rows of a table are named by its path and their line, and are no parts of it.
-    metadata = taken(corpus["metadata"], rows)
-    lines = [f'"path":{json.dumps(parent)}' in text for parent, text in zip(parts.parent, metadata, strict=True)]
-    parts, rows = parts[~np.array(lines)].astype({"number": int}), rows[~np.array(lines)]
-    each = parts.groupby("parent").number.agg(["size", "min", "max"])
-    row_of_parts = (each["min"] <= 1) & (each["max"] - each["min"] + 1 == each["size"]) & (each["size"] <= limit)
-    several = row_of_parts & (each["size"] > 1)
+    lines = zip(parts["parent"], corpus["metadata"][parts.index], strict=True)
+    parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
+    each = parts.groupby("parent")["number"].agg(["size", "min", "max"])
+    in_a_row = (each["min"] <= 1) & (each["max"] - each["min"] + 1 == each["size"]) & (each["size"] <= limit)
+    several = in_a_row & (each["size"] > 1)
     if "title" in corpus:
-        titled = parts.assign(title=taken(corpus["title"], rows)).query("title != '' and mark not in ('#', '::')")
-        unlike = titled.parent[titled.title != titled.groupby("parent").title.transform("first")]
-        several &= ~each.index.isin(unlike)
+        titled = parts.assign(title=corpus["title"]).query("title != '' and mark not in ('#', '::')")
+        several &= titled.groupby("parent")["title"].nunique().reindex(each.index, fill_value=0) <= 1
     if each["size"][several].sum() < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
-        return none
+        return parts["parent"][:0]
     # What others are parts of is whole, whatever its own id ends in.
-    whole = among(taken(corpus["document_id"], rows), parts.parent) | (parts.parent.map(each["size"]) > limit)
-    none[rows] = np.where(whole, "", parts.parent)
-    return none
+    whole = corpus["document_id"][parts.index].isin(each.index) | (parts["parent"].map(each["size"]) > limit)
+    return parts["parent"][~whole]
