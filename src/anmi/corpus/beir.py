@@ -44,7 +44,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
-        raise AnmiError(f"{folder} is not a folder; beir:DIR expects one with corpus.jsonl, queries.jsonl and qrels/")
+        raise AnmiError(f"{folder} is not a folder; one with corpus.jsonl, queries.jsonl and qrels/ was expected")
     place = folder / "qrels"
     if place.is_file():
         raise AnmiError(f"{place} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")

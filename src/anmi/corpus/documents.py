@@ -211,10 +211,9 @@ def _markdown() -> MarkdownIt:
 
     def inline(state: StateCore) -> None:
         for token in (token for token in state.tokens if token.type == "inline"):
-            token.children = (
-                [] if len(token.content) <= _LONGEST_PARAGRAPH else [Token("text", "", 0, content=token.content)]
-            )
-            if not token.children:
+            token.children = [Token("text", "", 0, content=token.content)]
+            if len(token.content) <= _LONGEST_PARAGRAPH:
+                token.children.clear()
                 reader.inline.parse(token.content, reader, state.env, token.children)
 
     def closed(tokens: Sequence[Token], place: int, *_: Any) -> str:

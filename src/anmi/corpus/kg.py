@@ -23,7 +23,7 @@ from anmi.corpus.types import ENTITY_COLUMNS, Options, RawCollection, check_shar
 from anmi.errors import AnmiError, installed
 
 _TABLES: Final = ("entities.jsonl", "triples.tsv")
-_NAMED: Final = ("graph.ttl", "graph.nt")
+_RDF: Final = (("graph.ttl",), ("graph.nt",))
 _HEADER: Final = ["head", "relation", "tail"]
 # Without a base, relative names in RDF would begin with the folder of the file, and differ between machines.
 _BASE: Final = "http://no-base.invalid/"
@@ -61,8 +61,8 @@ class Graph(NamedTuple):
 def read_kg(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout with its graph.
 
-    The graph is ``entities.jsonl`` with ``triples.tsv``, or else ``graph.ttl``, ``graph.nt`` or the only file of such a
-    kind, in the folder or in the one above. A document's facts are its ``metadata.triples``, names written short or as
+    The graph is ``entities.jsonl`` with ``triples.tsv``, or else ``graph.ttl`` or ``graph.nt``, in the folder or in the
+    one above. A document's facts are its ``metadata.triples``, names written short or as
     URIs, and the triples whose head is its id.
 
     Parameters
@@ -77,14 +77,7 @@ def read_kg(location: str, options: Options) -> RawCollection:
     AnmiError
         If a file is missing, not in its form, or too much of the graph is damaged.
     """
-    folder = Path(location).expanduser()
-    if not folder.is_dir():
-        raise AnmiError(
-            f"{folder} is not a folder; kg:DIR expects one with corpus.jsonl, queries.jsonl and qrels/, and a graph "
-            "there or one folder above"
-        )
-    files = graph_files(folder)
-    raw = read_beir(location, options)
+    raw, files = read_beir(location, options), graph_files(Path(location).expanduser())
     if len(files) > 1:
         graph = read_tables(*files)
     else:
@@ -112,21 +105,13 @@ def read_kg(location: str, options: Options) -> RawCollection:
 def graph_files(folder: Path) -> list[Path]:
     """Return the files of the graph of a folder: ``entities.jsonl`` and ``triples.tsv``, or one file of RDF."""
     places = (folder, folder.absolute().parent)
-    for place in places:
-        if all((place / name).is_file() for name in _TABLES):
-            return [inside(place / name, place) for name in _TABLES]
-    for place in places:
-        found = sorted(path for path in place.glob("*") if path.suffix in (".ttl", ".nt") and path.is_file())
-        found = next(([place / name] for name in _NAMED if place / name in found), found)
-        if len(found) > 1:
-            names = " and ".join(path.name for path in found)
-            raise AnmiError(f"{place} has {names}; call the one to be read {' or '.join(_NAMED)}")
-        if found:
-            return [inside(found[0], place)]
+    for names, place in product((_TABLES, *_RDF), places):
+        if all((place / name).is_file() for name in names):
+            return [inside(place / name, place) for name in names]
     lacking = [name for name in _TABLES if not any((place / name).is_file() for place in places)] or _TABLES
     raise AnmiError(
         f"neither {folder} nor {places[1]} has {' and '.join(lacking)}; put {'it' if len(lacking) == 1 else 'them'} "
-        f"there, or the graph as {' or '.join(_NAMED)}"
+        "there, or the graph as graph.ttl or graph.nt"
     )
 
 

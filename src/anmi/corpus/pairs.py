@@ -86,8 +86,7 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
                 f"{path} line {line} has {len(texts['query'])} queries, {len(texts['positive'])} documents and "
                 f"{len(scores)} labels; one query was expected, and one label or as many as documents"
             )
-        if len(scores) < len(texts["positive"]):
-            scores = (scores or ["1"]) * len(texts["positive"])
+        scores = scores if len(scores) > 1 else (scores or ["1"]) * len(texts["positive"])
         title = "".join(clean(values[column]) for column in columns["title"] if isinstance(values[column], str))
         prefix = "" if split == "train" else f"{split}-"
         query = _added(queries, f"{prefix}q", texts["query"][0][1], _typed(values, "query_type", shared), path, line)

@@ -1,4 +1,4 @@
-"""Where the sentences of a text start and end, and how many words it has.
+"""The module finds where the sentences of a text start and end, and how many words it has.
 
 Sentences are found by sentencex (Wikimedia, MIT), which knows the full stops, abbreviations and quotation marks of some
 300 languages. What it does not know is that line breaks end headings, list items and lines of tables, and that Thai
@@ -59,15 +59,8 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     """
     # A lone surrogate, which no encoding knows, has the length of what stands for it here.
     known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-    found: list[tuple[int, int]] = []
-    for begin, end in _pieces(known, language):
-        first, last = _stripped(text, begin, end)
-        if language not in _BLANK_ENDS and text.find("\n", first, last) < 0:
-            # Nothing to cut, as most often.
-            found.append((first, last))
-            continue
-        parts = _parts(text, begin, end, language)
-        found += (_stripped(text, start, end) for start, end in parts)
+    parts = (part for piece in _pieces(known, language) for part in _parts(text, *piece, language))
+    found = (_stripped(text, *part) for part in parts)
     return [(start, end) for start, end in found if start < end]
 
 
@@ -92,10 +85,8 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     """Return where a part starts and ends without the white-space around it."""
     part = text[start:end]
-    stripped = part.strip()
-    if len(stripped) < len(part):
-        start += len(part) - len(part.lstrip())
-    return start, start + len(stripped)
+    start += len(part) - len(part.lstrip())
+    return start, start + len(part.strip())
 
 
 def count_words(text: str) -> int:
@@ -137,10 +128,7 @@ def excerpt(text: str, question: str, length: int) -> str:
 
 def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:
     """Cut a piece at line breaks that end something, or at blanks that stand for full stops."""
-    lines = [(start, end)]
-    if "\n" in text[start:end].strip():
-        lines = list(_lines(text, start, end))
-    for first, last in lines:
+    for first, last in _lines(text, start, end):
         if language in _BLANK_ENDS:
             yield from _clauses(text, first, last)
         else:
@@ -150,24 +138,19 @@ def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut a piece into its lines, those of wrapped prose together."""
     wrapped = end - start <= _LONGEST
-    before = ""
-    begin = start
-    for match in _LINE.finditer(text, start, end):
-        line = match[0]
-        if not line.strip():
-            continue
-        if before and not (wrapped and _goes_on(before, line)):
+    before, begin = "", start
+    for match in (match for match in _LINE.finditer(text, start, end) if match[0].strip()):
+        if before and not (wrapped and _goes_on(before, match[0])):
             yield begin, match.start()
             begin = match.start()
-        before = line
+        before = match[0]
     yield begin, end
 
 
 def _goes_on(before: str, line: str) -> bool:
     """Tell whether a line is the continuation of the one before."""
     indented = [len(one) - len(one.lstrip()) for one in (before, line)]
-    item = _ITEM.match(before.lstrip()) is not None
-    same = indented[0] == indented[1] or item
+    same = indented[0] == indented[1] or _ITEM.match(before.lstrip()) is not None
     return same and not before.rstrip().endswith(":") and _ITEM.match(line.lstrip()) is None
 
 

@@ -1,4 +1,4 @@
-"""Splits that depend on the seed and the text of the query alone.
+"""The module cuts splits that depend on the seed and the text of the query alone.
 
 An id says nothing of what is asked: were it hashed, queries of one text could fall into two splits, or a query move to
 another one when its text comes again under another id.

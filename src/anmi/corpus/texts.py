@@ -159,8 +159,6 @@ class _Collapse(dict[int, str]):
 
 _COLLAPSE = _Collapse()
 _COLLAPSE_ASCII = bytes(ord(_COLLAPSE[code]) if code < 128 else code for code in range(256))
-# Texts that are strings of Python at a time.
-_CHUNK = 20_000
 
 
 def normalised(text: str) -> str:
@@ -185,12 +183,7 @@ def normalised(text: str) -> str:
 
 def normalised_forms(texts: Texts) -> pa.LargeStringArray:
     """Return the normalised texts as an Arrow array."""
-    given = arrow(texts)
-    parts = [
-        pa.array([normalised(text) for text in given.slice(start, _CHUNK).to_pylist()], pa.large_string())
-        for start in range(0, max(len(given), 1), _CHUNK)
-    ]
-    return pa.concat_arrays(parts)
+    return pa.array((normalised(text.as_py()) for text in arrow(texts)), pa.large_string())
 
 
 def find_duplicates(document_ids: Texts, texts: Texts, forms: pa.LargeStringArray | None = None) -> pd.DataFrame:
@@ -217,15 +210,14 @@ def find_duplicates(document_ids: Texts, texts: Texts, forms: pa.LargeStringArra
     ids, written = arrow(document_ids), arrow(texts)
     # Numbers of texts in the order in which they first occur, so the first document of each number is known.
     number = (normalised_forms(written) if forms is None else forms).dictionary_encode().indices.to_numpy()
-    first = np.unique(number, return_index=True)[1]
-    root = first[number] if len(number) else number
+    root = np.unique(number, return_index=True)[1][number]
     rows = np.flatnonzero(root != np.arange(len(number)))
     pairs = zip(taken(written, rows), taken(written, root[rows]), strict=True)
     return pd.DataFrame({
-        "document_id": column(taken(ids, rows)),
-        "duplicate_of": column(taken(ids, root[rows])),
-        "kind": column(["exact" if one == other else "normalised" for one, other in pairs]),
-    })  # fmt: skip
+        "document_id": taken(ids, rows),
+        "duplicate_of": taken(ids, root[rows]),
+        "kind": ["exact" if one == other else "normalised" for one, other in pairs],
+    }, dtype="str")  # fmt: skip
 
 
 def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> list[str]:
