@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +95,3 @@ class GraphFolder(Folder):
 @pytest.fixture
 def graph_folder(tmp_path: Path) -> GraphFolder:
     return GraphFolder(tmp_path / "world" / "small")
-
-
-@pytest.fixture
-def write_jsonl(tmp_path: Path) -> Callable[[str, list[Any]], Path]:
-    def write(name: str, rows: list[Any]) -> Path:
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        return path
-
-    return write

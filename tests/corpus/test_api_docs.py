@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -94,20 +93,6 @@ def test_the_same_in_another_process(api_docs):
     env = {**os.environ, "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.split() == [fingerprint(api_docs)]
-
-
-def test_difficulty_for_bm25(api_docs):
-    import bm25s
-
-    from anmi.retrieval.tokenize import tokenizer
-
-    tokenize = tokenizer("snowball", "en")
-    index = bm25s.BM25(k1=1.5, b=0.75)
-    index.index(tokenize(api_docs.corpus["text"].tolist()), show_progress=False)
-    ranked, _ = index.retrieve(tokenize(api_docs.queries["text"].tolist()), k=10, show_progress=False)
-    hit = ranked == np.arange(len(ranked))[:, None]
-    assert (hit / np.arange(1, 11)).sum(axis=1).mean() == pytest.approx(0.52, abs=0.02)
-    assert hit.any(axis=1).mean() == pytest.approx(0.78, abs=0.03)
 
 
 def test_objects_are_merged_by_identity(monkeypatch, tmp_path):

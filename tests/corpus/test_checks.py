@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.e2e.conftest import write_beir
 
 from anmi.corpus.checks import assemble
-from anmi.corpus.sources import load_collection
 from anmi.corpus.types import Collection, Options, RawCollection, counts_by_reason
 
 
@@ -34,14 +29,9 @@ def read(
 
 
 QUERIES = [
-    ("q1", "What is a fox?"),
-    ("q2", "an owl"),
-    ("a0", "what is a FOX"),
-    ("d1", "x"),
-    ("d2", "X!"),
-    ("t1", "y"),
+    ("q1", "What is a fox?"), ("q2", "an owl"), ("a0", "what is a FOX"), ("d1", "x"), ("d2", "X!"), ("t1", "y"),
     ("t2", "Y"),
-]
+]  # fmt: skip
 LABELS = [
     ("q1", "fox", 1, "train"), ("q1", "vixen", 1, "train"), ("q2", "owl", 1, "train"),
     ("a0", "vixen", 2, "train"), ("a0", "fur", 1, "train"),
@@ -62,11 +52,8 @@ def test_queries_of_one_text_become_one_with_all_their_labels() -> None:
     assert labels_of(found, "d1") == {"one": 1, "two": 1}
     assert (labels_of(found, "t1"), labels_of(found, "t2")) == ({"three": 1}, {"four": 1})
     assert found.qrels.set_index("query_id").split["q1"].eq("train").all()
-    told = found.quarantine.set_index("id").reason.to_dict()
-    assert told == {
-        "a0": 'its labels went to the query of the same text "q1"',
-        "d2": 'its labels went to the query of the same text "d1"',
-    }
+    told = 'its labels went to the query of the same text "{}"'
+    assert found.quarantine.set_index("id").reason.to_dict() == {"a0": told.format("q1"), "d2": told.format("d1")}
     assert counts_by_reason(found.quarantine) == {"its labels went to the query of the same text": 2}
 
 
@@ -94,19 +81,3 @@ def test_an_equal_text_under_a_smaller_id_moves_nothing(again: set[str], subset:
     assert {name: now.get(name) for name in split} == split
     # What came is merged, or a test query beside the one that has its text.
     assert {name for name in now if name not in split} == {f"a{name}" for name in again if split.get(name) == "test"}
-
-
-def test_queries_that_are_documents_are_marked_in_what_is_read() -> None:
-    with TemporaryDirectory() as place:
-        folder = Path(place)
-        documents = [{"_id": f"d{i}", "title": "T", "text": f"argument {i}"} for i in range(6)]
-        documents.append({"_id": "q1", "title": "", "text": "something else"})
-        queries = [
-            {"_id": "d0", "text": "Argument 0!"},
-            {"_id": "q1", "text": "t argument 2"},
-            {"_id": "q2", "text": "b"},
-        ]
-        rows = ["query-id\tcorpus-id\tscore", "d0\td1\t1", "q1\td3\t1", "q2\td4\t1"]
-        write_beir(folder, documents, queries, {"train": rows})
-        found = load_collection(f"beir:{folder}", dev_share=0.0, test_share=0.0)
-    assert dict(zip(found.queries.query_id, found.queries.same_as, strict=True)) == {"d0": "d0", "q1": "d2", "q2": ""}

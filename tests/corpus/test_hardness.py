@@ -31,14 +31,13 @@ def test_codes_with_region_and_in_capitals(given: str, code: str) -> None:
     assert IngestionParams(language=given).language == code
 
 
-@pytest.mark.parametrize(("given", "nearest"), [
-    ("hindi", '"hi" (Hindi)'), ("Hindī", '"hi" (Hindi)'), ("hin", '"hi" (Hindi)'), ("tamill", '"ta" (Tamil)'),
-    ("nepalese", '"ne" (Nepali)'), ("Thai", '"th" (Thai)'), ("eng", '"en" (English)'),
+@pytest.mark.parametrize(("given", "said"), [
+    ("hindi", 'did you mean "hi"?'), ("Thai", 'did you mean "th"?'), ("xylo", "expected: an ISO 639-1 code"),
 ])  # fmt: skip
-def test_an_unknown_language_is_refused_with_the_nearest(given: str, nearest: str) -> None:
+def test_an_unknown_language_is_refused(given: str, said: str) -> None:
     with pytest.raises(AnmiError) as refused:
         language_code(given)
-    assert f'there is no language "{given}"; did you mean {nearest}?' in str(refused.value)
+    assert f'there is no language "{given}"; {said}' in str(refused.value)
 
 
 def test_what_is_recognised_can_be_given() -> None:
@@ -56,7 +55,7 @@ def test_a_source_may_name_its_language_wrongly(tmp_path: Path, caplog: pytest.L
     assert load_collection(f"pairs:{tmp_path}/named.jsonl").language == "ko"
     with caplog.at_level(logging.WARNING):
         assert load_collection(f"pairs:{tmp_path}/wrong.jsonl").language == "en"
-    assert 'no language "korean"; did you mean "ko" (Korean)?' in caplog.text
+    assert 'no language "korean"; did you mean "ko"?' in caplog.text
 
 
 def share(*texts: str, **more: Any) -> list[float]:
@@ -78,9 +77,6 @@ def test_two_languages_of_one_script() -> None:
     assert english == spanish == 0.0
 
 
-SCRIPT = "script"
-
-
 def slow(text: str) -> tuple[float, float, float]:
     """Words, entropy and punctuation share, a character at a time (scripts without ideographs, no apostrophes)."""
     words, inside = 0, False
@@ -96,30 +92,24 @@ def slow(text: str) -> tuple[float, float, float]:
 
 @given(st.lists(st.text("abc dé12,?$ \n", max_size=60), max_size=8))
 def test_the_parts_are_those_of_a_slow_count(texts: list[str]) -> None:
-    found = hardness(texts, SCRIPT)
+    found = hardness(texts, "script")
     for i, text in enumerate(texts):
         tokens, entropy, marks = slow(text)
-        assert found.tokens[i] == tokens
-        assert found.entropy[i] == pytest.approx(entropy, abs=1e-12)
-        assert found.punctuation[i] == pytest.approx(marks)
         value = 0.35 * min(tokens / 24, 1) + 0.25 * min(entropy / 4, 1) + 0.2 * min(marks / 0.25, 1)
-        assert found.value[i] == pytest.approx(value, abs=1e-12)
+        assert found[i] == pytest.approx(value, abs=1e-12)
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=6))
 def test_any_text_lies_between_0_and_1_and_depends_on_itself_alone(texts: list[str]) -> None:
-    found = hardness(texts, SCRIPT)
-    assert ((found.value >= 0) & (found.value <= 1)).all()
-    assert found.value.tolist() == [hardness([text], SCRIPT).value.item() for text in texts]
+    found = hardness(texts, "script")
+    assert ((found >= 0) & (found <= 1)).all()
+    assert found.tolist() == [hardness([text], "script").item() for text in texts]
 
 
-def test_each_part_makes_a_query_harder() -> None:
+def test_each_part_makes_a_query_harder_up_to_a_cap() -> None:
     easy = "how old is it"
-    longer, marked, mixed = "how old is it how old is it", "how, old? is, it?", "how old is यह"
-    value = hardness([easy, longer, marked, mixed], SCRIPT).value
+    value = hardness([easy, "how old is it how old is it", "how, old? is, it?", "how old is यह"], "script")
     assert (value[1:] > value[0]).all()
-    assert hardness([easy + " a" * n for n in (0, 20, 40, 80)], SCRIPT).tokens.tolist() == [4, 24, 44, 84]
-    # The parts are capped: from 24 words on length adds nothing.
-    long = [" ".join(["word"] * n) for n in (24, 25, 500)]
-    found = hardness(long, SCRIPT)
-    assert np.allclose(found.value, 0.35 + 0.25 * found.entropy / 4)
+    # From 24 words on length adds nothing.
+    long = hardness([" ".join(["word"] * n) for n in (24, 240)], "script")
+    assert np.allclose(long, long[0], atol=0.01)

@@ -1,7 +1,8 @@
-"""The graph as arrays, against slow readable ways to know the same."""
+"""The graph as arrays, and the facts of documents, against slow readable ways to know the same."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.knowledge import KnowledgeGraph, stated_facts, superset_of_triples, triples_of
 
 URIS, LITERALS, RELATIONS = [f"u:{i}" for i in range(4)], ["1", '"x"'], ["r", "s"]
 # Heads that no list of entities names are nodes all the same.
@@ -20,76 +21,39 @@ TRIPLES = st.tuples(st.sampled_from([*URIS, "u:unknown"]), st.sampled_from(RELAT
 def worlds(draw):
     """Return the triples of the graph and, by document, those it states."""
     graph = draw(st.lists(TRIPLES, max_size=8))
-    stated = draw(
-        st.lists(st.lists(st.one_of(TRIPLES, st.sampled_from(graph or [("u:0", "r", "1")])), max_size=4), max_size=7)
-    )
+    triples = st.one_of(TRIPLES, st.sampled_from(graph or [("u:0", "r", "1")]))
+    stated = draw(st.lists(st.lists(triples, max_size=4), max_size=7))
     return graph, {f"d{i}": list(dict.fromkeys(triples)) for i, triples in enumerate(stated)}
 
 
-def known_of(graph, stated, types=()):
-    types = [*types, *["[]"] * (len(URIS) - len(types))]
-    entities = pd.DataFrame({"uri": URIS, "label": [uri.upper() for uri in URIS], "types": types})
-    table = pd.DataFrame(graph, columns=["head", "relation", "tail"], dtype="str")
+def table(triples):
+    return pd.DataFrame(triples, columns=["head", "relation", "tail"], dtype="str")
+
+
+def known_of(graph, stated):
+    entities = pd.DataFrame({"uri": URIS, "label": [uri.upper() for uri in URIS], "types": "[]"})
     rows = [(document, *triple) for document, triples in stated.items() for triple in triples]
     facts = pd.DataFrame(rows, columns=["document_id", "head", "relation", "tail"], dtype="str")
-    return KnowledgeGraph.from_tables(entities, table, facts, list(stated))
-
-
-def triple_of(known, row):
-    head, relation, tail = known.triples[row]
-    return known.nodes[head], known.relations[relation], known.nodes[tail]
+    return KnowledgeGraph.from_tables(entities, table(graph), facts, list(stated))
 
 
 @given(worlds())
-def test_triples_and_who_states_them(world):
+def test_triples_who_states_them_and_what_is_true(world):
     graph, stated = world
     known = known_of(graph, stated)
     everything = {*graph, *(triple for triples in stated.values() for triple in triples)}
-    found = [triple_of(known, row) for row in range(len(known.triples))]
-    assert len(found) == len(everything)
-    assert set(found) == everything
+    found = [(known.nodes[h], known.relations[r], known.nodes[t]) for h, r, t in known.triples]
+    assert len(found) == len(everything) and set(found) == everything
     assert known.nodes[: len(URIS)] == tuple(URIS)
-    assert known.stated.shape == (len(stated), len(found))
     for row, triples in enumerate(stated.values()):
         columns = known.stated.indices[known.stated.indptr[row] : known.stated.indptr[row + 1]]
         assert {found[column] for column in columns} == set(triples)
-
-
-@given(worlds())
-def test_what_is_true_is_in_the_graph_or_stated(world):
-    graph, stated = world
-    known = known_of(graph, stated)
-    everything = {*graph, *(triple for triples in stated.values() for triple in triples)}
     # -1 is what an index says of a name it does not know.
     nodes, relations = np.arange(-1, len(known.nodes)), np.arange(-1, len(known.relations))
-    arrays = nodes[:, None, None], relations[None, :, None], nodes[None, None, :]
-    number = known.number(*arrays)
-    found = number >= 0
-    assert found.shape == (len(nodes), len(relations), len(nodes))
-    for i, head in enumerate(nodes):
-        for j, relation in enumerate(relations):
-            for k, tail in enumerate(nodes):
-                names = min(head, relation, tail) >= 0 and (
-                    known.nodes[head], known.relations[relation], known.nodes[tail]
-                )  # fmt: skip
-                assert found[i, j, k] == (names in everything)
-                assert (number[i, j, k] >= 0) == found[i, j, k]
-                if found[i, j, k]:
-                    assert triple_of(known, number[i, j, k]) == names
-
-
-@given(worlds(), st.data())
-def test_a_document_entails_another_whose_facts_it_all_states(world, data):
-    graph, stated = world
-    known = known_of(graph, stated)
-    documents = st.integers(-1, len(stated) - 1)
-    queries = data.draw(st.lists(st.lists(documents, min_size=3, max_size=3), max_size=5))
-    found = known.entailing(np.array(queries, np.int32).reshape(-1, 3))
-    assert found.shape == (len(queries), len(stated))
-    facts = [set(triples) for triples in stated.values()]
-    for query, positives in zip(found.toarray(), queries, strict=True):
-        own = [facts[row] for row in positives if row >= 0 and facts[row]]
-        assert query.tolist() == [any(needed <= other for needed in own) for other in facts]
+    number = known.number(nodes[:, None, None], relations[None, :, None], nodes[None, None, :])
+    for (i, j, k), row in np.ndenumerate(number):
+        names = min(i, j, k) > 0 and (known.nodes[i - 1], known.relations[j - 1], known.nodes[k - 1])
+        assert (found[row] == names) if row >= 0 else (names not in everything)
 
 
 @given(worlds())
@@ -108,3 +72,49 @@ def test_more_documents_than_fit_into_one_block():
     found = known_of([], stated).entailing(np.arange(5000, dtype=np.int32)[:, None]).tocoo()
     expected = {(i, j) for i in range(5000) for j in (i, i ^ 4) if stated[f"d{i}"] == stated.get(f"d{j}")}
     assert set(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
+
+
+def corpus(**triples):
+    metadata = [json.dumps({} if value is None else {"triples": value}) for value in triples.values()]
+    return pd.DataFrame({"document_id": list(triples), "metadata": metadata}, dtype="str")
+
+
+TRIPLE = st.tuples(st.sampled_from("ab"), st.sampled_from("pq"), st.sampled_from("xyz")).map(list)
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.lists(TRIPLE, max_size=4)), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), min_size=1, max_size=12, unique=True),
+)
+def test_documents_that_state_all_triples_of_a_positive_are_equivalents(documents, labels):
+    labels = [(query, document) for query, document in labels if document < len(documents)]
+    qrels = pd.DataFrame([(f"q{q}", f"d{d}") for q, d in labels], columns=["query_id", "document_id"], dtype="str")
+    facts = [{tuple(t) for t in triples or []} for triples in documents]
+    expected = set()
+    for query in {q for q, _ in labels}:
+        own = {d for q, d in labels if q == query}
+        asked = [facts[d] for d in own if facts[d]]
+        expected |= {
+            (f"q{query}", f"d{d}")
+            for d in range(len(documents))
+            if d not in own and any(needed <= facts[d] for needed in asked)
+        }
+    found = superset_of_triples(corpus(**{f"d{i}": triples for i, triples in enumerate(documents)}), qrels)
+    assert set(map(tuple, found.values.tolist())) == expected and not found.duplicated().any()
+
+
+def test_facts_stand_in_the_order_of_the_corpus_and_once():
+    texts = corpus(b=[["x", "is", "y"], ["x", "is", "y"], ["z", "is", "y"]], a=None, c=[["x", "is", "y"]])
+    found = stated_facts(texts, table([("c", "kind", "class"), ("a", "kind", "class"), ("x", "is", "y")]))
+    assert found.index.tolist() == [0, 1, 2, 3, 4]
+    assert found.to_numpy().tolist() == [
+        ["b", "x", "is", "y"], ["b", "z", "is", "y"], ["a", "a", "kind", "class"], ["c", "c", "kind", "class"],
+        ["c", "x", "is", "y"],
+    ]  # fmt: skip
+
+
+def test_what_is_no_triple_is_left_out():
+    written = [["a", "b", "c"], ["a", "b"], "abc", None, ["a", "b", ["c"]], ["a", " ", "c"], ["a", "b", 2.5]]
+    assert triples_of(json.dumps({"triples": written})) == ([("a", "b", "c"), ("a", "b", "2.5")], False)
+    assert triples_of('{"triples": {"a": 1}}') == ([], False)
+    assert triples_of('{"triples": null, "x": "triples"}') == ([], True)

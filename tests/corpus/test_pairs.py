@@ -1,61 +1,33 @@
-"""Pairs, and ir_datasets."""
+"""Pairs whose texts are equal, and ir_datasets."""
 
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 
+import ir_datasets
 import pytest
 
-from anmi.corpus.places import find_files
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 
 
-def pair(query, document, **extra):
-    return {
-        "query": query,
-        "document": document,
-        "query_type": "phrase",
-        "doc_type": "sentence",
-        "source": "s",
-        **extra,
-    }
-
-
 def chunk(start, stop):
-    return [pair(f"the query number {i}", f"the document with number {i}", language="en") for i in range(start, stop)]
+    more = {"query_type": "phrase", "doc_type": "sentence", "language": "en"}
+    return [{"query": f"the query {i}", "document": f"the document {i}", **more} for i in range(start, stop)]
 
 
-def test_equal_texts_merge(write_jsonl):
-    rows = [
-        *chunk(0, 30),
-        pair("the query number 0", "another document"),
-        pair("a new query", "the document with number 3"),
-    ]
-    found = load_collection(f"pairs:{write_jsonl('a.jsonl', rows)}")
-    assert (len(found.corpus), len(found.queries), len(found.qrels)) == (31, 31, 32)
-    assert found.qrels.groupby("query_id").size().max() == 2
-    assert found.qrels.groupby("document_id").size().max() == 2
-    assert json.loads(found.queries["metadata"][0]) == {"query_type": "phrase", "source": "s", "language": "en"}
+def test_equal_texts_merge_and_chunks_are_read_in_the_order_of_their_numbers(tmp_path):
+    more = [{"query": "the query 10", "document": "another"}, {"query": "a new one", "document": "the document 13"}]
+    for number, rows in ((10, chunk(100, 120)), (2, chunk(20, 40)), (1, [*chunk(10, 20), *more])):
+        (tmp_path / f"part_{number}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = load_collection(f"pairs:{tmp_path}/part_*.jsonl@42")
+    texts = [*range(10, 20), *range(20, 40), *range(100, 110)]
+    assert found.corpus["text"][found.corpus["text"] != "another"].tolist() == [f"the document {i}" for i in texts]
+    assert (len(found.corpus), len(found.queries), len(found.qrels)) == (41, 41, 42)
+    assert found.qrels.groupby("query_id").size().max() == found.qrels.groupby("document_id").size().max() == 2
+    assert json.loads(found.queries["metadata"][0]) == {"query_type": "phrase", "language": "en"}
     assert json.loads(found.corpus["metadata"][0])["doc_type"] == "sentence"
-    assert set(found.queries["split"]) == {"train", "test"}
-
-
-def test_chunks_are_read_in_the_order_of_their_numbers(write_jsonl, tmp_path):
-    for number in (10, 2, 1):
-        write_jsonl(f"part_{number}.jsonl", chunk(number * 10, number * 10 + 10))
-    assert [path.name for path in find_files(str(tmp_path / "part_*.jsonl"))] == [
-        "part_1.jsonl",
-        "part_2.jsonl",
-        "part_10.jsonl",
-    ]
-    found = load_collection(f"pairs:{tmp_path}/part_*.jsonl@15")
-    assert found.corpus["text"].tolist() == [f"the document with number {i}" for i in range(10, 25)]
-
-
-ir_datasets = pytest.importorskip("ir_datasets")
 
 
 @pytest.fixture
@@ -110,9 +82,3 @@ def test_whatever_goes_wrong_is_said_in_one_sentence(register):
     name = register("train", 0, 20, qrels="q0 d0\n")
     with pytest.raises(AnmiError, match=r"cannot be read \(RuntimeError: expected 4 columns.*network"):
         load_collection(f"ir_datasets:{name}")
-
-
-def test_absent_package_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(AnmiError, match=r'pip install "anmi\[ir-datasets\]"'):
-        load_collection("ir_datasets:beir/scifact/train")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.kg import by_name, meant, resolver
 from anmi.corpus.related import copies, find_related, parents_of, siblings
 from anmi.corpus.texts import document_texts, find_duplicates, find_queries, normalised, to_json
 
@@ -22,11 +21,7 @@ from anmi.corpus.texts import document_texts, find_duplicates, find_queries, nor
 ])  # fmt: skip
 def test_same_after_normalisation(one, other):
     assert normalised(one) == normalised(other)
-
-
-@pytest.mark.parametrize(("one", "other"), [("कि", "की"), ("a < b", "a > b"), ("3 + 4", "3 = 4"), ("?", "!")])
-def test_different_after_normalisation(one, other):
-    assert normalised(one) != normalised(other)
+    assert all(normalised(a) != normalised(b) for a, b in [("कि", "की"), ("a < b", "a > b"), ("?", "!")])
 
 
 @given(st.lists(st.sampled_from(["a b", "A b", "a  b", "c", "C", "c!", "d"]), max_size=20))
@@ -61,29 +56,6 @@ def test_a_query_with_the_text_of_a_document_of_another_id_is_found_and_its_own_
     assert queries_in(corpus, q="FOX", other="fox!", owl="an owl") == {"q": "q", "other": "x", "owl": "y"}
     # Without a title the text of a document of another id is not that of the query.
     assert queries_in(corpus, z="owl") == {"z": ""}
-
-
-SEGMENTS = st.lists(st.sampled_from(["a", "b", "c d", "HIV", "<x>"]), min_size=1, max_size=4)
-
-
-@given(st.lists(SEGMENTS, min_size=1, max_size=8), SEGMENTS)
-def test_a_name_stands_for_every_uri_that_ends_in_it(paths, wanted):
-    uris = {f"http://x.org/{'/'.join(path)}" for path in paths}
-    name = "/".join(wanted)
-    known = by_name(uris)
-    assert set(known.get(name, ())) == {uri for uri in uris if uri.endswith(f"/{name}")}
-    assert all(known[uri] == [uri] and meant(uri, known) == uri for uri in uris)
-    if len(known.get(name, ())) == 1:
-        assert meant(name, known) == known[name][0]
-
-
-def test_the_graph_tells_what_an_ambiguous_name_means():
-    entities = ["http://x.org/b", "http://y.org/b", "http://x.org/c"]
-    known = {("http://y.org/b", "http://o.org/in", "http://x.org/c")}
-    resolve = resolver(entities, ["http://o.org/in"], known)
-    assert resolve(("b", "in", "c")) == ("http://y.org/b", "http://o.org/in", "http://x.org/c")
-    assert resolve(("b", "in", "b")) == ("b", "http://o.org/in", "b")
-    assert resolve(("c", "near", '"b"')) == ("http://x.org/c", "near", '"b"')
 
 
 def corpus_of(*metadata: str) -> pd.DataFrame:

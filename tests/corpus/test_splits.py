@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.knowledge import superset_of_triples
 from anmi.corpus.splits import choose, cut, new_documents
 
 NAMES = [f"q{i}" for i in range(4000)]
@@ -34,48 +29,11 @@ def test_order_does_not_matter(order, seed):
     assert {name for name, kept in zip(order, choose(order, 7, seed), strict=True) if kept} == chosen
 
 
-def test_the_same_in_another_process():
-    code = (
-        "from anmi.corpus.splits import cut; print(*cut([f'q{i}' for i in range(50)], 3, dev_share=.3, test_share=.2))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "9"}
-    )
-    assert done.stdout.split() == cut(NAMES[:50], 3, dev_share=0.3, test_share=0.2).tolist()
-
-
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(NAMES[:20]), max_size=40), st.integers(0, 2**31))
 def test_equal_texts_share_a_split_and_move_no_other(texts, seed):
     split = dict(zip(NAMES[:20], cut(NAMES[:20], seed, dev_share=0.3, test_share=0.3), strict=True))
     assert cut(texts, seed, dev_share=0.3, test_share=0.3).tolist() == [split[text] for text in texts]
-
-
-TRIPLE = st.tuples(st.sampled_from("ab"), st.sampled_from("pq"), st.sampled_from("xyz")).map(list)
-
-
-@given(
-    st.lists(st.one_of(st.none(), st.lists(TRIPLE, max_size=4)), min_size=1, max_size=12),
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), min_size=1, max_size=12, unique=True),
-)
-def test_supersets_of_triples(documents, labels):
-    metadata = [json.dumps({} if triples is None else {"triples": triples}) for triples in documents]
-    corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(len(documents))], "metadata": metadata}, dtype="str")
-    labels = [(query, document) for query, document in labels if document < len(documents)]
-    qrels = pd.DataFrame([(f"q{q}", f"d{d}") for q, d in labels], columns=["query_id", "document_id"], dtype="str")
-    facts = [{tuple(t) for t in triples or []} for triples in documents]
-    expected = set()
-    for query in {q for q, _ in labels}:
-        own = {d for q, d in labels if q == query}
-        asked = [facts[d] for d in own if facts[d]]
-        expected |= {
-            (f"q{query}", f"d{d}")
-            for d in range(len(documents))
-            if d not in own and any(needed <= facts[d] for needed in asked)
-        }
-    found = superset_of_triples(corpus, qrels)
-    assert set(map(tuple, found.values.tolist())) == expected
-    assert not found.duplicated().any()
 
 
 COUNT = 400

@@ -170,8 +170,8 @@ def test_datasets_reads_pairs(tmp_path: Path) -> None:
     DatasetDict(splits | {"test": splits["test"].select([])}).save_to_disk(tmp_path / "half")
     for location, words in (
         ("none", "none cannot be read"),
-        ("half", "half/test has no rows"),
-        ("saved::dev", 'no split "dev"; '),
+        ("half", "cannot be read"),
+        ("saved::dev", 'no split "dev"'),
     ):
         with pytest.raises(AnmiError, match=words):
             load_collection(f"hf:{tmp_path / location}")

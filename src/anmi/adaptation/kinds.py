@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-import numpy as np
 import regex
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
@@ -25,7 +25,7 @@ from anmi.corpus.sentences import UNSPACED, sentences
 from anmi.corpus.texts import values_of
 from anmi.errors import AnmiError
 from anmi.retrieval.terms import Terms
-from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, tokenizer
+from anmi.retrieval.tokenize import DICTIONARIES, resolve, tokenizer
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,6 @@ _ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+(?:[-'][A-Za-z0-9]+)*")
 _LETTER: Final = regex.compile(r"\p{L}")
 _LEAST: Final = 2
 _MOST: Final = 6
-# Documents whose words are counted at once, which bounds memory.
-_DOCUMENTS: Final = 2_000
-# Of a document: each of its best terms, its place among them and the form that the document has most often, in the
-# order of the text.
-_Best = list[tuple[int, str]]
-# Of each text, the numbers of its words.
-_Cut = Sequence[NDArray[np.int32]]
 
 
 def keyphrase(material: Material) -> Make:
@@ -152,16 +145,46 @@ def keyphrase(material: Material) -> Make:
     [View(query='moon cold', positive='The moon is cold; moons orbit the sun.')]
     """
     kind, own = resolve("auto", material.language), material.terms
-    tokenize = tokenizer(kind, material.language)
-    texts, names = [_text(each) for each in material.documents], [each.document_id for each in material.documents]
+    tokenize, rows = (
+        tokenizer(kind, material.language),
+        {each.document_id: n for n, each in enumerate(material.documents)},
+    )
     if kind in DICTIONARIES and not (own and own.settings["tokenizer"] == kind):
-        own = Terms.build(texts, tokenize)
-    cut, words = _held(texts, own) if own and kind in DICTIONARIES else _words(texts)
-    learned = [each for name, each in zip(names, cut, strict=True) if name not in material.new]
-    best = dict(zip(names, _best(cut, learned, _terms(words, kind, tokenize), words), strict=True))
+        own = Terms.build([_text(each) for each in material.documents], tokenize)
+    names = list(own.vocabulary) if own and kind in DICTIONARIES else []
+
+    def words(document: Document) -> Iterable[str]:
+        text = _text(document)
+        if own and names:
+            return _held(text, own, rows[document.document_id], names)
+        return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
+
+    @cache
+    def term(word: str) -> str:
+        """Return the term of a word; nothing where it may be no part of a keyphrase."""
+        if not _LETTER.search(word) or (kind not in DICTIONARIES and UNSPACED.search(word)):
+            return ""
+        # Stop words and single letters have no token; of a compound the tokens are one term.
+        return " ".join(tokenize([word])[0]) if kind == "snowball" else word.casefold() if len(word) > 1 else ""
+
+    learned = [document for document in material.documents if document.document_id not in material.new]
+    frequency = Counter(each for document in learned for each in set(map(term, set(words(document)))))
+    unseen = 1 + math.log(1 + len(learned))
+    idf = {each: 1 + math.log((1 + len(learned)) / (1 + count)) for each, count in frequency.items()}
+
+    def best(document: Document) -> list[tuple[int, str]]:
+        """Return the best terms, each with its place among them, in the form that the document has most often."""
+        forms: dict[str, dict[str, int]] = {}
+        for word, count in Counter(words(document)).items():
+            if each := term(word):
+                forms.setdefault(each, {})[word] = count
+        weight = {each: -sum(found.values()) * idf.get(each, unseen) for each, found in forms.items()}
+        # Of equal weight, and of equal forms, those are first that the document has first.
+        ranked = sorted(forms, key=weight.__getitem__)[: min(_MOST, len(forms) // 2)]
+        return [(ranked.index(each), max(forms[each], key=forms[each].__getitem__)) for each in forms if each in ranked]
 
     def make(document: Document, most: int, seed: int) -> list[View]:
-        found, text = best[document.document_id], _text(document)
+        found, text = best(document), _text(document)
         sizes = range(_LEAST, len(found) + 1)
         order = seeds.permutation(seed, "adaptation/keyphrase", document.document_id, len(sizes))[:most]
         return [
@@ -175,110 +198,13 @@ def _text(document: Document) -> str:
     return f"{document.title} {document.text}".strip()
 
 
-def _words(texts: Sequence[str]) -> tuple[_Cut, NDArray[np.object_]]:
-    """Return the number of each word of each text, in their order, and the words by number."""
-    number: defaultdict[str, int] = defaultdict()
-    number.default_factory = number.__len__
-    words = ((_ASCII_WORD if text.isascii() else _WORD).findall(text) for text in texts)
-    found = [np.fromiter(map(number.__getitem__, each), np.int32) for each in words]
-    return found, np.array(list(number), dtype=object)
-
-
-def _held(texts: Sequence[str], terms: Terms) -> tuple[_Cut, NDArray[np.object_]]:
-    """Return the same of terms by a dictionary: those that stand in the text, in the order in which they do first."""
-    names, found = list(terms.vocabulary), []
-    for text, start, end in zip(texts, terms.counts.indptr, terms.counts.indptr[1:], strict=False):
-        lowered, held = unicodedata.normalize("NFC", text).lower(), terms.counts.indices[start:end]
-        place = np.array([lowered.find(names[term]) for term in held.tolist()], np.int64)
-        order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
-        found.append(np.repeat(held[order], terms.counts.data[start:end][order].astype(int)))
-    return found, np.array(names, dtype=object)
-
-
-def _terms(words: Iterable[str], kind: str, tokenize: Tokenize) -> NDArray[np.int64]:
-    """Return the number of each word's term; -1 where it may be no part of a keyphrase."""
-    number: dict[str, int] = {}
-
-    def term(word: str) -> str:
-        if not _LETTER.search(word) or (kind not in DICTIONARIES and UNSPACED.search(word)):
-            return ""
-        # Stop words and single letters have no token; of a compound the tokens are one term.
-        if kind == "snowball":
-            return " ".join(tokenize([word])[0])
-        return word.casefold() if len(word) > 1 else ""
-
-    return np.array([number.setdefault(each, len(number)) if each else -1 for each in map(term, words)], np.int64)
-
-
-def _best(cut: _Cut, learned: _Cut, terms: NDArray[np.int64], words: NDArray[np.object_]) -> Iterator[_Best]:
-    """Yield the best terms of each document, given by its words; how rare they are, ``learned`` says."""
-    size, count = int(terms.max(initial=0)) + 1, len(learned)
-    frequency = np.zeros(size, np.int64)
-    for start in range(0, count, _DOCUMENTS):
-        pair, _ = _pairs(learned[start : start + _DOCUMENTS], terms, size)
-        frequency += np.bincount(pair[_begins(pair)] % size, minlength=size)
-    idf = np.array([1 + math.log((1 + count) / (1 + each)) for each in frequency.tolist()])
-    for start in range(0, len(cut), _DOCUMENTS):
-        yield from _best_of_some(cut[start : start + _DOCUMENTS], terms, idf, words)
-
-
-def _pairs(cut: _Cut, terms: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return document · size + term of each word that stands for a term, rising, and which word it is of all of them.
-
-    Of one term those words are first that the document has first.
-    """
-    lengths = np.array([len(each) for each in cut])
-    row, term = np.repeat(np.arange(len(cut)), lengths), terms[np.concatenate(cut)]
-    word = np.flatnonzero(term >= 0)
-    starts = np.cumsum(lengths) - lengths
-    # One number for all: NumPy sorts numbers ten times as fast as it says where each would come.
-    longest = int(lengths.max()) + 1
-    keys = (row[word] * size + term[word]) * longest + word - starts[row[word]]
-    keys.sort()
-    pair, place = np.divmod(keys, longest)
-    return pair, place + starts[pair // size]
-
-
-def _begins(sorted_values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each value comes first."""
-    return np.flatnonzero(np.diff(sorted_values, prepend=-1))
-
-
-def _best_of_some(
-    cut: _Cut, terms: NDArray[np.int64], idf: NDArray[np.float64], words: NDArray[np.object_]
-) -> Iterator[_Best]:
-    of_words, word = _pairs(cut, terms, len(idf))
-    # One pair for each document and each of its terms.
-    begins = _begins(of_words)
-    pairs, first, times = of_words[begins], word[begins], np.diff(begins, append=len(of_words))
-    document, term = pairs // len(idf), pairs % len(idf)
-    # Of equal weight are those first that the document has first.
-    order = np.lexsort((first, -times * idf[term], document))
-    sizes = np.bincount(document, minlength=len(cut))
-    place = np.arange(len(pairs)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = place < np.repeat(np.minimum(_MOST, sizes // 2), sizes)
-    chosen, place = order[kept], place[kept]
-    number = np.full(len(pairs), -1)
-    number[chosen] = np.arange(len(chosen))
-    of_chosen = np.repeat(number, times)
-    mine = np.flatnonzero(of_chosen >= 0)
-    # In the order of the texts, which decides among forms.
-    mine = mine[np.argsort(word[mine])]
-    written = words[_most_often(of_chosen[mine], np.concatenate(cut)[word[mine]])]
-    in_text = np.lexsort((first[chosen], document[chosen]))
-    found = list(zip(place[in_text].tolist(), written[in_text].tolist(), strict=True))
-    ends = np.cumsum(np.bincount(document[chosen], minlength=len(cut))).tolist()
-    yield from (found[start:end] for start, end in zip([0, *ends], ends, strict=False))
-
-
-def _most_often(group: NDArray[np.int64], form: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return for each group, in their order, the form that it has most often, and of several the one it has first."""
-    size = int(form.max(initial=0)) + 1
-    pairs, first, times = np.unique(group * size + form, return_index=True, return_counts=True)
-    order = np.lexsort((first, -times, pairs // size))
-    _, leads = np.unique(pairs[order] // size, return_index=True)
-    most: NDArray[np.int64] = pairs[order][leads] % size
-    return most
+def _held(text: str, terms: Terms, row: int, names: Sequence[str]) -> list[str]:
+    """Return the terms by a dictionary that stand in the text, each as often as there, in the order of their first."""
+    start, end = terms.counts.indptr[row : row + 2]
+    lowered = unicodedata.normalize("NFC", text).lower()
+    held = [names[term] for term in terms.counts.indices[start:end].tolist()]
+    found = [(lowered.find(name), name, int(n)) for name, n in zip(held, terms.counts.data[start:end], strict=True)]
+    return [name for place, name, n in sorted(found, key=itemgetter(0)) if place >= 0 for _ in range(n)]
 
 
 # By type, and what it is also called; of a type that is not here no question is made.

@@ -81,7 +81,10 @@ def test_hidden_files_are_read_where_they_are_named(place: Path) -> None:
         loaded(place, "notes/*.md")
 
 
-def test_named_columns(place: Path) -> None:
+def test_separators_long_fields_and_named_columns(place: Path) -> None:
+    long = "fox " * 50_000
+    (place / "rows.csv").write_bytes(f"id;text\r\n1;{long}\r\n\r\n2;b, c\r\n".encode("utf-8-sig"))
+    assert loaded(place, "rows.csv").corpus[["document_id", "text"]].values.tolist() == [["1", long], ["2", "b, c"]]
     table = "key\theadline\tbody\tabstract\nk1\tOne\tlong\tshort\n"
     (place / "rows.tsv").write_text(table, encoding="utf-8")
     found = loaded(place, "rows.tsv", columns={"id": "key", "title": "headline", "text": "abstract"}).corpus
@@ -90,14 +93,6 @@ def test_named_columns(place: Path) -> None:
     assert loaded(place, "rows.tsv").corpus.document_id.tolist() == ["rows.tsv#2"]
     with pytest.raises(AnmiError, match=r'rows.tsv line 2 has no column "heading"; its columns are "key", "headline"'):
         loaded(place, "rows.tsv", columns={"title": "heading"})
-
-
-def test_tables_by_semicolons_and_long_fields(place: Path) -> None:
-    long = "fox " * 50_000
-    (place / "rows.csv").write_bytes(f"id;text\r\n1;{long}\r\n\r\n2;b, c\r\n".encode("utf-8-sig"))
-    found = loaded(place, "rows.csv").corpus
-    assert found.document_id.tolist() == ["1", "2"]
-    assert found.text.tolist() == [long, "b, c"]
 
 
 def test_what_holds_no_text_is_listed_and_no_damage(place: Path) -> None:
