@@ -222,5 +222,5 @@ ODD = st.one_of(PLAIN, st.integers(), st.floats(allow_nan=False), st.none(), st.
 def test_metadata_are_kept_as_they_were_written(tmp_path_factory, metadata):
     path = tmp_path_factory.mktemp("beir") / "corpus.jsonl"
     path.write_text(json.dumps({"_id": "d", "text": "fox", "metadata": metadata}), encoding="utf-8")
-    kept = read_texts(path, "document")["metadata"].tolist()
+    kept = read_texts(path, "document", {})["metadata"].tolist()
     assert kept == [json.dumps(metadata, ensure_ascii=False, separators=(",", ":"))]

@@ -34,7 +34,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
     location
         The folder. Without any labels it needs no ``queries.jsonl``.
     options
-        Not used; every reader takes them.
+        Of interest are ``columns``.
 
     Raises
     ------
@@ -48,7 +48,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
     place = folder / "qrels"
     if place.is_file():
         raise AnmiError(f"{place} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")
-    documents = read_texts(inside(_first(folder, ["corpus"], _TEXTS) or folder / "corpus.jsonl", folder), "document")
+    corpus = inside(_first(folder, ["corpus"], _TEXTS) or folder / "corpus.jsonl", folder)
+    documents = read_texts(corpus, "document", options.columns)
     found = {split: _first(place, names, _LABELS) for split, names in SPLIT_NAMES.items()}
     tables = {path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path}
     others = sorted(path.name for path in place.glob("*.*") if path.suffix in _LABELS)
@@ -61,7 +62,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
         parts["qrels"] = pd.concat(labelled, ignore_index=True)
     if asked or labelled:
         path = inside(asked or folder / "queries.jsonl", folder)
-        parts["queries"] = read_texts(path, "query").drop(columns="title")
+        parts["queries"] = read_texts(path, "query", options.columns).drop(columns="title")
     runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
     return RawCollection(
         documents, **parts,

@@ -80,8 +80,8 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
             for line, label in enumerate(part.qrels_iter(), 1)
         ]
         return RawCollection(
-            read_texts(Path(name), "document", _texts(train.docs_iter())),
-            read_texts(Path(name), "query", asked.values()).drop(columns="title"),
+            read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
+            read_texts(Path(name), "query", {}, asked.values()).drop(columns="title"),
             pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
             language=train.docs_lang(),
             notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
@@ -155,7 +155,7 @@ def read_hf(location: str, options: Options) -> RawCollection:
 
         def texts(part: str, kind: str) -> pd.DataFrame:
             rows = itertools.chain(*map(_rows, _load(name, part).values()))
-            return read_texts(Path(name) / part, kind, ((line, values) for line, (_, values) in enumerate(rows, 1)))
+            return read_texts(Path(name) / part, kind, options.columns, rows)
 
         corpus, queries, labels = called("corpus"), called("queries"), called("qrels") or called("default")
         if corpus is None:

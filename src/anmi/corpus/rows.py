@@ -287,7 +287,7 @@ class TextTable:
         return pd.concat(self._parts, ignore_index=True)
 
 
-def read_texts(path: Path, kind: str, rows: Iterable[Row] | None = None) -> pd.DataFrame:
+def read_texts(path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None) -> pd.DataFrame:
     """Read documents or queries that have an ``_id`` and a ``text``, maybe a ``title`` and ``metadata``.
 
     Other columns become metadata.
@@ -298,6 +298,8 @@ def read_texts(path: Path, kind: str, rows: Iterable[Row] | None = None) -> pd.D
         A table, or the origin of ``rows``.
     kind
         ``document`` or ``query``.
+    columns
+        See :attr:`anmi.corpus.types.Options.columns`.
     rows
         Numbers and values, where they are not those of the table.
 
@@ -307,7 +309,7 @@ def read_texts(path: Path, kind: str, rows: Iterable[Row] | None = None) -> pd.D
         See :meth:`TextTable.add_rows`; or there is no row.
     """
     found = TextTable(kind)
-    found.add_rows(path, read_rows(path) if rows is None else rows, {})
+    found.add_rows(path, read_rows(path) if rows is None else rows, columns)
     if not len(found):
         raise AnmiError(f"{path} has no row; at least one was expected")
     return found.table()
