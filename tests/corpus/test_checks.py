@@ -6,7 +6,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.checks import assemble
+from anmi.corpus.sources import assemble
 from anmi.corpus.types import Collection, Options, RawCollection, counts_by_reason
 
 

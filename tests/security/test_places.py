@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus import sources
-from anmi.corpus.libraries import data_archives_only
+from anmi.corpus.beir import data_archives_only
 from anmi.corpus.places import files_of_pairs, inside
 from anmi.errors import AnmiError, is_plain_name
 from anmi.retrieval.encoders import check_name

@@ -1,19 +1,23 @@
-"""The module reads folders in the BEIR layout, labels and runs of TREC."""
+"""The module reads collections in the layout of BEIR from folders, ir_datasets and `datasets`, and runs of TREC."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
+from anmi.corpus.pairs import Pair, gather_pairs
 from anmi.corpus.places import inside, kind_of
-from anmi.corpus.rows import Row, read_lines, read_rows, read_texts
+from anmi.corpus.rows import Row, numbered, read_lines, read_rows, read_texts
 from anmi.corpus.texts import clean
 from anmi.corpus.types import RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, installed, nearest
 
 # In order of preference; the first file that exists is taken.
 SPLIT_NAMES: Final = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -153,3 +157,213 @@ def _table(path: Path, rows: Sequence[tuple[int, Sequence[str]]], split: str) ->
     labels = [fields for _, fields in rows]
     frame = pd.DataFrame(labels, columns=["query_id", "document_id", "relevance"], dtype="str")
     return frame.assign(split=split, file=str(path), line=[number for number, _ in rows])
+
+
+@contextmanager
+def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
+    try:
+        yield
+    except AnmiError:
+        raise
+    except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
+        message = " ".join(str(error).split())[:300]
+        raise AnmiError(f"{name} cannot be read ({type(error).__name__}: {message}); {cure}") from error
+
+
+@contextmanager
+def data_archives_only() -> Iterator[None]:
+    """Keep every archive that is unpacked meanwhile in its folder, without devices or special permissions (PEP 706).
+
+    ir_datasets unpacks what it downloads with ``tarfile`` and names no filter; before Python 3.14 the default trusts
+    an archive in everything.
+    """
+    before: Any = vars(tarfile.TarFile).get("extraction_filter")
+    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    try:
+        yield
+    finally:
+        tarfile.TarFile.extraction_filter = before
+
+
+def read_ir_datasets(location: str, options: Options) -> RawCollection:
+    """Read a dataset of the catalogue with the splits beside it.
+
+    ``NAME/train`` also takes ``NAME/dev`` and ``NAME/test``, and so does ``NAME`` where there is a ``NAME/train``. A
+    dataset without splits counts as training data.
+
+    Parameters
+    ----------
+    location
+        An id of ir_datasets, for example ``beir/scifact/train``.
+    options
+        Not used; every reader takes them.
+
+    Raises
+    ------
+    AnmiError
+        If ir_datasets is not installed, the id is unknown or of another split than train, or it cannot be downloaded.
+    """
+    library = installed("ir_datasets", "ir_datasets:ID", "ir-datasets")
+    cure = "its first use downloads it, so check the network, or put the files where ir_datasets expects them"
+    with _in_one_sentence(f"ir_datasets:{location}", cure), data_archives_only():
+        splits = _splits(location, library)
+        name, train = splits["train"]
+        # Splits may hand out one common list of queries; the labels say which split a query is in.
+        asked = {
+            (values["_id"], values["text"]): (line, values)
+            for _, part in splits.values()
+            for line, values in _texts(part.queries_iter())
+        }
+        labels = [
+            (str(label.query_id), str(label.doc_id), str(label.relevance), split, of, line)
+            for split, (of, part) in splits.items()
+            for line, label in enumerate(part.qrels_iter(), 1)
+        ]
+        return RawCollection(
+            read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
+            read_texts(Path(name), "query", {}, asked.values()).drop(columns="title"),
+            pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
+            language=train.docs_lang(),
+            notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
+        )
+
+
+def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
+    """Return name and dataset of every split there is, train first."""
+
+    def first(*names: str) -> tuple[str, Any] | None:
+        for name in names:
+            with suppress(KeyError):
+                found = library.load(name)
+                if found.has_qrels() and found.has_queries():
+                    return name, found
+        return None
+
+    base, _, last = location.rpartition("/")
+    if base and last in (*SPLIT_NAMES["dev"], "test"):
+        raise AnmiError(f"ir_datasets:{location} is no training split; name {base}/train or a dataset without splits")
+    base = base if last == "train" else location
+    train = first(f"{base}/train", location)
+    if train is None:
+        hint = nearest(location, set(library.registry) - {location})
+        raise AnmiError(f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}')
+    if not train[0].endswith("/train"):
+        return {"train": train}
+    rest = {split: first(*(f"{base}/{name}" for name in SPLIT_NAMES[split])) for split in ("dev", "test")}
+    return {"train": train, **{split: found for split, found in rest.items() if found}}
+
+
+def _texts(items: Iterable[Any]) -> Iterator[Row]:
+    """Yield documents or queries of a dataset, whatever their fields are called; the id is the first."""
+    for line, item in enumerate(items, 1):
+        title, text, metadata = (getattr(item, field, None) for field in ("title", "text", "metadata"))
+        if not isinstance(text, str):
+            title, text = "", item.default_text()
+        yield line, {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}}
+
+
+def read_hf(location: str, options: Options) -> RawCollection:
+    """Read a dataset as the library `datasets` does: what it saved, a folder of files, or a name on its hub.
+
+    Configurations called ``corpus``, ``queries`` and ``qrels`` (or ``default``) hold a collection as that of BEIR; the
+    labels may also be another dataset, ``NAME-qrels``. Anything else holds pairs.
+
+    Parameters
+    ----------
+    location
+        ``PATH_OR_NAME[:CONFIG][:SPLIT]``. A split that is named here is the training data, whatever it is called.
+    options
+        Of interest are ``columns``, for pairs.
+
+    Raises
+    ------
+    AnmiError
+        The dataset cannot be read, or has no such configuration or split.
+    """
+    name, _, rest = location.partition(":")
+    config, _, split = rest.partition(":")
+    cure = ("give a folder that `datasets` saved or that holds its files, each split with rows, or a name on the hub, "
+            "with the environment variable ANMI_ONLINE=1")  # fmt: skip
+    with _in_one_sentence(f"hf:{location}", cure):
+        folder = Path(name).expanduser()
+        for path in folder.rglob("*") if folder.is_dir() else ():
+            inside(path, folder)
+        configs = _configs(folder, name)
+
+        def called(part: str) -> str | None:
+            return next((each for each in (f"{config}-{part}", f"{part}-{config}", part) if each in configs), None)
+
+        def texts(part: str, kind: str) -> pd.DataFrame:
+            rows = itertools.chain(*map(_rows, _load(name, part).values()))
+            return read_texts(Path(name) / part, kind, options.columns, rows)
+
+        corpus, queries, labels = called("corpus"), called("queries"), called("qrels") or called("default")
+        if corpus is None:
+            splits = _of_splits(location, _load(name, config), split)
+            rows: Iterator[Pair] = (
+                (Path(name) / found, line, values, ours)
+                for ours, (found, part) in splits.items()
+                for line, values in _rows(part)
+            )
+            counts = {found: len(part) for found, part in splits.values()}
+            return gather_pairs(f"hf:{location}", rows, options, {"pairs": counts})
+        parts: dict[str, Any] = {"notes": {"hf": {}}}
+        if queries:
+            place = name if labels else f"{name}-qrels"
+            splits = _of_splits(place, _load(place, labels), split)
+            parts["queries"] = texts(queries, "query").drop(columns="title")
+            qrels = [labels_of(Path(place) / found, _rows(part), ours) for ours, (found, part) in splits.items()]
+            parts |= {"qrels": pd.concat(qrels, ignore_index=True)}
+            parts["notes"] = {"hf": {ours: found for ours, (found, _) in splits.items()}}
+        return RawCollection(texts(corpus, "document"), **parts)
+
+
+def _saved(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def _configs(folder: Path, name: str) -> list[str]:
+    import datasets
+
+    if _saved(folder):
+        return []
+    if (folder / "corpus").is_dir() and not (folder / "README.md").is_file():
+        return [path.name for path in folder.iterdir() if path.is_dir()]
+    return list(datasets.get_dataset_config_names(str(folder) if folder.is_dir() else name))
+
+
+def _load(name: str, config: str | None) -> Mapping[str, Any]:
+    """Return the splits of a configuration; a folder as it is now, not what `datasets` read before under its name."""
+    import datasets
+
+    folder = Path(name).expanduser()
+    place = folder / (config or "")
+    options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
+    if _saved(place):
+        found = datasets.load_from_disk(place)
+    elif config and place.is_dir() and not (folder / "README.md").is_file():
+        found = datasets.load_dataset(str(place), **options)
+    else:
+        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, **options)
+    return found if isinstance(found, dict) else {"train": found}
+
+
+def _rows(dataset: Any) -> Iterator[Row]:
+    return numbered(dataset.with_format("arrow").iter(1000) if len(dataset) else ())
+
+
+def _of_splits(location: str, found: Mapping[str, Any], split: str) -> dict[str, tuple[str, Any]]:
+    """Return the splits by our names, each with the name that it has."""
+    if split and split not in found:
+        raise AnmiError(f'hf:{location} has no split "{split}"; {nearest(split, found)}')
+    chosen = {
+        ours: (name, found[name]) for ours, names in SPLIT_NAMES.items() for name in reversed(names) if name in found
+    }
+    if split or (len(found) == 1 and not chosen):
+        name = split or next(iter(found))
+        return {"train": (name, found[name])}
+    if not chosen:
+        raise AnmiError(
+            f"hf:{location} has the splits {', '.join(found)}; name the one to read: PATH_OR_NAME:CONFIG:SPLIT"
+        )
+    return chosen

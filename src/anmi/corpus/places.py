@@ -17,8 +17,8 @@ READERS: Final[dict[str, tuple[str, str]]] = {
     "kg": ("anmi.corpus.kg:read_kg", "DIR"),
     "pairs": ("anmi.corpus.pairs:read_pairs", "GLOB[;GLOB…]"),
     "docs": ("anmi.corpus.documents:read_docs", "GLOB[;GLOB…]"),
-    "ir_datasets": ("anmi.corpus.libraries:read_ir_datasets", "ID"),
-    "hf": ("anmi.corpus.libraries:read_hf", "PATH_OR_NAME[:CONFIG][:SPLIT]"),
+    "ir_datasets": ("anmi.corpus.beir:read_ir_datasets", "ID"),
+    "hf": ("anmi.corpus.beir:read_hf", "PATH_OR_NAME[:CONFIG][:SPLIT]"),
 }
 ROW_FILES: Final = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"})
 _WILDCARD: Final = re.compile(r"[*?\[]")

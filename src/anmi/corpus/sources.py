@@ -1,4 +1,4 @@
-"""One string names a collection; the module reads, checks and splits it.
+"""One string names a collection; the module reads, checks and splits it, so that later stages can trust it.
 
 A new kind of source is one function from (location, options) to :class:`anmi.corpus.types.RawCollection` and one line
 in :data:`anmi.corpus.places.READERS`.
@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import zlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anmi.corpus.checks import assemble
-from anmi.corpus.language import language_code
+from anmi.corpus.knowledge import stated_facts, superset_of_triples, without_pairs
+from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.places import READERS, kind_and_place
-from anmi.corpus.texts import arrow
-from anmi.corpus.types import Collection, Options, RawCollection
+from anmi.corpus.splits import FEWEST_DEV, choose, cut
+from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms, to_json
+from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
 from anmi.errors import AnmiError
+
+log = logging.getLogger(__name__)
+_CONTROL: Final = r"[\x00-\x1f\x7f]"
+_LONGEST_ID: Final = 1000
+_LONG: Final = f"more than {_LONGEST_ID:,} characters"
+_LONGEST_DOCUMENT: Final = 1_000_000
 
 
 def load_collection(collection: str, **options: Any) -> Collection:
@@ -80,3 +89,268 @@ def _joined_bytes(values: pa.LargeStringArray) -> memoryview:
         return memoryview(b"")
     first, last = np.frombuffer(offsets, np.int64)[[values.offset, values.offset + len(values)]]
     return memoryview(data)[first:last]
+
+
+def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
+    """Check what was read, set aside what is damaged, and cut the splits it lacks.
+
+    Parameters
+    ----------
+    name
+        The string that names the collection.
+    raw
+        What the reader found.
+    options
+        See :class:`anmi.corpus.types.Options`.
+
+    Raises
+    ------
+    AnmiError
+        If two splits share a query, too much is damaged, or none of the training labels is left. A collection without
+        training labels is no error.
+    """
+    _check_ids(raw.documents, raw.queries, raw.qrels)
+    quarantine, notes = Quarantine(), dict(raw.notes)
+    documents = _documents(raw.documents, quarantine, options)
+    blank = raw.queries["text"].str.strip() == ""
+    queries = quarantine.set_aside("query", raw.queries, blank, "the text is empty", damage=True)
+    _check_splits(raw.qrels)
+    qrels, absent = _labels(raw, documents, queries, quarantine, options)
+    labelled = "train" in {*absent["split"], *qrels.loc[qrels["relevance"] > 0, "split"]}
+    queries = _labelled(queries, raw.qrels, qrels, absent, quarantine)
+    quarantine.check("query", len(raw.queries), options.max_quarantine)
+
+    queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
+    queries = _with_splits(queries, pd.concat([qrels, absent]), options, notes)
+    queries = _without_leaks(queries, quarantine)
+    if not raw.same_text_is_equivalent:
+        queries, qrels = _merged(queries, qrels, quarantine)
+    train = (queries["split"] == "train").to_numpy()
+    if options.subset is not None and train.sum() > options.subset:
+        notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's text"
+        kept = ~train
+        kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
+        queries = queries[kept]
+    queries = _with_absent(queries, qrels, absent, notes)
+    set_aside = quarantine.table()
+    if not labelled:
+        notes["labels"] = "none for training"
+    elif not train.any():
+        most = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
+        raise AnmiError(
+            f'collection "{name}" has no training query with a positive, so there is nothing to mine for: '
+            f"{f'most queries were set aside ({most[0]})' if most else 'it has no such label'}; label more queries of "
+            "the split train"
+        )
+
+    def plain(table: pd.DataFrame, *names: str) -> pd.DataFrame:
+        return table[[*names] or [*table.columns]].reset_index(drop=True)
+
+    corpus = plain(documents, "document_id", "title", "text", "metadata")
+    qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
+    qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
+    judged, qrels = qrels[qrels["relevance"] == 0], qrels[qrels["relevance"] > 0]
+    if len(judged):
+        notes["judged"] = f"{len(judged):,} labels of 0 are judged negatives"
+    texts = joined_texts(corpus)
+    forms = normalised_forms(texts)
+    facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
+    runs = raw.runs[among(raw.runs["query_id"], queries["query_id"])]
+    runs = runs[among(runs["document_id"], corpus["document_id"])]
+    if strange := set(raw.runs["system"]) - set(runs["system"]):
+        raise AnmiError(f"runs/{min(strange)} ranks no document of this corpus for a query of it; give their ids")
+    columns = ["query_id", "text", "split", "metadata", *({"absent"} & {*queries}), "same_as"]
+    return Collection(
+        name, options.language or _named_language(raw.language) or detect_language(texts), corpus,
+        plain(queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}), *columns),
+        plain(qrels, "query_id", "document_id", "relevance", "split"),
+        same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels),
+        plain(raw.graph, "head", "relation", "tail"),
+        find_duplicates(corpus["document_id"], texts, forms),
+        pd.concat([set_aside, raw.set_aside], ignore_index=True),
+        notes, plain(raw.entities), plain(facts[among(facts["document_id"], corpus["document_id"])]),
+        plain(judged, "query_id", "document_id"), plain(runs), forms,
+    )  # fmt: skip
+
+
+def _named_language(named: str | None) -> str | None:
+    """Return the code of the language a source names; a wrong name is no reason to refuse the source."""
+    try:
+        return language_code(named) if named else None
+    except AnmiError as error:
+        log.warning("the source of the collection names its language, but %s; it is recognised from the texts", error)
+        return None
+
+
+def _check_ids(*tables: pd.DataFrame) -> None:
+    """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
+    for table in tables:
+        for ids in (table[name] for name in ("query_id", "document_id") if name in table):
+            control, long = ids.str.contains(_CONTROL, regex=True), ids.str.len() > _LONGEST_ID
+            if (control | long).any():
+                first: Any = table[control | long].iloc[0]
+                what = "a control character, such as a tab or a zero byte" if control[first.name] else _LONG
+                told = f"{first['file']} line {first['line']} has an id with {what} ({first[ids.name][:100]!r})"
+                raise AnmiError(f"{told}; give it another")
+
+
+def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
+    blank = (rows["text"].str.strip() == "") & (rows["title"].str.strip() == "")
+    rows = quarantine.set_aside("document", rows, blank, "title and text are empty", damage=True)
+    quarantine.check("document", len(blank), options.max_quarantine)
+    long = rows["text"].str.len() > _LONGEST_DOCUMENT
+    quarantine.set_aside("document", rows, long, f"cut after {_LONGEST_DOCUMENT:,} characters")
+    return rows.assign(text=rows["text"].str.slice(0, _LONGEST_DOCUMENT)) if long.any() else rows
+
+
+def _check_splits(qrels: pd.DataFrame) -> None:
+    """Refuse splits that share a query: a model would train on what it is measured by."""
+    pairs = qrels.drop_duplicates(["query_id", "split"])
+    shared = pairs[pairs.duplicated("query_id")]
+    if len(shared):
+        second = shared.iloc[0]
+        first = pairs[pairs["query_id"] == second["query_id"]].iloc[0]
+        raise AnmiError(
+            f'query "{second["query_id"]}" is in {first["split"]} ({first["file"]} line {first["line"]}) and in '
+            f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in all; every query must "
+            "be in one split only"
+        )
+
+
+def _labels(
+    raw: RawCollection, documents: pd.DataFrame, queries: pd.DataFrame, quarantine: Quarantine, options: Options
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the labels between known texts, and the positive ones whose document is not there; whole numbers."""
+    value = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
+    reasons = {
+        "the relevance is no number": ~np.isfinite(value),
+        "the relevance is negative": value < 0,
+        "the relevance is no whole number": value % 1 != 0,
+        f"the relevance is larger than {LARGEST_RELEVANCE:,}": value > LARGEST_RELEVANCE,
+        "the query is unknown": ~among(raw.qrels["query_id"], raw.queries["query_id"]),
+    }
+    reason = pd.Series(np.select(list(reasons.values()), list(reasons), ""), raw.qrels.index)
+    rows = quarantine.set_aside("qrel", raw.qrels.assign(relevance=value), reason != "", reason, damage=True)
+    quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
+    gone = ~among(rows["query_id"], queries["query_id"])
+    rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
+    rows = _highest(rows.astype({"relevance": "int64"}))
+    unknown = ~among(rows["document_id"], documents["document_id"])
+    absent = rows[unknown & (rows["relevance"] > 0)]
+    lost = absent[~absent["split"].isin(rows["split"][~unknown])]
+    if len(lost):
+        first = lost.iloc[0]
+        raise AnmiError(
+            f'{first["file"]} line {first["line"]} labels the document "{first["document_id"]}", which is unknown, as '
+            f"are all others of {first['split']}; give the labels of this corpus, with its ids as they are written"
+        )
+    rows = quarantine.set_aside("qrel", rows, unknown, "the document is not in the corpus")
+    return rows, absent
+
+
+def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
+    """Keep the highest label of each pair."""
+    ordered = qrels.sort_values("relevance", ascending=False, kind="stable")
+    return ordered.drop_duplicates(["query_id", "document_id"]).sort_index()
+
+
+def _labelled(
+    queries: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, absent: pd.DataFrame, quarantine: Quarantine
+) -> pd.DataFrame:
+    """Set aside queries without a positive, but for those of dev and test that no search of this corpus can answer.
+
+    Folders in the BEIR layout often carry queries of splits they have no labels for, so a query that no label names is
+    no damage, and neither is one that was judged to have no answer; one whose labels all failed is.
+    """
+    for known, reason, damage in (
+        (before, "no label names the query", False),
+        (pd.concat([after, absent]), "the query has no positive", True),
+        (pd.concat([after[after["relevance"] > 0], absent]), "all labels of the query are 0", False),
+        (pd.concat([after, absent[absent["split"] != "train"]]), "no relevant document of the query is in the corpus",
+         False),
+    ):  # fmt: skip
+        bad = ~among(queries["query_id"], known["query_id"])
+        queries = quarantine.set_aside("query", queries, bad, reason, damage=damage)
+    return queries
+
+
+def _with_absent(
+    queries: pd.DataFrame, qrels: pd.DataFrame, absent: pd.DataFrame, notes: dict[str, Any]
+) -> pd.DataFrame:
+    """Note with queries of dev and test the labels of documents that are not there, and what recall can reach."""
+    split = queries[queries["split"] != "train"].set_index("query_id")["split"]
+    absent = absent[absent["query_id"].isin(split.index)]
+    if absent.empty:
+        return queries
+    here, lost = (
+        table[table["relevance"] > 0].groupby("query_id").size().reindex(split.index, fill_value=0)
+        for table in (qrels, absent)
+    )
+    for name in SPLITS[1:]:
+        known, missing = here[split == name], lost[split == name]
+        if missing.any():
+            notes[f"absent from {name}"] = told = (
+                f"{missing.sum():,} of {known.sum() + missing.sum():,} relevant documents of {name} queries are not "
+                f"in the corpus; recall can reach {(known / (known + missing)).mean():.3f}"
+            )
+            log.warning(told)
+    listed = {
+        name: to_json(dict(zip(rows["document_id"], rows["relevance"].tolist(), strict=True)))
+        for name, rows in absent.groupby("query_id")
+    }
+    return queries.assign(absent=queries["query_id"].map(listed).fillna("").astype("str"))
+
+
+def _with_splits(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+    """Cut dev and test from train where they are missing, but no dev of fewer than 20 queries.
+
+    Dev is never cut from test: what is measured there should be comparable with what others measure.
+    """
+    split = queries["query_id"].map(qrels.drop_duplicates("query_id").set_index("query_id")["split"])
+    train = (split == "train").to_numpy()
+    missing = [name for name in SPLITS[1:] if name not in set(split)] if train.any() else []
+    if missing:
+        shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
+        parts = cut(queries.loc[train, "normalised"].tolist(), options.seed, **shares)
+        if (parts == "dev").sum() < FEWEST_DEV:
+            parts[parts == "dev"] = "train"
+            missing = [name for name in missing if name != "dev"]
+        split = split.astype(object)
+        split[train] = parts
+    if missing:
+        notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query's text"
+    return queries.assign(split=split.astype("str"))
+
+
+def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
+    """Set aside queries whose text is also that of a query in a split further from training."""
+    order = queries["split"].map({split: place for place, split in enumerate(SPLITS)})
+    last = order.groupby(queries["normalised"]).transform("max")
+    for place, split in enumerate(SPLITS):
+        for further in range(place + 1, len(SPLITS)):
+            reason = f"a {split} query with the text of a {SPLITS[further]} query"
+            quarantine.set_aside("query", queries, (order == place) & (last == further), reason)
+    return queries[order == last]
+
+
+def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make one query with all labels of those of one text, so that none has another's positives as negatives.
+
+    The one that was read first stays. Queries of test stay as they are: what is measured on them should be comparable
+    with what others measure.
+    """
+    first = queries.groupby("normalised")["query_id"].transform("first")
+    again = (queries["split"] != "test") & (queries["query_id"] != first)
+    if not again.any():
+        return queries, qrels
+    other = qrels["query_id"].map(dict(zip(queries["query_id"][again], first[again], strict=True)))
+    reasons = 'its labels went to the query of the same text "' + first[again] + '"'
+    queries = quarantine.set_aside("query", queries, again, reasons)
+    return queries, _highest(qrels.assign(query_id=other.fillna(qrels["query_id"])))
+
+
+def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
+    labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
+    both = queries[["query_id", "normalised"]].merge(labelled[["normalised", "document_id"]], on="normalised")
+    return without_pairs(both[["query_id", "document_id"]].drop_duplicates(), qrels)

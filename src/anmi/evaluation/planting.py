@@ -1,7 +1,7 @@
 """Truth that is hidden from the mining, so that a miner can be audited before anything is trained.
 
 Two kinds: *hidden* positives (a query with several keeps half of them, or one, and the others are no longer labelled)
-and *equivalents* (documents in truth relevant though no label ever said so, :mod:`anmi.corpus.checks`).
+and *equivalents* (documents in truth relevant though no label ever said so, :mod:`anmi.corpus.sources`).
 """
 
 from __future__ import annotations
