@@ -128,7 +128,6 @@ def test_none_is_lost_where_several_mark_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     ["{", "[]", '"x"', '{"query_id": "q"}', '{"query_id": 1, "document_id": "d", "relevance": 1}',
-     '{"query_id": "q", "document_id": "d", "relevance": true}',
      '{"query_id": "q", "document_id": "d", "relevance": 2}',
      '{"query_id": "q", "document_id": "d", "relevance": 1, "question": "x", "split": "dev"}'],
 )  # fmt: skip

@@ -298,8 +298,8 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     """Return the parent in front of the number of each id, by row; none where the ids are no numbers of parts."""
     corpus = corpus.reset_index(drop=True)
     parts = corpus["document_id"].str.extract(_PART).dropna().astype({"number": int})
-    if len(parts) < _LEAST_SHARE * len(corpus):
-        return parts["parent"][:0]
+    if len(parts) < _LEAST_SHARE * len(corpus) or parts.empty:
+        return corpus["document_id"][:0]
     # The rows of a table are named by its path and their line, and are no parts of it.
     lines = zip(parts["parent"], corpus["metadata"][parts.index], strict=True)
     parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
