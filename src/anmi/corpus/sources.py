@@ -222,8 +222,9 @@ def _labels(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the labels between known texts, and the positive ones whose document is not there; whole numbers."""
     value = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
+    value = np.where(np.isfinite(value), value, np.nan)
     reasons = {
-        "the relevance is no number": ~np.isfinite(value),
+        "the relevance is no number": np.isnan(value),
         "the relevance is negative": value < 0,
         "the relevance is no whole number": value % 1 != 0,
         f"the relevance is larger than {LARGEST_RELEVANCE:,}": value > LARGEST_RELEVANCE,
