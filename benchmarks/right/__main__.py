@@ -25,7 +25,6 @@ CASES: Final = {
     "many_positives": "cases",
     "training_noise": "training_noise",
     "interval_coverage": "interval_coverage",
-    "corpus_encoder_scale": "corpus_encoder_scale",
 }
 PACKAGES: Final = ("anmi", "kedro", "numpy", "torch", "sentence-transformers", "bm25s", "pytrec-eval-terrier")
 

@@ -1,0 +1,40 @@
+"""How large the project is, room by room, and how long `make test` takes: house.json.
+
+Lines are counted as tests/test_budget.py does. `make test` is run as often as asked, on an otherwise idle machine. From
+the repository's root: ``python benchmarks/house.py [TIMES]``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from anmi.pipelines.reporting.nodes import machine
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "house.json"
+sys.path.insert(0, str(ROOT))
+
+
+def main() -> None:
+    from tests.test_budget import code_lines, measured
+
+    rooms = Counter[str]()
+    for path in (ROOT / "src" / "anmi").rglob("*.py"):
+        room, *rest = path.relative_to(ROOT / "src" / "anmi").parts
+        rooms[room if rest else "(top)"] += code_lines(path.read_text(encoding="utf-8"))
+    seconds = []
+    for _ in range(int((sys.argv[1:] or ["0"])[0])):
+        began = time.monotonic()
+        subprocess.run(["make", "test"], cwd=ROOT, check=True)
+        seconds.append(round(time.monotonic() - began))
+    found = {"machine": machine(), **dict(measured()), "rooms": dict(rooms.most_common()), "make_test_seconds": seconds}
+    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
