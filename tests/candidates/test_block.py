@@ -111,17 +111,6 @@ def test_stacking_keeps_every_row_whatever_the_widths_and_legends(first: list[Ro
     assert contents(Candidates.concatenate([a, b])) == contents(a) + contents(b)
 
 
-def test_stacking_renumbers_verdicts_of_legends_that_do_not_extend_each_other() -> None:
-    rows: list[Row] = [([1], [40, 41])]
-    clean = np.zeros(1, np.int16)
-    empty = block_of(rows, verdict=np.zeros((1, 2), np.int16), query_verdict=clean, legend=("open", "negative"))
-    a = empty.rejected("margin", np.array([[True, False]]))
-    b = empty.rejected("denoise", np.array([[True, False]])).rejected("margin", np.ones((1, 2), bool))
-    both = Candidates.concatenate([a, b])
-    assert [[both.legend[c] for c in row] for row in both.verdict] == [["margin", "open"], ["denoise", "margin"]]
-    assert both.legend[:2] == ("open", "negative")
-
-
 def test_take_accepts_indexes_masks_and_slices() -> None:
     block = block_of([([1], [40]), ([2, 3], [50, 51]), ([4], [])])
     whole = contents(block)

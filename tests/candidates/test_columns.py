@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, Columns, ColumnShards
-from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_blocks
+from anmi.engine import IN_PROCESS, add_columns, map_blocks
 from anmi.errors import AnmiError
 
 NAMES = ("a", "b", "c")
-TWO_WORKERS = EngineParams(kind="local", workers=2)
 LISTS = st.lists(
     st.tuples(
         st.lists(st.integers(0, 9), max_size=3, unique=True), st.lists(st.integers(10, 30), max_size=5, unique=True)
@@ -119,23 +118,6 @@ def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_
 class Same:
     def __call__(self, block: Candidates) -> Candidates:
         return block
-
-
-def test_workers_add_what_this_process_adds(tmp_path: Path) -> None:
-    rows = [([0, 1], [10, 12, 14]), ([2], [16]), ([3], [])]
-    blocks = [block(rows[: 1 + number % 3], first=10 * number) for number in range(7)]
-    found = []
-    for engine in (IN_PROCESS, TWO_WORKERS):
-        candidates = on_disk(blocks, tmp_path / f"candidates-{engine.workers}")
-        first = stored(add_columns(engine, A, candidates), tmp_path / f"a-{engine.workers}")
-        judged = candidates.joined(first)
-        last = stored(add_columns(engine, C, judged), tmp_path / f"c-{engine.workers}")
-        chosen = map_blocks(engine, Same(), judged.joined(last).only("a", "c"))
-        found.append(([*first.parts()], [*last.parts()], [*chosen.parts()]))
-    assert found[0] == found[1]
-    assert as_bytes(CandidateShards.of([C(A(each)).only(("a", "c")) for each in blocks])) == as_bytes(
-        CandidateShards.of([Candidates.from_bytes(part) for part in found[0][2]])
-    )
 
 
 def other_queries(block: Candidates) -> Candidates:

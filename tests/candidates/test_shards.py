@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
 from anmi.candidates import PADDING, SOURCES, Candidates, CandidateShards
 
@@ -24,18 +23,6 @@ def block_of(rows: list[tuple[list[int], list[int]]]) -> Candidates:
         columns={"dense": np.where(documents >= 0, documents / 100, np.nan).astype(np.float32)},
         positive_columns={"dense": np.zeros((len(rows), 1), np.float32)},
     )
-
-
-def test_shards_can_be_read_again_and_mapped(tmp_path: Path) -> None:
-    files = []
-    for number, rows in enumerate(([([1], [40])], [], [([2], [50, 51])])):
-        files.append(tmp_path / f"{number}.parquet")
-        pq.write_table(block_of(rows).to_table(), files[-1])  # type: ignore[arg-type]
-    shards = CandidateShards.read(files)
-    doubled = shards.map(lambda block: block.with_columns({"twice": block.columns["dense"] * 2}))
-    for _ in range(2):
-        assert [len(block) for block in doubled] == [1, 0, 1]
-    assert doubled.whole().columns["twice"][1].tolist() == pytest.approx([1.0, 1.02])
 
 
 def test_shards_can_be_read_in_part(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anmi.errors import AnmiError
-from anmi.retrieval.bm25 import BM25Index, above
+from anmi.retrieval.bm25 import BM25Index
 
 K1, B = 1.2, 0.75
 
@@ -77,14 +76,6 @@ def test_frequent_terms_have_a_share_of_the_mean_idf_in_the_published_miner(tmp_
         assert documents.tolist() == [[0]] and scores[0, 0] == pytest.approx(expected, rel=1e-5)
 
 
-def test_scores_of_given_documents_are_those_of_the_search(texts: list[str], queries: list[str]) -> None:
-    index = build(texts, "bm25s")
-    documents, scores = index.search(queries, 50)
-    again, found = index.search_and_look(queries, 1, documents)[2], documents >= 0
-    np.testing.assert_allclose(again[found], scores[found], rtol=1e-4, atol=1e-6)
-    assert np.isnan(again[~found]).all()
-
-
 def test_a_document_without_a_shared_term_is_never_found() -> None:
     index = build(["red fox", "blue whale", "fox den", "grey owl", "owl"], "bm25s")
     documents, scores = index.search(["fox"], 5)
@@ -106,15 +97,6 @@ def test_queries_without_a_hit_give_padding_wherever_they_stand(
     assert index.search_and_look(queries, 1, given)[2].shape == given.shape
 
 
-def test_equal_scores_come_in_the_order_of_the_corpus() -> None:
-    index = BM25Index.build(["red fox", "den", "big fox", "fox hole", "owl"], "en", kind="whitespace")
-    assert index.search(["fox"], 3)[0].tolist() == [[0, 2, 3]]
-
-
-def test_fewer_documents_than_asked_for() -> None:
-    assert BM25Index.build(["red fox", "fox"], "en").search(["fox"], 10)[0].shape == (1, 2)
-
-
 def test_a_query_does_not_depend_on_the_others(index: BM25Index, queries: list[str]) -> None:
     together = index.search(queries, 20)
     for i in (0, 30, len(queries) - 1):
@@ -130,29 +112,6 @@ def test_a_saved_index_answers_alike(texts: list[str], queries: list[str], tmp_p
     assert loaded.settings == index.settings
     for before, after in zip(index.search(queries, 20), loaded.search(queries, 20), strict=True):
         assert (before == after).all()
-
-
-def test_a_loaded_index_is_memory_mapped(index: BM25Index, tmp_path: Path) -> None:
-    index.save(tmp_path)
-    assert isinstance(BM25Index.load(tmp_path)._engine.scores["data"], np.memmap)
-
-
-def test_the_documents_above_a_score_are_counted() -> None:
-    rng = np.random.default_rng(0)
-    full = rng.integers(0, 6, size=(7, 40)).astype(np.float32)
-    scores = np.where(rng.random((7, 9)) < 0.2, np.nan, rng.integers(0, 6, (7, 9))).astype(np.float32)
-    expected = np.nansum(full[:, :, None] > scores[:, None, :], axis=1)
-    assert above(full, scores).tolist() == expected.tolist()
-
-
-def test_an_unknown_engine_names_the_nearest() -> None:
-    with pytest.raises(AnmiError, match='did you mean "bm25s"'):
-        BM25Index.build(["a fox"], "en", engine="bm25")
-
-
-def test_documents_without_any_token_are_an_error() -> None:
-    with pytest.raises(AnmiError, match="no token in 2 documents"):
-        BM25Index.build(["", " "], "en")
 
 
 def test_a_cut_through_documents_of_equal_score_keeps_the_first(texts: list[str]) -> None:

@@ -12,27 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from anmi.engine import IN_PROCESS, EngineParams, map_shards
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.corpus_encoder import _weight, corpus_encoder, save
-from anmi.retrieval.encoders import Encoding
-from anmi.retrieval.prompts import OWN
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.token_table import TokenTable
-
-
-@pytest.mark.parametrize("workers", [0, 2], ids=["threads", "processes"])
-def test_whoever_encodes_the_vectors_are_the_same(workers: int, tmp_path: Path) -> None:
-    encoding = Encoding("minilm", tmp_path, 64, OWN, "auto", 4, "document")
-    batches = [[f"text {number} of batch {batch}" + " and more" * number for number in range(8)] for batch in range(5)]
-    several = EngineParams(workers=workers)
-    found, expected = ([*map_shards(engine, encoding, batches)] for engine in (several, IN_PROCESS))
-    assert len(found) == len(batches)
-    assert all(np.array_equal(mine, other) for mine, other in zip(found, expected, strict=True))
-    assert np.linalg.norm(found[0], axis=1) == pytest.approx(1, abs=1e-3)
-
 
 TEXTS = st.lists(st.text(st.sampled_from("abc de"), max_size=12), min_size=1, max_size=8).filter(
     lambda texts: any(text.split() for text in texts)
@@ -70,11 +55,6 @@ def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict
     np.testing.assert_array_equal(one, same)
 
 
-def test_documents_without_any_term_are_an_error() -> None:
-    with pytest.raises(AnmiError, match="no token in 2 documents"):
-        Terms.cut(["", " "], "en", "whitespace")
-
-
 ENGLISH = [f"the {colour} {animal} sleeps near the river" for colour in ("red", "grey", "white") for animal in
            ("fox", "wolf", "owl", "bear")] * 3  # fmt: skip
 KOREAN = ["강가에서 여우가 잠을 잔다", "늑대는 숲에서 달린다", "여우를 본 사람이 있다", "숲으로 늑대가 갔다"] * 5
@@ -91,7 +71,7 @@ def made(texts: list[str], minilm: Any, folder: Path) -> tuple[TokenTable, NDArr
         texts, 1, lambda words: encoders.encode(minilm, words), minilm.tokenizer.backend_tokenizer
     )
     save(tokenizer, table, folder)
-    read = encoders.load_table(str(folder), folder.parent)
+    read = encoders.cached_encoder(str(folder), folder.parent)
     assert read is not None
     return read, table
 

@@ -54,14 +54,9 @@ def test_flat_is_brute_force(indexes: dict[str, DenseIndex], documents: np.ndarr
     np.testing.assert_allclose(scores, np.take_along_axis(full, found, axis=1), atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("hnsw", 0.95), ("ivfpq", 0.5)])
-def test_approximate_indexes_find_most_of_the_nearest(
-    indexes: dict[str, DenseIndex], queries: np.ndarray, kind: str, least: float
-) -> None:
-    exact, found = indexes["flat"].search(queries, 20)[0], indexes[kind].search(queries, 20)[0]
-    recall = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)])
-    assert recall >= least
-    assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
+def test_an_approximate_index_finds_most_of_the_nearest(indexes: dict[str, DenseIndex], queries: np.ndarray) -> None:
+    exact, found = (indexes[kind].search(queries, 20)[0] for kind in KINDS)
+    assert np.mean([len({*a} & {*b}) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]) >= 0.95
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
-from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, fingerprint, load_encoder
+from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, load_encoder
 from anmi.retrieval.kinds import two_encoders
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of
 from anmi.store import Store
@@ -133,10 +133,3 @@ def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
 def test_texts_of_unknown_role_are_refused_where_there_are_prompts(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(AnmiError, match="not known what they are"):
         encode(load_encoder(str(folder), tmp_path), TEXTS)
-
-
-def test_keys_without_prompts_are_those_of_stores_that_exist(word_encoder: Any) -> None:
-    plain, named = word_encoder(WORDS), word_encoder(WORDS, prompts={"sts": "find: "})
-    assert fingerprint(plain) == fingerprint(named)
-    # Embeddings were kept under model, precision and an empty prompt.
-    assert {embedding_fingerprint(named, "auto", role) for role in ROLES} == {fingerprint(plain, "float32", "")}

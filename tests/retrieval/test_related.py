@@ -81,11 +81,3 @@ def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int
     expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
     assert [set(row) - {PADDING} for row in found.tolist()] == expected
     assert found.shape[1] >= max(map(len, expected)), "padding is cut, documents are not"
-
-
-def test_without_relations_there_is_a_column_of_padding() -> None:
-    related = related_by([], list(range(N)))
-    assert related.barred(padded([[1], []])).tolist() == [[1], [PADDING]]
-    assert related.barred(padded([[], []])).tolist() == [[PADDING], [PADDING]]
-    assert RelatedDocuments.unrelated(N).barred(padded([[2]])).tolist() == [[2]]
-    assert not related.kinds(padded([[1], []]), padded([[2, 3], [1]])).any()

@@ -172,18 +172,16 @@ def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: di
 
 def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Retrieve, Queries]) -> None:
     retrieve, queries = made
-    exact = retrieve(queries)
-    ids = [f"d{i}" for i in range(DOCUMENTS)]
-    near = replace(retrieve, approximate=DenseIndex.build(retrieve.vectors, ids, "hnsw"))(queries)
+    index = DenseIndex.build(retrieve.vectors, [f"d{i}" for i in range(DOCUMENTS)], "hnsw")
+    near, exact = replace(retrieve, approximate=index)(queries), retrieve(queries)
     listed = np.isfinite(near.columns["dense_rank"])
-    assert listed[(near.source & SOURCES["dense"]) > 0].all()
-    assert not listed.all(), "beyond the list there is no place"
+    assert listed[(near.source & SOURCES["dense"]) > 0].all() and not listed.all(), "beyond the list there is no place"
     for row in range(QUERIES):
-        held, expected = near.filled[row], exact.filled[row]
-        value = dict(zip(exact.documents[row, expected], exact.columns["dense"][row, expected], strict=True))
-        assert set(near.documents[row, held]) == set(value), "the same documents; their order is by ranks"
-        expected = [value[document] for document in near.documents[row, held]]
-        np.testing.assert_allclose(near.columns["dense"][row, held], expected, rtol=1e-4, atol=1e-6)
+        ours, expected = (
+            dict(zip(block.documents[row].tolist(), block.columns["dense"][row].tolist(), strict=True))
+            for block in (near, exact)
+        )
+        assert ours == pytest.approx(expected, rel=1e-4, abs=1e-6, nan_ok=True)
 
 
 def test_of_many_positives_some_are_measured_and_none_is_a_candidate(made: tuple[Retrieve, Queries]) -> None:

@@ -20,7 +20,6 @@ from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, fuse
 from anmi.search import HybridSearch
-from anmi.search.hybrid import COLUMNS, Documents, write
 from anmi.search.retriever import Encoded
 
 COUNT = 1203
@@ -68,31 +67,6 @@ def test_it_finds_the_same_before_and_after_it_was_saved(model: Path, folder: Pa
     assert before == after
     assert [hit.rank for hit in after[0]] == list(range(1, 8))
     assert all(a.score >= b.score for a, b in zip(after[0], after[0][1:], strict=False))
-
-
-def test_every_hit_is_explained_by_its_parts(folder: Path) -> None:
-    search = HybridSearch.load(folder)
-    texts = corpus().set_index("document_id")
-    parts = {name: search.search(QUESTIONS, 50, name) for name in ("bm25", "dense")}  # type: ignore[arg-type]
-    for place, hits in enumerate(search.search(QUESTIONS, 20)):
-        for hit in hits:
-            assert (hit.title, hit.text) == tuple(texts.loc[hit.document_id, ["title", "text"]])
-            for name, found in parts.items():
-                own = next((other for other in found[place] if other.document_id == hit.document_id), None)
-                rank, score = getattr(hit, f"{name}_rank"), getattr(hit, f"{name}_score")
-                assert rank == (own.rank if own else None)
-                assert score == (pytest.approx(own.score) if own else None)
-            assert hit.bm25_rank is not None or hit.dense_rank is not None
-
-
-def test_the_dense_part_is_what_sentence_transformers_find(model: Path, folder: Path) -> None:
-    loaded = SentenceTransformer(str(model), device="cpu")
-    questions = [question for question in QUESTIONS if question != "nothing known"]
-    scores = loaded.encode_query(questions, normalize_embeddings=True) @ (
-        loaded.encode_document(document_texts(corpus()), normalize_embeddings=True).T
-    )
-    for row, hits in zip(scores, HybridSearch.load(folder).search(questions, 5, "dense"), strict=True):
-        np.testing.assert_allclose([hit.score for hit in hits], -np.sort(-row)[:5], atol=1e-6)
 
 
 def test_reciprocal_ranks_are_a_way_as_well(model: Path) -> None:
@@ -167,23 +141,6 @@ def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
 def _with_model(search: HybridSearch, model: Path) -> HybridSearch:
     search.main.model = model
     return search
-
-
-def test_a_folder_can_be_moved_and_saved_again(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "moved")
-    HybridSearch.load(tmp_path / "moved").save(tmp_path / "again")
-    again = HybridSearch.load(tmp_path / "again")
-    assert again.search(QUESTIONS, 3) == HybridSearch.load(folder).search(QUESTIONS, 3)
-
-
-def test_only_groups_of_documents_that_were_found_are_read(tmp_path: Path) -> None:
-    table = corpus()
-    write(table, tmp_path / "documents.parquet")
-    found = Documents(tmp_path / "documents.parquet")
-    assert len(found) == COUNT
-    rows = [0, 499, 500, 1202, 0]
-    expected = table.assign(parent=table.document_id)[list(COLUMNS)].iloc[rows].to_dict("records")
-    assert [found[rows][row] for row in rows] == expected
 
 
 def test_what_the_readme_says_runs(folder: Path) -> None:

@@ -111,12 +111,3 @@ def test_few_queries_decide_less_and_are_less_sure() -> None:
     many = [fitted(600, 0.9, seed=seed) for seed in range(3)]
     assert np.mean(list(map(width, few))) > 2 * np.mean(list(map(width, many)))
     assert np.mean([found.weights["dense"] for found in few]) < np.mean([found.weights["dense"] for found in many])
-
-
-def test_the_same_queries_give_the_same_weight() -> None:
-    assert fitted(40, 0.7) == fitted(40, 0.7)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_query_or_two_are_enough_for_a_weight(count: int) -> None:
-    assert 0 <= fitted(count, 0.5).weights["dense"] <= 1

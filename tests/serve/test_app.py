@@ -224,10 +224,10 @@ def searching(run: Run) -> Run:
 
 def test_what_the_encoder_found_before_training_stands_beside(searching: Run, marks: Path, static_models: Path) -> None:
     from anmi.retrieval.dense import DenseIndex
-    from anmi.retrieval.encoders import load_table
+    from anmi.retrieval.encoders import cached_encoder
     from anmi.serve.run import ZeroShot
 
-    table = load_table("static", static_models)
+    table = cached_encoder("static", static_models)
     assert table is not None
     texts = searching.corpus.text.str[:2000].tolist()
     vectors = table.encode(texts)

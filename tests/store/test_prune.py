@@ -21,7 +21,7 @@ def fill(store: Store, fingerprint: str, dimension: int) -> None:
 
 def holds(store: Store, fingerprint: str, dimension: int) -> bool:
     """Tell whether all values are there, and right; raises where only some are."""
-    missing = store.missing(fingerprint, TEXTS)
+    missing = store.read(store.keys(fingerprint, TEXTS)).count(None)
     assert missing in (0, len(TEXTS)), f"{missing} of {fingerprint} are missing"
     if missing:
         return False

@@ -1,4 +1,4 @@
-"""The central type: blocks of queries with their candidates, the columns that stages add, and shards of both."""
+"""Candidates are the central type: blocks of queries with them, the columns that stages add, and shards of both."""
 
 from anmi.candidates.block import (
     GRADE,

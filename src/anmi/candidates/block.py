@@ -1,4 +1,4 @@
-"""The central type: a block of queries with their candidates as aligned arrays.
+"""A block holds queries and their candidates as aligned arrays.
 
 Stages add columns; selection sets verdicts and weights. Nothing is removed on the way, so every candidate
 keeps what each judge said of it and the name of the step that decided on it.
@@ -7,7 +7,7 @@ keeps what each judge said of it and the name of the step that decided on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -37,7 +37,10 @@ _FIRST_LEGEND: Final = ("open", "negative")
 _LEGEND_KEY: Final = b"anmi.legend"
 _RULES_KEY: Final = b"anmi.rules"
 _ARRAYS: Final = ("documents", "source", "verdict", "weight")
+_ALL: Final = ("query_ids", "positives", "query_verdict", *_ARRAYS)
 
+# Measurements by the prefix that their names have in files: of candidates, of positives, of whole queries.
+PREFIXES: Final = {"c.": "columns", "p.": "positive_columns", "q.": "query_columns"}
 Kind = Literal["unwanted", "unsafe", "uncertain", "promoted"]
 
 
@@ -146,16 +149,11 @@ class Candidates:
         query_columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> Candidates:
         """Return a block with measurements added (or replaced)."""
-
-        def merged(old: dict[str, NDArray[np.float32]], new: Mapping[str, NDArray[Any]] | None) -> Any:
-            return old | {name: np.asarray(column, np.float32) for name, column in (new or {}).items()}
-
-        return replace(
-            self,
-            columns=merged(self.columns, columns),
-            positive_columns=merged(self.positive_columns, positive_columns),
-            query_columns=merged(self.query_columns, query_columns),
-        )
+        given = dict(zip(PREFIXES.values(), (columns, positive_columns, query_columns), strict=True))
+        return replace(self, **{
+            kind: getattr(self, kind) | {name: np.asarray(column, np.float32) for name, column in (new or {}).items()}
+            for kind, new in given.items()
+        })  # fmt: skip
 
     def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
         """True where a candidate carries a verdict of one of these kinds, [Q, M]."""
@@ -204,29 +202,14 @@ class Candidates:
 
     def take(self, rows: NDArray[Any] | slice) -> Candidates:
         """Return the given rows (an index array, a mask or a slice) as a block."""
-        return replace(
-            self,
-            query_ids=self.query_ids[rows],
-            positives=self.positives[rows],
-            query_verdict=self.query_verdict[rows],
-            columns={name: column[rows] for name, column in self.columns.items()},
-            positive_columns={name: column[rows] for name, column in self.positive_columns.items()},
-            query_columns={name: column[rows] for name, column in self.query_columns.items()},
-            **{name: getattr(self, name)[rows] for name in _ARRAYS},
-        )
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ALL}
+        taken = each_kind(lambda columns: {name: column[rows] for name, column in columns.items()}, self)
+        return replace(self, **arrays, **taken)
 
     def only(self, names: Collection[str]) -> Candidates:
         """Return the block without other measurements than these."""
-
-        def kept(columns: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-            return {name: values for name, values in columns.items() if name in names}
-
-        return replace(
-            self,
-            columns=kept(self.columns),
-            positive_columns=kept(self.positive_columns),
-            query_columns=kept(self.query_columns),
-        )
+        kept = each_kind(lambda columns: {name: column for name, column in columns.items() if name in names}, self)
+        return replace(self, **kept)
 
     def of_source(self, source: str) -> Candidates:
         """Return only what one of :data:`SOURCES` found, the best rank by it first; nothing where it was not asked."""
@@ -254,40 +237,29 @@ class Candidates:
         legend = tuple(dict.fromkeys(name for block in blocks for name in block.legend))
         rules = {name: rule for block in blocks for name, rule in block.rules.items()}
         blocks = [block._under(legend) for block in blocks]
-        width = max(block.documents.shape[1] for block in blocks)
-        positives = max(block.positives.shape[1] for block in blocks)
-        fill = {"documents": PADDING, "source": 0, "verdict": 0, "weight": 0.0}
 
-        def stack(values: Iterable[NDArray[Any]], columns: int, padding: float) -> NDArray[Any]:
-            return np.concatenate(
-                [np.pad(v, ((0, 0), (0, columns - v.shape[1])), constant_values=padding) for v in values]
+        def stack(values: Sequence[NDArray[Any]], padding: float) -> NDArray[Any]:
+            if values[0].ndim == 1:
+                return np.concatenate(values)
+            width = max(each.shape[1] for each in values)
+            wide = [np.pad(v, ((0, 0), (0, width - v.shape[1])), constant_values=padding) for v in values]
+            return np.concatenate(wide)
+
+        arrays: dict[str, Any] = {
+            name: stack(
+                [getattr(block, name) for block in blocks], PADDING if name in ("positives", "documents") else 0
             )
-
-        first = blocks[0]
-        return Candidates(
-            query_ids=np.concatenate([block.query_ids for block in blocks]),
-            positives=stack((block.positives for block in blocks), positives, PADDING),
-            query_verdict=np.concatenate([block.query_verdict for block in blocks]),
-            columns={n: stack((b.columns[n] for b in blocks), width, np.nan) for n in first.columns},
-            positive_columns={
-                n: stack((b.positive_columns[n] for b in blocks), positives, np.nan) for n in first.positive_columns
-            },
-            query_columns={n: np.concatenate([b.query_columns[n] for b in blocks]) for n in first.query_columns},
-            legend=legend,
-            rules=rules,
-            **{name: stack((getattr(b, name) for b in blocks), width, fill[name]) for name in _ARRAYS},
-        )
+            for name in _ALL
+        }
+        measured = each_kind(lambda *of: {name: stack([each[name] for each in of], np.nan) for name in of[0]}, *blocks)
+        return Candidates(**arrays, **measured, legend=legend, rules=rules)
 
     def to_table(self) -> pa.Table:
         """Return the block as an Arrow table: one row per query, padding trimmed, lists of equal length in a row."""
-        filled, known = self.filled, self.positives != PADDING
         arrays: dict[str, pa.Array] = {"query_id": pa.array(self.query_ids.tolist(), pa.string())}
-        arrays["positives"] = lists(self.positives, known)
-        arrays |= {name: lists(getattr(self, name), filled) for name in _ARRAYS}
-        arrays["query_verdict"] = pa.array(self.query_verdict)
-        arrays |= {f"c.{name}": lists(column, filled) for name, column in self.columns.items()}
-        arrays |= {f"p.{name}": lists(column, known) for name, column in self.positive_columns.items()}
-        arrays |= {f"q.{name}": pa.array(column) for name, column in self.query_columns.items()}
+        arrays["positives"] = lists(self.positives, self.positives != PADDING)
+        arrays |= {name: lists(getattr(self, name), self.filled) for name in _ARRAYS}
+        arrays |= {"query_verdict": pa.array(self.query_verdict)} | to_lists(self, self)
         metadata = {_LEGEND_KEY: "\x1f".join(self.legend).encode(), _RULES_KEY: json.dumps(self.rules).encode()}
         return pa.table(arrays).replace_schema_metadata(metadata)
 
@@ -303,32 +275,43 @@ class Candidates:
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:
         """Rebuild a block from :meth:`to_table`; there is a column for the first positive even without rows."""
-        names = table.column_names
         metadata = table.schema.metadata
-        legend = tuple(metadata[_LEGEND_KEY].decode().split("\x1f"))
-        rules = {name: Rule(*rule) for name, rule in json.loads(metadata.get(_RULES_KEY, b"{}")).items()}
-
-        def padded(name: str, padding: float, least: int = 0) -> NDArray[Any]:
-            return padded_array(table.column(name), padding, least)
-
+        rules = json.loads(metadata.get(_RULES_KEY, b"{}"))
+        arrays: dict[str, Any] = {
+            name: padded_array(table.column(name), PADDING if name == "documents" else 0) for name in _ARRAYS
+        }
         return Candidates(
             query_ids=np.array(table.column("query_id").to_pylist(), dtype=np.str_),
-            positives=padded("positives", PADDING, least=1),
-            documents=padded("documents", PADDING),
-            source=padded("source", 0),
-            verdict=padded("verdict", 0),
-            weight=padded("weight", 0.0),
+            positives=padded_array(table.column("positives"), PADDING, least=1),
             query_verdict=table.column("query_verdict").to_numpy(),
-            columns={n[2:]: padded(n, np.nan) for n in names if n.startswith("c.")},
-            positive_columns={n[2:]: padded(n, np.nan, least=1) for n in names if n.startswith("p.")},
-            query_columns={n[2:]: table.column(n).to_numpy() for n in names if n.startswith("q.")},
-            legend=legend,
-            rules=rules,
+            legend=tuple(metadata[_LEGEND_KEY].decode().split("\x1f")),
+            rules={name: Rule(*rule) for name, rule in rules.items()},
+            **arrays,
+            **from_lists(table),
         )
 
 
-def stored_columns(stored: Sequence[str], names: Collection[str] | None) -> list[str] | None:
-    """Return which columns of a file to read for some measurements; None, for all of them, where all are wanted."""
-    if names is None:
-        return None
-    return [name for name in stored if name[:2] not in ("c.", "p.", "q.") or name[2:] in names]
+def each_kind(function: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
+    """Apply a function to the measurements of each kind (see :data:`PREFIXES`) that blocks or columns have."""
+    return {kind: function(*(getattr(each, kind) for each in of)) for kind in PREFIXES.values()}
+
+
+def to_lists(columns: Any, block: Candidates) -> dict[str, pa.Array]:
+    """Return the measurements of a block, or of columns for it, as they are stored."""
+    filled = {"c.": block.filled, "p.": block.positives != PADDING}
+    return {
+        prefix + name: lists(values, filled[prefix]) if prefix in filled else pa.array(values)
+        for prefix, kind in PREFIXES.items()
+        for name, values in getattr(columns, kind).items()
+    }
+
+
+def from_lists(table: pa.Table) -> dict[str, Any]:
+    """Return what :func:`to_lists` stored, by kind."""
+    found: dict[str, Any] = {kind: {} for kind in PREFIXES.values()}
+    for name in table.column_names:
+        if (prefix := name[:2]) in PREFIXES:
+            column = table.column(name)
+            values = column.to_numpy() if prefix == "q." else padded_array(column, np.nan, prefix == "p.")
+            found[PREFIXES[prefix]][name[2:]] = values
+    return found

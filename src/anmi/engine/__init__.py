@@ -1,4 +1,4 @@
-"""Where work on many items is done: a function and its items in, results in their order out."""
+"""The engine applies a function to many items and returns the results in their order."""
 
 from anmi.engine.shards import IN_PROCESS, EngineParams, RayParams, add_columns, make_blocks, map_blocks, map_shards
 

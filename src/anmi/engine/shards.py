@@ -1,16 +1,13 @@
-"""A function over shards: in this process, in others of this machine (joblib), or as tasks on a cluster (Ray)."""
+"""Functions are applied to shards in this process, in others here (joblib), or as tasks on a cluster (Ray)."""
 
 from __future__ import annotations
 
 import itertools
 import logging
 import os
-import secrets
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, block_of
-from anmi.candidates.shards import read
+from anmi.candidates.shards import as_bytes
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
 from anmi.errors import AnmiError, installed
 
@@ -33,16 +30,16 @@ Made = Callable[[Any], Candidates]
 
 
 class RayParams(BaseModel):
-    """How workers are asked of Ray."""
+    """What is asked of a Ray cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    address: str | None = None
+    address: str = "auto"
     gpus_per_worker: float = Field(0.0, ge=0)
 
 
 class EngineParams(BaseModel):
-    """Where shards of mining, encoding and judging are worked on; it changes no result."""
+    """Where shards of mining, encoding and judging are processed; it changes no result."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,7 +55,7 @@ class EngineParams(BaseModel):
 
     @property
     def ray_gpus(self) -> bool:
-        """Whether workers have a GPU that this process need not have."""
+        """Whether workers have a GPU even if this process has none."""
         return self.kind == "ray" and self.ray.gpus_per_worker > 0
 
 
@@ -95,7 +92,7 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
     Raises
     ------
     AnmiError
-        A worker was lost, on Ray for the fourth time; Ray is not installed or cannot be reached.
+        A worker was lost (on Ray for the fourth time), or Ray is not installed or cannot be reached.
 
     Examples
     --------
@@ -106,11 +103,11 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
         yield from _on_ray(engine, function, items)
         return
     workers, remaining = engine.most_workers, iter(items)
-    in_few = getattr(function, "in_threads_below", 0)
-    few = 0 if engine.workers else max(_FEW, in_few)
+    below = getattr(function, "in_threads_below", 0)
+    few = 0 if engine.workers else max(_FEW, below)
     first = list(itertools.islice(remaining, few))
     every = itertools.chain(first, remaining)
-    if workers > 1 and len(first) < min(few, in_few):
+    if workers > 1 and len(first) < min(few, below):
         yield from in_threads(function, first, workers, engine.threads)
     elif workers == 1 or len(first) < min(few, _FEW):
         for item in every:
@@ -133,13 +130,13 @@ def _in_processes(
         path = str(Path(folder) / "function")
         joblib.dump(function, path)
         try:
-            yield from in_order(lambda item: pool.submit(_mapped, path, item), items, 2 * workers)
+            yield from in_order(lambda item: pool.submit(_from_file, path, item), items, 2 * workers)
         except BrokenProcessPool as error:
             raise AnmiError(_LOST) from error
 
 
 def _begin() -> None:
-    """Keep a worker that maps large arrays: loky would count them as a leak, and start another in its place."""
+    """Keep a worker that maps large arrays: loky would count them as a leak and start another worker in its place."""
     from joblib.externals.loky import process_executor
 
     process_executor._USE_PSUTIL = False
@@ -149,8 +146,8 @@ def _begin() -> None:
 _held: list[Any] = [None, None]
 
 
-def _mapped(path: str, item: Any) -> Any:
-    """Work on an item, in a process, with the function that lies in a file; its arrays are mapped from there."""
+def _from_file(path: str, item: Any) -> Any:
+    """Apply the function that lies in a file, whose arrays are mapped from there, in a worker process."""
     import joblib
 
     if _held[0] != path:
@@ -158,26 +155,29 @@ def _mapped(path: str, item: Any) -> Any:
     return _held[1](item)
 
 
+def _from_ray(function: list[Any], item: Any, threads: int) -> Any:
+    """Apply the function that lies in Ray's object store, in a task of Ray."""
+    import ray
+
+    if _held[0] != function[0]:
+        _held[:] = [function[0], ray.get(function[0])]
+    with limited(threads):
+        return _held[1](item)
+
+
 def _on_ray(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    ray = _connected(engine)
+    ray = _connected(engine.ray.address)
     offered, gpus = ray.cluster_resources(), engine.ray.gpus_per_worker
-    if engine.ray.address is None and offered.get("GPU", 0) < gpus:
-        raise AnmiError(
-            f"engine.ray.gpus_per_worker is {gpus:g}, but this machine has {offered.get('GPU', 0):g} GPUs: lower it"
-        )
     room = min(offered.get("CPU", 1) / engine.threads, offered.get("GPU", 0) / gpus if gpus else float("inf"))
-    task = ray.remote(_sent).options(
+    task = ray.remote(_from_ray).options(
         num_cpus=engine.threads, num_gpus=gpus, max_retries=_RETRIES, scheduling_strategy="SPREAD",
         runtime_env={"env_vars": dict.fromkeys(VARIABLES, str(engine.threads))},
     )  # fmt: skip
     # In a list, or Ray would fetch it for each task; without one that this process holds it would be freed.
-    held = [ray.put(function)]
+    sent = [ray.put(function)]
+    most = engine.workers or max(2 * int(room), 2)
     try:
-        yield from in_order(
-            lambda item: task.remote(held, item, engine.threads).future(),
-            items,
-            engine.workers or max(2 * int(room), 2),
-        )
+        yield from in_order(lambda item: task.remote(sent, item, engine.threads).future(), items, most)
     except ray.exceptions.RayError as error:
         cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
         if isinstance(cause, ray.exceptions.RayError):
@@ -185,61 +185,28 @@ def _on_ray(engine: EngineParams, function: Callable[[Item], Result], items: Ite
         raise cause from error
 
 
-def _sent(held: list[Any], item: Any, threads: int) -> Any:
-    """Work on an item, as a task of Ray, with the function that lies in the object store."""
-    import ray
-
-    if _held[0] != held[0]:
-        _held[:] = [held[0], ray.get(held[0])]
-    with limited(threads):
-        return _held[1](item)
-
-
-def _connected(engine: EngineParams) -> Any:
-    """Return Ray, connected to its cluster, or to one of this machine that listens on loopback and asks for a token."""
-    address = engine.ray.address
-    if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+def _connected(address: str) -> Any:
+    """Return Ray, connected to its cluster."""
     ray = installed("ray", "engine `ray`", "ray", "set engine.kind to local")
-    if ray.is_initialized():
-        return ray
-    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        options |= {
-            "address": "local", "num_cpus": engine.most_workers * engine.threads, "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",
-        }  # fmt: skip
-    started = Future[None]()
-
-    def start() -> None:
+    if not ray.is_initialized():
+        place = urlsplit(f"//{address.rpartition('//')[2]}")
         try:
-            place = urlsplit(f"//{str(address).rpartition('//')[2]}")
             if place.hostname and place.port:
-                # Ray itself would ask a machine for minutes that is not there.
+                # Ray itself would try for minutes to reach a machine that is not there.
                 socket.create_connection((place.hostname, place.port), timeout=10).close()
-            ray.init(**options)
-            started.set_result(None)
-        except BaseException as error:
-            started.set_exception(error)
-        # What Ray starts ends with the thread that started it, and a node's thread ends before the run does.
-        threading.Event().wait()
-
-    threading.Thread(target=start, daemon=True).start()
-    try:
-        started.result()
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise AnmiError(
-            f"no Ray can be reached at engine.ray.address {address or 'local'} ({reason}): start a cluster with `ray "
-            "start --head`, or set engine.kind to local"
-        ) from error
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise AnmiError(
+                f"no Ray can be reached at engine.ray.address {address} ({reason}): start a cluster with `ray start "
+                "--head`, or set engine.kind to local"
+            ) from error
     return ray
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Makes the bytes of a block of an item, or of a block that is put together from layers, or what is added to it."""
+    """Makes the bytes of a block from an item or from layers, or those of the columns that a function adds to it."""
 
     function: Made
     of: Literal["item", "block", "columns"] = "item"
@@ -264,7 +231,7 @@ def _parts(
         sent: Iterable[Any] = items()
         if engine.kind == "ray" and made.of != "item":
             # Workers on other machines do not reach the files of this one.
-            sent = (tuple(read(layer) for layer in layers) for layers in sent)
+            sent = (tuple(map(as_bytes, layers)) for layers in sent)
         with tqdm(total=total, desc=description, unit="query", disable=not description or None, delay=2) as bar:
             for part in map_shards(engine, made, sent):
                 bar.update(pq.read_metadata(pa.BufferReader(part)).num_rows)

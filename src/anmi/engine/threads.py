@@ -1,4 +1,4 @@
-"""Threads: a fixed number for arithmetic, since their number can change the last bits of a sum; and side by side."""
+"""Arithmetic uses a fixed number of threads, which can change the last bits of a sum; threads may share work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 # Each library for arithmetic has a name of its own for the same thing.
 VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# Items below which threads of this process are done before other processes have begun, of a network and otherwise.
+# With fewer items, threads of this process are done before other processes have begun: for networks and for the rest.
 OF_A_NETWORK: Final = 8
 _OUTSIDE_PYTHON: Final = 64
 
@@ -48,16 +48,16 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def with_torch(function: Function) -> Function:
-    """Mark a function that computes with torch, and that two threads may call at once; see :func:`outside_python`."""
+    """Mark a function that computes with torch and that two threads may call at once; see :func:`outside_python`."""
     function.in_threads_below = OF_A_NETWORK  # type: ignore[attr-defined]
     return function
 
 
 def outside_python(function: Function) -> Function:
-    """Mark a function that computes in NumPy, SciPy or FAISS, and that two threads may call at once.
+    """Mark a function that computes in NumPy, SciPy, numba or FAISS and that two threads may call at once.
 
-    These let other threads run while they compute, so threads of this process keep a few cores busy without the
-    seconds, and the memory, that a process of its own takes to begin.
+    These libraries let other threads run meanwhile, so threads keep a few cores busy and save the seconds and the
+    memory that processes take to start.
     """
     function.in_threads_below = _OUTSIDE_PYTHON  # type: ignore[attr-defined]
     return function
@@ -106,22 +106,20 @@ def in_threads(
     >>> list(in_threads(len, iter(["a", "bc", ""]), workers=2))
     [1, 2, 0]
     """
-    begun = threading.local()
-    network = getattr(function, "in_threads_below", 0) == OF_A_NETWORK
-    torch = importlib.import_module("torch") if network else sys.modules.get("torch")
+    if getattr(function, "in_threads_below", 0) == OF_A_NETWORK:
+        importlib.import_module("torch")
 
-    def work(item: Item) -> Result:
+    def begin() -> None:
         # OpenMP and torch ask each thread anew how many it may use.
-        if threads and not hasattr(begun, "limits"):
+        if threads:
             from threadpoolctl import threadpool_limits
 
-            begun.limits = threadpool_limits(threads)
-            if torch is not None:
+            threadpool_limits(threads)
+            if torch := sys.modules.get("torch"):
                 torch.set_num_threads(threads)
-        return function(item)
 
-    with limited(threads) if threads else nullcontext(), ThreadPoolExecutor(workers) as pool:
-        yield from in_order(lambda item: pool.submit(work, item), items, workers + 1)
+    with limited(threads) if threads else nullcontext(), ThreadPoolExecutor(workers, initializer=begin) as pool:
+        yield from in_order(lambda item: pool.submit(function, item), items, workers + 1)
 
 
 def ahead(items: Iterable[Item]) -> Iterator[Item]:

@@ -186,15 +186,11 @@ def vectors(
     """
     from anmi.retrieval.encoders import encode
     from anmi.retrieval.kinds import is_sparse
-    from anmi.retrieval.prompts import prompts_of
-    from anmi.retrieval.token_table import table_of
 
     if is_sparse(model):
         from anmi.retrieval.sparse.model import sparse_vectors
 
         return sparse_vectors(model, texts, role, description=description)
-    if store is None and (table := table_of(model)) is not None:
-        return table.encode(texts, prompts_of(model)[role])
     return encode(model, texts, store, precision, batch_size, description, role)
 
 

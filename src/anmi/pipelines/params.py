@@ -114,7 +114,7 @@ class DenseParams(Params):
     batch_size: int = Field(64, ge=1)
     prompt_query: Prompt = None
     prompt_document: Prompt = None
-    index: Literal["flat", "hnsw", "ivfpq"] = "flat"
+    index: Literal["flat", "hnsw"] = "flat"
     depth: int = Field(100, ge=0, le=100_000)
     random: int = Field(32, ge=0, le=100_000)
     positives: int = Field(8, ge=1)

@@ -1,1 +1,1 @@
-"""Sources of candidates: lexical and dense retrieval over the whole corpus, and how they are merged."""
+"""Candidates come from lexical and dense retrieval over the whole corpus, merged into one list."""

@@ -1,8 +1,7 @@
-"""BM25 over the whole corpus, by bm25s (default) or rank_bm25 (slow, for comparison)."""
+"""BM25 searches the whole corpus, by bm25s (default) or rank_bm25 (slow, for comparison)."""
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError
 from anmi.ragged import read_table
 from anmi.retrieval.exact import best, of_keys
 from anmi.retrieval.terms import Terms, unsigned
@@ -21,7 +20,6 @@ from anmi.retrieval.tokenize import Tokenize, tokenizer
 
 Floats = NDArray[np.float32]
 
-ENGINES: Final = ("bm25s", "rank_bm25")
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
 # Documents that are weighed at a time, which bounds memory.
@@ -67,8 +65,6 @@ class BM25Index:
         terms: Terms, engine: str = "bm25s", k1: float = 0.9, b: float = 0.4, epsilon: float = 0.0
     ) -> BM25Index:
         """Index documents that are cut into terms; see the class for the parameters."""
-        if engine not in ENGINES:
-            raise AnmiError(f'unknown BM25 engine "{engine}"; {nearest(engine, ENGINES)}')
         settings: dict[str, Any] = {
             "documents": len(terms.lengths), **terms.settings, "engine": engine, "k1": k1, "b": b, "epsilon": epsilon,
         }  # fmt: skip
@@ -77,16 +73,6 @@ class BM25Index:
         names = list(terms.vocabulary)
         tokens = [[names[term] for term in row] for row in terms.rows()]
         return BM25Index(_RankBM25(tokens, k1, b, epsilon), settings, terms.tokenize)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Give up the mapping of files: another process shares the arrays by its engine."""
-        if isinstance(self._engine, _RankBM25):
-            return dict(vars(self))
-        engine = copy.copy(self._engine)
-        engine.scores = {
-            name: np.asarray(value) if isinstance(value, np.memmap) else value for name, value in engine.scores.items()
-        }
-        return {**vars(self), "_engine": engine}
 
     @property
     def tokenize(self) -> Tokenize:
@@ -104,12 +90,14 @@ class BM25Index:
         settings = json.loads((path / _SETTINGS).read_text())
         tokenize = tokenizer(settings["tokenizer"], settings["language"])
         if settings["engine"] == "rank_bm25":
-            # An index of before had no such setting, and 0.
-            constants = settings["k1"], settings["b"], settings.get("epsilon", 0.0)
-            return BM25Index(_RankBM25.load(path, *constants), settings, tokenize)
+            tokens = read_table(path / "tokens.parquet").column("tokens").to_pylist()
+            return BM25Index(_RankBM25(tokens, settings["k1"], settings["b"], settings["epsilon"]), settings, tokenize)
         import bm25s
 
-        return BM25Index(bm25s.BM25.load(path, mmap=True, show_progress=False), settings, tokenize)
+        engine = bm25s.BM25.load(path, mmap=True, show_progress=False)
+        # Plain arrays are mapped all the same, and other processes share them.
+        engine.scores |= {name: np.asarray(engine.scores[name]) for name in ("data", "indices", "indptr")}
+        return BM25Index(engine, settings, tokenize)
 
     def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats]:
         """Return the best documents of each query.
@@ -143,7 +131,7 @@ class BM25Index:
         rows, terms = self._terms(self._tokenize(queries))
         firsts, keys = np.searchsorted(rows, np.arange(len(queries) + 1)), np.zeros((len(queries), k), np.uint64)
         best_by_postings(firsts, terms, *self._postings, self.settings["documents"], wanted, values, keys)
-        return *of_keys(np.sort(~keys, axis=1)), values
+        return *of_keys(keys), values
 
     def search_and_spread(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the standard deviation of the scores of all documents, float32 [Q]."""
@@ -214,39 +202,18 @@ class BM25Index:
         return unsigned(starts), unsigned(documents), weights
 
 
-def above(full: Floats, scores: Floats) -> NDArray[np.int64]:
-    """Return how many of the scores of all documents, [Q, N], are higher than given ones of the same row, [Q, P].
-
-    Examples
-    --------
-    >>> above(np.array([[3, 1, 2]], np.float32), np.array([[1, np.nan]], np.float32)).tolist()
-    [[2, 0]]
-    """
-    found = np.zeros(scores.shape, np.int64)
-    for row, place in np.argwhere(~np.isnan(scores)):
-        found[row, place] = np.count_nonzero(full[row] > scores[row, place])
-    return found
-
-
 def _index(terms: Terms, settings: dict[str, Any]) -> Any:
-    """Weigh the terms of each document by bm25s' formula, Lucene's, which it would compute document by document."""
+    """Weigh the terms of all documents by Lucene's formula; bm25s itself would go document by document."""
     import bm25s
-    from bm25s import scoring
 
     engine = bm25s.BM25(method="lucene", k1=settings["k1"], b=settings["b"])
-    counts = terms.counts
-    frequencies = dict(enumerate(np.bincount(counts.indices, minlength=len(terms.vocabulary)).tolist()))
-    share_of = scoring._select_tfc_scorer("lucene")
-    idf = scoring._build_idf_array(frequencies, counts.shape[0], scoring._select_idf_scorer("lucene"))
-    average = terms.lengths.mean(dtype=np.float64)
-    constants = {"l_avg": average, "k1": engine.k1, "b": engine.b, "delta": engine.delta}
+    counts, lengths = terms.counts, terms.lengths.astype(np.float64)
+    scale = engine.k1 * ((1 - engine.b) + engine.b * lengths / max(lengths.mean(), 1e-9))
     weights = np.empty(len(counts.data), np.float32)
-    for first in range(0, counts.shape[0], _DOCUMENTS):
+    for first in range(0, len(lengths), _DOCUMENTS):
         ends = counts.indptr[first : first + _DOCUMENTS + 1]
-        some = slice(ends[0], ends[-1])
-        lengths = np.repeat(terms.lengths[first : first + _DOCUMENTS].astype(np.float64), np.diff(ends))
-        held = counts.indices[some]
-        weights[some] = idf[held] * share_of(tf_array=counts.data[some], l_d=lengths, **constants)
+        some, own = slice(ends[0], ends[-1]), np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
+        weights[some] = terms.idf[counts.indices[some]] * (counts.data[some] / (own + counts.data[some]))
     postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
     engine.scores = {
         "data": postings.data, "indices": postings.indices, "indptr": postings.indptr, "num_docs": counts.shape[0]
@@ -257,7 +224,7 @@ def _index(terms: Terms, settings: dict[str, Any]) -> Any:
 
 
 class _RankBM25:
-    """rank_bm25 behind the few calls the index needs; its tokens are kept, since it cannot be saved."""
+    """Offers the few calls of rank_bm25 that the index needs; its tokens are kept, since it cannot be saved."""
 
     def __init__(self, tokens: list[list[str]], k1: float, b: float, epsilon: float) -> None:
         from rank_bm25 import BM25Okapi
@@ -272,7 +239,3 @@ class _RankBM25:
 
     def save(self, path: str) -> None:
         pd.DataFrame({"tokens": self._tokens}).to_parquet(Path(path) / "tokens.parquet", write_page_checksum=True)
-
-    @staticmethod
-    def load(path: Path, k1: float, b: float, epsilon: float) -> _RankBM25:
-        return _RankBM25(read_table(path / "tokens.parquet").column("tokens").to_pylist(), k1, b, epsilon)

@@ -1,4 +1,4 @@
-"""The corpus's own encoder: a table with a vector for each piece of a word of the documents.
+"""The corpus's own encoder is a table with a vector for each piece of the words of its documents.
 
 A vector is made of two halves. One is the piece's place in a latent semantic analysis of the corpus, which knows what
 stands together here, in any language. The other is what MiniLM, asked for the piece alone, knows of it. Together they
@@ -19,7 +19,7 @@ from scipy import sparse
 
 from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
-from anmi.retrieval.terms import counted, counted_once
+from anmi.retrieval.terms import counted, counted_once, idf_of
 from anmi.retrieval.token_table import learn_pieces, words_and_signs
 from anmi.retrieval.tokenize import UNBROKEN
 
@@ -112,7 +112,7 @@ def save(tokenizer: Any, table: NDArray[np.float32], folder: Path) -> None:
 
 
 def _parts(model: Any) -> Any:
-    """Return a tokenizer with our way to cut a text into words, and a model of how words are cut into pieces."""
+    """Return a tokenizer that cuts texts into words in our way and words into pieces by a model."""
     from tokenizers import Tokenizer, normalizers
 
     tokenizer = Tokenizer(model)
@@ -147,9 +147,7 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[NDArray[np.float32], 
     """Return the unit vector of each piece by latent semantic analysis, [V, K], and its idf, [V]."""
     from sklearn.utils.extmath import randomized_svd
 
-    held = counts.copy()
-    frequency = np.bincount(held.indices, minlength=held.shape[1])
-    idf = np.log1p((held.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+    held, idf = counts.copy(), idf_of(counts)
     held.data = (1 + np.log(held.data)) * idf[held.indices]
     length = np.sqrt(np.asarray(held.multiply(held).sum(axis=1)).ravel())
     held = (sparse.diags(1 / np.maximum(length, 1e-9)) @ held).tocsr().astype(np.float32)

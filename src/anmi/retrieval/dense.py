@@ -1,4 +1,4 @@
-"""Nearest neighbours of unit vectors: exact ones by matrix products, approximate ones by FAISS."""
+"""Dense indexes find nearest neighbours of unit vectors, exactly by matrix products or approximately by FAISS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval import exact
 
-KINDS: Final = ("flat", "hnsw", "ivfpq")
+KINDS: Final = ("flat", "hnsw")
 _FAISS: Final = "index.faiss"
 _VECTORS: Final = "vectors.npy"
 
@@ -60,7 +60,7 @@ class DenseIndex:
         """Index unit vectors, float32 [N, D].
 
         ``flat`` is exact, and keeps the vectors as they are. ``hnsw`` (32 links) answers in logarithmic time with a
-        recall near 1; ``ivfpq`` also compresses the vectors to D/4 bytes, for corpora that do not fit memory.
+        recall near 1.
         """
         if kind not in KINDS:
             raise AnmiError(f'unknown dense index "{kind}"; {nearest(kind, KINDS)}')
@@ -73,18 +73,8 @@ class DenseIndex:
             return DenseIndex(np.asanyarray(embeddings, np.float32), settings, document_ids)
         import faiss
 
-        engine: Any
-        if kind == "hnsw":
-            engine = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
-            engine.hnsw.efConstruction = 200
-            engine.hnsw.efSearch = 256
-        else:
-            cells = int(np.clip(4 * np.sqrt(count), 1, max(count // 39, 1)))
-            pieces = next(p for p in (width // 4, width // 8, 1) if p and width % p == 0)
-            bits = int(np.clip(np.log2(max(count // 39, 2)), 1, 8))
-            engine = faiss.index_factory(width, f"IVF{cells},PQ{pieces}x{bits}", faiss.METRIC_INNER_PRODUCT)
-            engine.train(embeddings)
-            engine.nprobe = max(1, cells // 8)
+        engine = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
+        engine.hnsw.efConstruction, engine.hnsw.efSearch = 200, 256
         engine.add(np.ascontiguousarray(embeddings))
         return DenseIndex(engine, settings, document_ids)
 
@@ -122,10 +112,8 @@ class DenseIndex:
         """The vectors that are searched, float32 [N, D], not copied; None where they are not searched as they are."""
         return np.asarray(self._engine) if self.settings["kind"] == "flat" else None
 
-    def vectors(self) -> NDArray[np.float32] | None:
-        """Return the vectors that were indexed, float32 [N, D]; None where only approximations of them are kept."""
-        if self.settings["kind"] == "ivfpq":
-            return None
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the vectors that were indexed, float32 [N, D]."""
         if self.settings["kind"] == "flat":
             return np.array(self._engine)
         found: NDArray[np.float32] = self._engine.reconstruct_n(0, self.settings["documents"])

@@ -1,19 +1,18 @@
-"""Bi-encoders by name: the packaged MiniLM, its static distillation, or any sentence-transformers model."""
+"""Bi-encoders are opened by name: the packaged MiniLM, its static distillation, or any sentence-transformers model."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import logging
-import shutil
-import tempfile
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +20,13 @@ from tqdm import tqdm
 
 from anmi.engine.threads import OF_A_NETWORK, ahead, for_threads
 from anmi.errors import AnmiError, nearest
-from anmi.fingerprint import hash_file
+from anmi.files import aside
+from anmi.fingerprint import hash_file, hash_text
 from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, passes, quiet
 from anmi.retrieval.model_folder import checked_model, is_folder, is_sparse_folder, loading
-from anmi.retrieval.model_settings import as_text, modules_of
 from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
-from anmi.retrieval.token_table import TokenTable, token_table
-from anmi.store import Number, Store
+from anmi.retrieval.token_table import TokenTable, table_of, token_table
+from anmi.store import Number, Run, Store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -45,8 +44,6 @@ OF_CORPUS: Final = "corpus"
 STATIC_DIMENSIONS: Final = 256
 # How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half the room.
 STORED: Final[Number] = "float16"
-# What people call a loaded model.
-_CALLED: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 
 
 def minilm_folder() -> Path:
@@ -121,47 +118,34 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
         if is_sparse_folder(folder):
             from anmi.retrieval.sparse.document import load_sparse
 
-            sparse: Any = load_sparse(folder, device())
-            _CALLED[sparse] = short_name(name)
-            return sparse
+            return load_sparse(folder, device())
         model = SentenceTransformer(str(folder), device=device(), trust_remote_code=False)
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
-    _CALLED[model] = short_name(name)
     return model
 
 
-def load_table(name: str, models: Path, prompts: Prompts = OWN) -> TokenTable | None:
-    """Open a static encoder without PyTorch; None for any other, and for what :func:`load_encoder` has to speak of.
+@lru_cache(maxsize=1)
+def cached_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> Encoder:
+    """Return an encoder of :func:`load_encoder`; a static one as a table, without PyTorch. The last one is kept.
 
-    Its vectors are those of :func:`load_encoder`'s model but for the rounding of sums, and so is its fingerprint the
-    same. Parameters are those of that function.
-
-    Raises
-    ------
-    AnmiError
-        Unknown name, wrong checksum, or a model that is more than data.
+    Its vectors are those of :func:`load_encoder`'s model but for the rounding of sums, and its fingerprint is the same.
     """
     check_name(name)
-    if name == "static":
-        name_of, folder = name, _distilled(models)
-    elif name != "minilm" and is_folder(name):
-        name_of, folder = short_name(name), checked_model(name)
-    else:
-        return None
-    try:
-        table = token_table(folder)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-    if table is not None:
-        settle_prompts(table, prompts)
-        _CALLED[table] = name_of
+    table = None
+    if name == "static" or (name != "minilm" and is_folder(name)):
+        # What is wrong with a folder is said by load_encoder.
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            table = token_table(_distilled(models) if name == "static" else checked_model(name))
+    if table is None:
+        return for_threads(load_encoder(name, models, max_length, prompts))
+    settle_prompts(table, prompts)
     return table
 
 
 def short_name(name: str) -> str:
-    """Return what to call the model of a name or folder; where the folder lies is nobody's business.
+    """Return what to call the model of a name or folder, without the path of the folder.
 
     Examples
     --------
@@ -170,12 +154,6 @@ def short_name(name: str) -> str:
     """
     is_path = is_folder(name) or Path(name).is_absolute()
     return Path(name).resolve().name if is_path else name
-
-
-def called(model: Any, prompt: str = "") -> str:
-    """Return what a model from :func:`load_encoder` is called in the store, with the start of its prompt if any."""
-    name = _CALLED.get(model, "")
-    return f'{name} "{textwrap.shorten(prompt, 32, placeholder="…")}"' if name and prompt.strip() else name
 
 
 def _distilled(models: Path) -> Path:
@@ -189,17 +167,10 @@ def _distilled(models: Path) -> Path:
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
     log.info("Distilling MiniLM to a static embedding (once; about a minute)")
-    models.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    with quiet():
+    with quiet(), aside(target) as folder:
         table = StaticEmbedding.from_distillation(str(minilm_folder()), device=device(), pca_dims=STATIC_DIMENSIONS)
-        aside = Path(tempfile.mkdtemp(dir=models, prefix=".static-"))
-        SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(aside), create_model_card=False)
-    try:
-        aside.rename(target)
-    except OSError:
-        # Another process was faster; its model is the same.
-        shutil.rmtree(aside)
+        SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(folder), create_model_card=False)
     return target
 
 
@@ -227,45 +198,101 @@ def fingerprint(model: Any, *extra: str) -> str:
 
 
 def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> str:
-    """Return a hash of everything that changes the embedding of a text; of the prompts only that of its role does."""
+    """Return a hash of everything that changes the embedding of a text, including the prompt of its role only."""
     prompt = prompts_of(model)[role] if role else ""
     route = [str(role)] if is_routed(model) else []
     return _digest(model, None, (exact_precision(model, precision), prompt, *route))
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
-    if isinstance(model, TokenTable):
-        # It does not change, and its vocabulary is long.
-        state, modules = model.state.copy(), model.described
-    else:
-        state, modules = hashlib.blake2b(digest_size=16), as_text(modules_of(model))
-        for name, dtype, shape, content in _tensors(model):
-            state.update(f"[{name!r},{dtype},{as_text(shape)}]".encode())
-            state.update(content)
-    rest = map(as_text, (prompts, getattr(model, "truncate_dim", None), extra))
-    state.update(f"[{','.join([modules, *rest])}]".encode(errors="surrogatepass"))
-    return str(state.hexdigest())
-
-
-def _tensors(model: Any) -> Iterator[tuple[str, str, tuple[int, ...], Any]]:
-    """Yield name, type as torch calls it, shape and bytes of each tensor."""
+    rest = [_as_text(value) for value in (prompts, getattr(model, "truncate_dim", None), extra)]
+    if (table := _as_table(model)) is not None:
+        return hash_text(f"[{','.join([table.described, *rest])}]")
     import torch
 
+    state = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        yield name, str(tensor.dtype), tuple(tensor.shape), content
+        state.update(f"[{name!r},{tensor.dtype},{_as_text(tuple(tensor.shape))}]".encode())
+        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    state.update(f"[{','.join([_as_text(_modules_of(model)), *rest])}]".encode(errors="surrogatepass"))
+    return state.hexdigest()
+
+
+def _as_table(model: Any) -> TokenTable | None:
+    return model if isinstance(model, TokenTable) else table_of(model)
+
+
+# Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
+# from the weights.
+_ORIGIN: Final = re.compile(
+    r"_?name_or_path|transformers_version|architectures|(torch_)?dtype|_?attn_implementation.*|is_local|files_loaded|.*_file"
+)
+# What a tokenizer does besides what its Rust backend knows; the last two are those of plain word tokenizers.
+_TOKENIZER_SETTINGS: Final = (
+    "truncation_side", "padding_side", "special_tokens_map", "pad_token_type_id", "model_input_names",
+    "split_special_tokens", "chat_template", "do_lower_case", "stop_words",
+)  # fmt: skip
+
+
+def _as_text(value: Any) -> str:
+    """Write a value the same way in every process: dictionaries and sets in the order of what they hold."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{key!r}:{_as_text(each)}' for key, each in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{','.join(sorted(map(_as_text, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_as_text, value))}]"
+    return repr(value)
+
+
+def _modules_of(model: Any) -> list[Any]:
+    """Return what each module does besides its weights: kind of pooling, activation, heads, tokens and their number."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        if not path:
+            continue
+        settings = module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
+        # A router's is that of its routes, and where they differ it warns of it.
+        longest = None if type(module).__name__ == "Router" else getattr(module, "max_seq_length", None)
+        found.append((path, type(module).__name__, settings, longest))
+        # The layers of a network share its configuration, the routes of a model may share a tokenizer.
+        config: Any = getattr(module, "config", None)
+        tokenizer: Any = getattr(module, "tokenizer", None)
+        if hasattr(config, "to_dict") and id(config) not in seen:
+            found.append(_without_origin(config.to_dict()))
+        if tokenizer is not None and id(tokenizer) not in seen:
+            found.append(_tokenizer_settings(tokenizer))
+        seen |= {id(config), id(tokenizer)}
+    return found
+
+
+def _without_origin(value: Any) -> Any:
+    """Leave out, at any depth, the settings that say where a model comes from or how it is run."""
+    if isinstance(value, Mapping):
+        return {key: _without_origin(each) for key, each in value.items() if not _ORIGIN.fullmatch(str(key))}
+    return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _tokenizer_settings(tokenizer: Any) -> Any:
+    """Return everything of a tokenizer that changes the tokens of a text and is not set anew at each call."""
+    settings = {name: getattr(tokenizer, name, None) for name in _TOKENIZER_SETTINGS}
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(backend, "to_str"):
+        # A call leaves its truncation and padding behind; with them the first use would change the fingerprint.
+        return settings, json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+    vocabulary = tokenizer.get_vocab()
+    made_with = _without_origin(getattr(tokenizer, "init_kwargs", {}))
+    # Those of sentence-transformers give their words in the order of their numbers.
+    words = vocabulary if isinstance(vocabulary, Mapping) else list(vocabulary)
+    return settings, type(tokenizer).__name__, words, getattr(tokenizer, "added_tokens_decoder", {}), made_with
 
 
 def encode(
-    model: Encoder,
-    texts: Sequence[str],
-    store: Store | None = None,
-    precision: str = "auto",
-    batch_size: int = 64,
-    description: str = "",
-    role: Role | None = None,
+    model: Encoder, texts: Sequence[str], store: Store | None = None, precision: str = "auto", batch_size: int = 64,
+    description: str = "", role: Role | None = None,
     elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
-) -> NDArray[np.float32]:
+) -> NDArray[np.float32]:  # fmt: skip
     """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
 
     Parameters
@@ -301,28 +328,27 @@ def encode(
     """
     if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(
-            f'encoder "{called(model) or "without a name"}" has separate weights or prompts for queries and documents '
-            "and cannot encode texts of which it is not known what they are; use one without here"
+            "the encoder has separate weights or prompts for queries and documents and cannot encode texts of which it "
+            "is not known what they are; use one without here"
         )
 
-    def compute(batch: list[str]) -> NDArray[np.float32]:
-        return embed(model, batch, precision, batch_size, role)
-
+    asked = _as_table(model) or model
     if not texts:
-        width = model.get_embedding_dimension() or 0
-        return np.zeros((0, width), np.float32)
+        return np.zeros((0, asked.get_embedding_dimension() or 0), np.float32)
     if store is None:
-        return compute(list(texts))
-    prints = embedding_fingerprint(model, precision, role)
-    name = called(model, prompts_of(model)[role] if role else "")
-    with tqdm(total=len(texts), desc=description, unit="text", disable=not description or None, delay=2) as bar:
-        if elsewhere is None:
-            if not isinstance(model, TokenTable):
-                return store.vectors(prints, texts, compute, 1024, bar, name, number=STORED)
-            # A table looks a word up once a batch, and each commit is a wait for the disk.
-            return store.vectors(prints, texts, compute, 4096, bar, name, lambda do, some: ahead(map(do, some)), STORED)
+        return embed(asked, list(texts), precision, batch_size, role)
+    compute: Callable[[list[str]], NDArray[np.float32]]
+    compute = partial(embed, asked, precision=precision, batch_size=batch_size, role=role)
+    batch, run = 1024, cast(Run, map)
+    if elsewhere is not None:
         # Small enough for several workers to have some of even a small change.
-        return store.vectors(prints, texts, elsewhere, batch_size, bar, name, store.run, STORED)
+        compute, batch, run = elsewhere, batch_size, store.run
+    elif isinstance(asked, TokenTable):
+        # A table looks a word up once a batch, and each commit is a wait for the disk.
+        batch, run = 4096, lambda do, some: ahead(map(do, some))
+    prints = embedding_fingerprint(asked, precision, role)
+    with tqdm(total=len(texts), desc=description, unit="text", disable=not description or None, delay=2) as bar:
+        return store.vectors(prints, texts, compute, batch, bar, run=run, number=STORED)
 
 
 def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None) -> NDArray[np.float32]:
@@ -335,7 +361,7 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
 
     route = {"task": role} if is_routed(model) else {}
     model.eval()
-    # A table of vectors passes nothing on that long texts would have more of.
+    # Tables of vectors have no layers that long texts would fill.
     groups = passes(texts, batch_size, 1 if is_static(model) else model.max_seq_length)
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
     with torch.inference_mode(), autocast(exact_precision(model, precision)):
@@ -345,15 +371,6 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
                 show_progress_bar=False, convert_to_numpy=True, **route,
             )  # fmt: skip
     return result
-
-
-@lru_cache(maxsize=1)
-def cached_encoder(
-    encoder: str, models: Path, max_length: int | None, prompts: Prompts
-) -> SentenceTransformer | TokenTable:
-    """Return an encoder of :func:`anmi.retrieval.encoders.load_encoder`, as a table if it is one; the last is kept."""
-    table = load_table(encoder, models, prompts)
-    return table if table is not None else for_threads(load_encoder(encoder, models, max_length, prompts))
 
 
 @dataclass(frozen=True)

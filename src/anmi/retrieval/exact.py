@@ -1,4 +1,4 @@
-"""Exact nearest neighbours of unit vectors: blocked matrix products with a running threshold.
+"""Exact nearest neighbours of unit vectors are found by blocked matrix products with a running threshold.
 
 The last bits of a matrix product depend on the shape of its blocks and on the number of threads. So products only
 choose whom to score: a document stays as long as rounding may hide that it is among the best, and what stays is scored
@@ -7,15 +7,12 @@ by one formula that looks at nothing but the two vectors. Results are the same f
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-
-# Documents of which the best stands for all, when a first threshold is looked for; so many groups per wanted one.
-_GROUPS: Final = 8
 
 
 def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
@@ -33,49 +30,26 @@ def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
     >>> best(np.array([[1.0, 0.0, 3.0, 1.0]], np.float32), 4)[0].tolist()
     [[2, 0, 3, -1]]
     """
-    if not k or not len(full):
-        return np.full((len(full), k), -1, np.int32), np.zeros((len(full), k), np.float32)
-    least = np.maximum(kth_at_least(full, k), np.finfo(np.float32).smallest_subnormal)
-    row, document = np.divmod(np.flatnonzero(full >= least[:, None]), full.shape[1])
-    counts = np.bincount(row, minlength=len(full))
-    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    keys = np.full((len(full), max(int(counts.max()), k)), np.iinfo(np.uint64).max, np.uint64)
-    keys[row, place] = _keys(document, full[row, document])
-    return of_keys(np.sort(keys, axis=1)[:, :k])
+    from anmi.retrieval.sums import best_of_rows
 
-
-def _keys(documents: NDArray[Any], scores: Floats) -> NDArray[np.uint64]:
-    """Return scores, not below 0, and documents as one number to sort: bits of such floats are in their order."""
-    falling = ~np.ascontiguousarray(scores).view(np.uint32)
-    return falling.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint32)
+    keys = np.zeros((len(full), k), np.uint64)
+    best_of_rows(np.ascontiguousarray(full, np.float32), keys)
+    return of_keys(keys)
 
 
 def of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], Floats]:
-    """Return documents and scores; of the highest key, and of those with score 0, -1 and 0."""
+    """Return documents and scores, best first, from keys of :mod:`anmi.retrieval.sums`; -1 and 0 where a key is 0."""
+    keys = np.sort(~keys, axis=1)
     documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
-
-
-def kth_at_least(full: Floats, k: int) -> Floats:
-    """Return what the k-th best score of each row is surely worth, float32 [Q], from scores [Q, N].
-
-    The columns are put into several times k groups; the best of each is a score, so k scores are as good as the k-th of
-    these. That is nearly the k-th best of all, and a tenth of the work of finding that. -inf where N is below k.
-    """
-    size = full.shape[1] // max(_GROUPS * k, 1)
-    if size > 1:
-        groups = full.shape[1] // size
-        full = full[:, : size * groups].reshape(len(full), size, groups).max(axis=1)
-    if not k or full.shape[1] < k:
-        return np.full(len(full), -np.inf, np.float32)
-    found: Floats = np.partition(full, full.shape[1] - k, axis=1)[:, full.shape[1] - k]
-    return found
 
 
 # Of one product: enough of both for BLAS to be at its best, and scores that stay in the processor's last cache.
 _ROWS: Final = 512
 _BLOCK: Final = 8192
-# Documents kept for each that is wanted before those below the threshold are thrown out again.
+# Of queries and wanted documents, which bounds memory where all documents are wanted.
+_CELLS: Final = 4_000_000
+# Documents kept for each that is wanted before those below the threshold are dropped again.
 _KEPT: Final = 4
 
 
@@ -113,15 +87,15 @@ def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int
     """
     embeddings = np.asarray(embeddings)
     documents, scores = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
-    for start in range(0, len(queries) if k else 0, _ROWS):
-        some = np.ascontiguousarray(queries[start : start + _ROWS], np.float32)
+    step = max(1, min(_ROWS, _CELLS // max(k, 1)))
+    for start in range(0, len(queries) if k else 0, step):
+        some = np.ascontiguousarray(queries[start : start + step], np.float32)
         found = _among_the_best(some, embeddings, k)
-        # Vectors of a training that diverged are no numbers, and nothing is near them.
-        found = np.pad(found, ((0, 0), (0, max(k - found.shape[1], 0))), constant_values=-1)
+        # Vectors of a training that diverged are NaN, and nothing is near them.
         values = np.nan_to_num(similarities(some, embeddings, found), nan=-np.inf)
         order = np.lexsort((found, -values), axis=1)[:, :k]
-        documents[start : start + _ROWS] = np.take_along_axis(found, order, axis=1)
-        scores[start : start + _ROWS] = np.take_along_axis(values, order, axis=1)
+        documents[start : start + step] = np.take_along_axis(found, order, axis=1)
+        scores[start : start + step] = np.take_along_axis(values, order, axis=1)
     return documents, scores
 
 
@@ -130,59 +104,26 @@ def _among_the_best(queries: Floats, embeddings: Floats, k: int) -> NDArray[np.i
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.
     slack = np.float32(4 * size * np.finfo(np.float32).eps)
-    kept = _Kept(len(queries), _KEPT * k, k, slack)
-    room, above = np.empty(len(queries) * _BLOCK, np.float32), np.empty(len(queries) * _BLOCK, np.bool_)
+    least = np.full(len(queries), -np.inf, np.float32)
+    rows, documents, values = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    room = np.empty((len(queries), min(_BLOCK, count)), np.float32)
     for start in range(0, count, _BLOCK):
         block = embeddings[start : start + _BLOCK]
-        cells, shape = len(queries) * len(block), (len(queries), len(block))
-        scores, found = room[:cells].reshape(shape), above[:cells].reshape(shape)
-        np.matmul(queries, block.T, out=scores)
-        if start == 0:
-            kept.least = kth_at_least(scores, k)[:, None] - slack
-        place = np.flatnonzero(np.greater_equal(scores, kept.least, out=found))
-        row, column = np.divmod(place, scores.shape[1])
-        kept.add(row, column.astype(np.int32) + np.int32(start), scores.ravel()[place])
-    kept.cut()
-    return kept.documents[:, : int(kept.held.max(initial=0))]
-
-
-class _Kept:
-    """The documents of each query that are not below its threshold; thrown out once there are too many.
-
-    ``least``, float32 [Q, 1], is never above what the k-th best is surely worth.
-    """
-
-    def __init__(self, queries: int, width: int, k: int, slack: np.float32) -> None:
-        self.documents = np.full((queries, width), -1, np.int32)
-        self.scores = np.full((queries, width), -np.inf, np.float32)
-        self.held = np.zeros(queries, np.int64)
-        self.least = np.full((queries, 1), -np.inf, np.float32)
-        self._k, self._slack = k, slack
-
-    def add(self, row: NDArray[np.int64], documents: NDArray[np.int32], scores: Floats) -> None:
-        """Keep documents, given row by row."""
-        counts = np.bincount(row, minlength=len(self.held))
-        if (self.held + counts).max(initial=0) > self.documents.shape[1]:
-            self.cut()
-            self._widen(int((self.held + counts).max()))
-        place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + self.held[row]
-        self.documents[row, place], self.scores[row, place] = documents, scores
-        self.held += counts
-
-    def cut(self) -> None:
-        """Raise the threshold to the k-th best and throw out what is below it."""
-        width = self.scores.shape[1]
-        if width > self._k:
-            kth = np.partition(self.scores, width - self._k, axis=1)[:, width - self._k, None]
-            self.least = np.maximum(self.least, kth - self._slack)
-        row, place = np.nonzero((self.scores >= self.least) & (self.documents >= 0))
-        documents, scores = self.documents[row, place], self.scores[row, place]
-        self.documents.fill(-1)
-        self.scores.fill(-np.inf)
-        self.held[:] = 0
-        self.add(row, documents, scores)
-
-    def _widen(self, least: int) -> None:
-        more = max(least - self.documents.shape[1], 0)
-        self.documents = np.pad(self.documents, ((0, 0), (0, more)), constant_values=-1)
-        self.scores = np.pad(self.scores, ((0, 0), (0, more)), constant_values=-np.inf)
+        scores = np.matmul(queries, block.T, out=room[:, : len(block)])
+        if start == 0 and len(block) > k:
+            least = np.partition(scores, len(block) - k, axis=1)[:, len(block) - k] - slack
+        row, place = np.divmod(np.flatnonzero(scores >= least[:, None]), len(block))
+        rows, documents = np.concatenate([rows, row]), np.concatenate([documents, place + start])
+        values = np.concatenate([values, scores[row, place]])
+        if len(rows) > _KEPT * k * len(queries) or start + _BLOCK >= count:
+            # Raise the threshold to the k-th best so far, and drop what is below it. Values are from -1 to 1.
+            order = np.argsort(8.0 * rows - values)
+            rows, documents, values = rows[order], documents[order], values[order]
+            kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
+            least[rows[kth]] = np.maximum(least[rows[kth]], values[kth] - slack)
+            kept = values >= least[rows]
+            rows, documents, values = rows[kept], documents[kept], values[kept]
+    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    found = np.full((len(queries), max(int(place.max(initial=-1)) + 1, k)), -1, np.int32)
+    found[rows, place] = documents
+    return found

@@ -1,4 +1,4 @@
-"""One ranking of several: BM25's and those of trained retrievers, by their ranks or by their scores."""
+"""BM25's ranking and those of trained retrievers are fused into one, by ranks or by scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One index for an encoder's vectors of either kind: FAISS for directions, an inverted one for weights of terms."""
+"""Vectors of either kind get one index: directions a dense one, weights of terms an inverted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module tells the kind of an encoder, chooses device and precision, and loads models quietly."""
+"""Functions for all encoders: they tell the kind, choose device and precision, and load quietly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion"
 
 @contextmanager
 def quieter(*names: str, level: int = logging.ERROR) -> Iterator[None]:
-    """Let loggers tell errors alone, or what is as bad as ``level``."""
+    """Let loggers report only errors, or whatever is at least as severe as ``level``."""
     levels = {name: logging.getLogger(name).level for name in names}
     try:
         for name in names:
@@ -91,7 +91,7 @@ def autocast(precision: str) -> Any:
 
 
 def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> str:
-    """Resolve the precision for a model; a table of token vectors has nothing to compute in another than its own."""
+    """Resolve the precision for a model; a table of token vectors always computes in float32."""
     return "float32" if is_static(model) else resolve_precision(precision)
 
 
@@ -149,15 +149,8 @@ def two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
-    router = Router.for_query_document(
-        query_modules=[copy.deepcopy(module) for module in model.children()],
-        document_modules=[copy.deepcopy(module) for module in model.children()],
-    )
+    router = Router.for_query_document(*([copy.deepcopy(part) for part in model.children()] for _ in range(2)))
     return SentenceTransformer(
-        modules=[router],
-        device=str(model.device),
-        prompts=dict(model.prompts),
-        default_prompt_name=model.default_prompt_name,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-    )
+        modules=[router], device=str(model.device), prompts=dict(model.prompts), truncate_dim=model.truncate_dim,
+        default_prompt_name=model.default_prompt_name, similarity_fn_name=model.similarity_fn_name,
+    )  # fmt: skip

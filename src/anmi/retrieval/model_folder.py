@@ -67,7 +67,7 @@ def checked_model(name: str) -> Path:
 
 @contextmanager
 def loading(what: str, cure: str) -> Iterator[None]:
-    """Say in one sentence why a model cannot be loaded: about odd settings libraries raise almost anything.
+    """Say in one sentence why a model cannot be loaded, since libraries raise almost anything about odd settings.
 
     Only one thread loads at a time, since transformers puts empty functions in the place of its own meanwhile; two at
     once would leave them there, and the weights of every later model untied.
@@ -255,13 +255,10 @@ def check_base(name: str) -> None:
         settings = json.loads((Path(name) / "config.json").read_text(encoding="utf-8"))
         kinds = [str(kind) for kind in settings.get("architectures") or []]
     except (OSError, ValueError, AttributeError, TypeError):
-        raise AnmiError(
-            f'"{name}" could not be loaded, since its config.json is missing or damaged; give '
-            "training.options.masked_lm the folder of a transformers model"
-        ) from None
+        kinds = []
     if not any(kind.endswith("ForMaskedLM") for kind in kinds):
         raise AnmiError(
-            f'"{name}" has no head that predicts masked tokens (its architecture is {", ".join(kinds) or "unknown"}), '
+            f'"{name}" has no head that predicts masked tokens (its config.json names {", ".join(kinds) or "none"}), '
             "from which documents would get their terms; give a model saved as …ForMaskedLM, such as a BERT, or leave "
             "out training.options.masked_lm to start from tables of a static encoder"
         )

@@ -1,4 +1,4 @@
-"""Merging the sources into one block per query."""
+"""Candidates of all sources are merged into one row per query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW: Final = 16
 
 
 class Positives:
-    """The known positives of queries, held by label and padded for those alone that are asked for.
+    """The known positives of queries, padded only for the queries that are asked for.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArr
 
 
 def filled(documents: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return lists [Q, K ≤ N] that go on where they end early: with other documents, in the order of the corpus.
+    """Fill lists [Q, K ≤ N] that end early with other documents, in the order of the corpus.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def merged(*lists: tuple[NDArray[np.int32], Floats, str]) -> tuple[NDArray[np.in
 
 
 def known_from(scores: Floats, kept: NDArray[np.bool_], depth: int, ranks: int) -> Floats:
-    """Return from which score on the ranks of a query's documents follow from its list, float32 [Q, 1].
+    """Return the score from which on the ranks of a query's documents follow from its list, float32 [Q, 1].
 
     That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says nothing of how long
     the list is beyond, which may go by the other queries of a shard.
@@ -376,7 +376,7 @@ def _first(documents: NDArray[np.int32], count: int) -> NDArray[np.int32]:
 
 
 def repeats_blanked(documents: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Blank what has stood in the row before."""
+    """Blank the repeats in each row."""
     order = np.argsort(documents, axis=1, kind="stable")
     ascending = np.take_along_axis(documents, order, axis=1)
     ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]] = PADDING

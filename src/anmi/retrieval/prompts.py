@@ -37,7 +37,7 @@ Prompt = Annotated[str | None, BeforeValidator(_text)]
 
 
 class Prompts(NamedTuple):
-    """What is put before queries and before documents; None is the model's own, also where that is nothing."""
+    """What is put before queries and before documents; None means the model's own prompt, if any."""
 
     query: str | None = None
     document: str | None = None

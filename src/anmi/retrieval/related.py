@@ -1,4 +1,4 @@
-"""Looking up which documents must not be negatives of a query, given its positives."""
+"""Tells which documents must not be negatives of a query, given its positives."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RelatedDocuments:
 
     @staticmethod
     def unrelated(documents: int) -> RelatedDocuments:
-        """Return what says of N documents that each is like no other."""
+        """Return the lookup of N documents of which none is related to another."""
         each = np.arange(documents, dtype=np.int32)
         return RelatedDocuments(each, np.zeros(documents + 1, np.int64), np.zeros(0, np.int32), each)
 
@@ -140,18 +140,16 @@ class RelatedDocuments:
         keys = np.union1d(self._of_rows(positives)[0], place * len(self._group) + self._group[same[place, slot]])
         row, group = np.divmod(keys, max(len(self._group), 1))
         owner, place = _spread(self._first_member[group], self._first_member[group + 1])
-        rows, documents = row[owner], self._members[place]
-        order = np.lexsort((documents, rows))
-        rows, documents = rows[order], documents[order]
+        rows, documents = np.divmod(np.sort(row[owner] * len(self._group) + self._members[place]), len(self._group))
         counts = np.bincount(rows, minlength=len(positives))
         result = np.full((len(positives), max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
         result[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = documents
         return result
 
     def _of_rows(self, positives: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keys ``row · N + group`` of what is related to each row's positives, ascending, and their kinds."""
+        """Return keys ``row · N + group`` of what is related to each row's positives, ascending, and their kinds."""
         row, slot = np.nonzero(positives != PADDING)
-        group = self._group[positives[row, slot]]
+        group, count = self._group[positives[row, slot]], len(self._group)
         near, place = _spread(self._starts[group], self._starts[group + 1])
         # The parents of all documents of a text, their parts, and what has the same text as those.
         copy, member = _spread(self._first_member[group], self._first_member[group + 1])
@@ -159,11 +157,10 @@ class RelatedDocuments:
         part, listed = _spread(self._first_part[family], self._first_part[family + 1])
         sibling, other = copy[part], self._group[self._parts[listed]]
         apart = other != group[sibling]
-        keys = np.concatenate([
-            row[near] * len(self._group) + self._others[place],
-            (row[sibling] * len(self._group) + other)[apart],
-        ])  # fmt: skip
-        return _lowest(keys, np.repeat([KINDS["near"], KINDS["sibling"]], [len(near), apart.sum()]))
+        keys = np.concatenate([row[near] * count + self._others[place], (row[sibling] * count + other)[apart]])
+        # Near ones stand first, so that they win.
+        keys, first = np.unique(keys, return_index=True)
+        return keys, np.where(first < len(near), KINDS["near"], KINDS["sibling"])
 
 
 def _listed(group: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -172,16 +169,8 @@ def _listed(group: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int
     return members, np.searchsorted(group[members], np.arange(len(group) + 1))
 
 
-def _lowest(keys: NDArray[np.int64], values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each key once, ascending, with the lowest of its values."""
-    order = np.lexsort((values, keys))
-    keys, values = keys[order], values[order]
-    first = np.concatenate([np.ones(min(len(keys), 1), bool), keys[1:] != keys[:-1]])
-    return keys[first], values[first]
-
-
 def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of all ranges one after the other, and the number of the range each belongs to."""
+    """Return the number of the range that each place belongs to, and the places of all ranges one after the other."""
     lengths = ends - starts
     owner = np.repeat(np.arange(len(lengths)), lengths)
     return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner] + starts[owner]

@@ -1,9 +1,10 @@
-"""Retrieval as a function of a shard that worker processes can be sent: every source in one pass over the queries."""
+"""Worker processes retrieve the candidates of a shard from all sources in one pass over its queries."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
 from anmi.engine.threads import outside_python
 from anmi.retrieval import exact, pool
-from anmi.retrieval.bm25 import BM25Index, above
+from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
 
@@ -39,28 +40,6 @@ class Queries(NamedTuple):
     positives: NDArray[np.int32]
     own: NDArray[np.int32]
     vectors: Floats
-
-
-class Found(NamedTuple):
-    """The best documents of Q queries; lists are best first, equal scores in the order of the corpus.
-
-    Attributes
-    ----------
-    lexical, lexical_scores
-        By BM25, int32 and float32 [Q, L]; -1 and 0 where no more documents share a term with the query. By rank_bm25,
-        as its users have it, others fill the list, with a score of 0.
-    nearest, nearest_scores
-        By the encoder, int32 and float32 [Q, K].
-    nearest_lexical, given
-        Scores by BM25 of the nearest and of documents that were given, float32 [Q, K] and [Q, G]; NaN in padding.
-    """
-
-    lexical: NDArray[np.int32]
-    lexical_scores: Floats
-    nearest: NDArray[np.int32]
-    nearest_scores: Floats
-    nearest_lexical: Floats
-    given: Floats
 
 
 @outside_python
@@ -121,28 +100,32 @@ class Retrieve:
         some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
         queries = queries._replace(positives=some)
         drawn = pool.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
-        found = self._find(queries, excluded, np.concatenate([drawn, some, known_positives], axis=1))
-        nearest, lexical = pool.without(found.nearest, excluded), pool.without(found.lexical, excluded)
+        wanted = np.concatenate([drawn, some, known_positives], axis=1)
+        near, near_scores = self._nearest(queries, excluded.shape[1])
+        found, scores, values = self._lexical(queries, excluded.shape[1], np.concatenate([wanted, near], axis=1))
+        nearest, lexical = pool.without(near, excluded), pool.without(found, excluded)
         known = {
-            "bm25_rank": pool.known_from(found.lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
-            "dense_rank": pool.known_from(found.nearest_scores, nearest >= 0, self.dense_depth, self.dense_ranks),
+            "bm25_rank": pool.known_from(scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
+            "dense_rank": pool.known_from(near_scores, nearest >= 0, self.dense_depth, self.dense_ranks),
         }
-        random_values, own_values, given = np.split(found.given, np.cumsum([drawn.shape[1], some.shape[1]]), axis=1)
+        ends = np.cumsum([drawn.shape[1], some.shape[1], known_positives.shape[1]])
+        random_values, own_values, given, near_values = np.split(values, ends, axis=1)
         documents, source, values = pool.merged(
-            (*_first(self.bm25_depth, lexical, found.lexical_scores), "bm25"),
-            (*_first(self.dense_depth, nearest, found.nearest_lexical), "dense"),
+            (*_first(self.bm25_depth, lexical, scores), "bm25"),
+            (*_first(self.dense_depth, nearest, near_values), "dense"),
             (drawn, random_values, "random"),
         )
         best = np.fmax.reduce(given, axis=1, keepdims=True)
-        cosines, higher = self._look(queries, documents, np.concatenate([own_values, best], axis=1), found)
+        higher = self._higher(queries.texts, np.concatenate([own_values, best], axis=1), scores)
         columns, own, of_query = (dict[str, Floats]() for _ in range(3))
         if self.bm25 is not None:
             columns["bm25"], own["bm25"] = values, own_values
-            columns["bm25_rank"] = pool.listed_ranks(values, found.lexical_scores, known["bm25_rank"])
+            columns["bm25_rank"] = pool.listed_ranks(values, scores, known["bm25_rank"])
             own["bm25_rank"] = higher[:, :-1]
             of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
         if self.vectors is not None:
-            ranks = pool.listed_ranks(cosines, found.nearest_scores, known["dense_rank"])
+            cosines = exact.similarities(queries.vectors, self.vectors, np.concatenate([documents, some], axis=1))
+            ranks = pool.listed_ranks(cosines, near_scores, known["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
                 columns[name], own[name] = said[:, : documents.shape[1]], said[:, documents.shape[1] :]
         lists = [columns[name] for name in known if name in columns]
@@ -171,20 +154,22 @@ class Retrieve:
         nearest = None if vectors is None else exact.similarities(queries.vectors, vectors, given)
         return pool.best_passages(given, self.passages, lexical, nearest)
 
-    def _find(self, queries: Queries, excluded: NDArray[np.int32], given: NDArray[np.int32]) -> Found:
-        """Return the best of all documents, deep enough that what is excluded leaves enough."""
-        deepest = min(max(self.bm25_depth + excluded.shape[1], self.bm25_ranks), len(self.related))
-        nearest, scores = self._nearest(queries, excluded.shape[1])
+    def _lexical(
+        self, queries: Queries, excluded: int, wanted: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        """Return the best by BM25, deep enough that excluded ones leave enough, and the scores of wanted documents.
+
+        -1 and 0 stand where no more documents share a term with the query. By rank_bm25, as its users have it, others
+        fill the list, with a score of 0.
+        """
         if self.bm25 is None:
-            lexical = np.empty((len(given), 0), np.int32)
-            nothing = (np.full(each.shape, np.nan, np.float32) for each in (nearest, given))
-            return Found(lexical, lexical.astype(np.float32), nearest, scores, *nothing)
-        places = np.concatenate([given, nearest], axis=1)
-        lexical, lexical_scores, values = self.bm25.search_and_look(queries.texts, deepest, places)
+            none = np.empty((len(wanted), 0), np.int32)
+            return none, none.astype(np.float32), np.full(wanted.shape, np.nan, np.float32)
+        deepest = min(max(self.bm25_depth + excluded, self.bm25_ranks), len(self.related))
+        documents, scores, values = self.bm25.search_and_look(queries.texts, deepest, wanted)
         if self.bm25.settings["engine"] == "rank_bm25":
-            lexical = pool.filled(lexical)
-        width = given.shape[1]
-        return Found(lexical, lexical_scores, nearest, scores, values[:, width:], values[:, :width])
+            documents = pool.filled(documents)
+        return documents, scores, values
 
     def _nearest(self, queries: Queries, excluded: int) -> tuple[NDArray[np.int32], Floats]:
         depth = max(self.dense_depth + excluded if self.dense_depth else 0, self.dense_ranks)
@@ -195,30 +180,24 @@ class Retrieve:
         if self.approximate is None:
             return exact.nearest(queries.vectors, self.vectors, depth)
         nearest, _ = self.approximate.search(queries.vectors, depth)
-        # What an index of compressed vectors takes for their scores is none of the candidates' scores.
+        # By the formula that all candidates are scored by.
         scores = np.nan_to_num(exact.similarities(queries.vectors, self.vectors, nearest), nan=-np.inf)
         order = np.lexsort((nearest, -scores), axis=1)
         return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
-    def _look(self, queries: Queries, documents: NDArray[np.int32], own: Floats, found: Found) -> tuple[Floats, Floats]:
-        """Return cosines with candidates and positives, [Q, M + P], and the ranks that scores by BM25 have, [Q, G].
-
-        Ranks follow from the list; only those of scores below its end have to be counted.
-        """
-        end = found.lexical_scores[:, -1:] if found.lexical.shape[1] else np.full((len(own), 1), np.inf, np.float32)
-        ranks = pool.listed_ranks(own, found.lexical_scores, end)
-        unknown = np.isnan(ranks) & ~np.isnan(own)
+    def _higher(self, texts: list[str], values: Floats, listed: Floats) -> Floats:
+        """Return the ranks by BM25 of any scores [Q, G]; those below the end of the list are counted."""
+        end = listed[:, -1:] if listed.shape[1] else np.full((len(values), 1), np.inf, np.float32)
+        ranks = pool.listed_ranks(values, listed, end)
+        unknown = np.isnan(ranks) & ~np.isnan(values)
         rows = np.flatnonzero(unknown.any(axis=1))
         if self.bm25 is not None and len(rows):
-            below = np.where(unknown, own, np.nan)[rows]
-            higher = np.zeros(below.shape, np.int64)
-            for some, full in self.bm25.scored([queries.texts[row] for row in rows], 0):
-                higher[some] = above(full, below[some])
-            ranks[rows] = np.where(np.isnan(below), ranks[rows], higher + 1)
-        if self.vectors is None:
-            return np.zeros((len(own), 0), np.float32), ranks
-        wanted = np.concatenate([documents, queries.positives], axis=1)
-        return exact.similarities(queries.vectors, self.vectors, wanted), ranks
+            below = np.where(unknown, values, np.nan)[rows]
+            for some, full in self.bm25.scored([texts[row] for row in rows], 0):
+                for place, slot in np.argwhere(~np.isnan(below[some])):
+                    row = rows[some][place]
+                    ranks[row, slot] = 1 + np.count_nonzero(full[place] > values[row, slot])
+        return ranks
 
 
 def _first(depth: int, documents: NDArray[np.int32], values: Floats) -> tuple[NDArray[np.int32], Floats]:
@@ -235,30 +214,20 @@ class Marked:
 
     Attributes
     ----------
-    queries, documents
-        The pairs: ids of queries [n], and the rows of the documents in the corpus, int64 [n].
+    refuted
+        The documents that were marked, by query.
     """
 
-    queries: NDArray[np.str_]
-    documents: NDArray[np.int64]
+    refuted: pool.Positives
 
     @staticmethod
-    def of(marks: pd.DataFrame | None, document_ids: list[str]) -> Marked | None:
-        """Return what adds the column for marks, ``query_id, document_id, relevance``; None where none refutes."""
+    def of(marks: pd.DataFrame | None, document_index: Mapping[str, int]) -> Marked | None:
+        """Return a function for marks, ``query_id, document_id, relevance``; None where no mark says "not relevant"."""
         refuted = marks[marks["relevance"] == 0] if marks is not None else pd.DataFrame()
-        if refuted.empty:
-            return None
-        place = dict(zip(document_ids, range(len(document_ids)), strict=True))
-        rows: Any = refuted["document_id"].map(place).to_numpy(np.int64)
-        return Marked(refuted["query_id"].to_numpy(np.str_), rows)
+        return None if refuted.empty else Marked(pool.Positives(refuted.assign(relevance=1), document_index))
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with the column."""
-        names, row = np.unique(block.query_ids, return_inverse=True)
-        at = np.minimum(np.searchsorted(names, self.queries), len(names) - 1)
-        here = names[at] == self.queries
-        # A pair as one number: which query of the block, and which document.
-        size = int(max(block.documents.max(initial=0), self.documents.max(initial=0))) + 1
-        pairs = row[:, None].astype(np.int64) * size + block.documents
-        found = np.isin(pairs, at[here] * size + self.documents[here]) & (block.documents != PADDING)
-        return block.with_columns({MARKED: np.where(found, 0.0, np.nan).astype(np.float32)})
+        left = pool.without(block.documents, self.refuted.of(block.query_ids.tolist()))
+        found = block.filled & (left == PADDING)
+        return block.with_columns({MARKED: np.where(found, 0.0, np.nan)})

@@ -1,4 +1,4 @@
-"""Sums over chosen rows, compiled by numba: SciPy and NumPy take up to ten times as long, as they copy the rows first.
+"""Numba compiles sums over chosen rows: SciPy and NumPy copy the rows first and take up to ten times as long.
 
 Other threads run meanwhile. Importing this compiles nothing; what is compiled at the first call is kept on disk.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+Floats: TypeAlias = NDArray[np.float32]
+Whole: TypeAlias = NDArray[Any]
 # Documents whose scores fill half of a core's own cache.
 _RANGE: Final = 1 << 16
 # Scores of which the highest is looked for before each by itself.
@@ -20,7 +22,7 @@ _LOOKED_AT: Final = 64
 
 
 def _compiled(function: Callable[..., Any], allowed: Collection[str] = ()) -> Callable[..., Any]:
-    """Compile a function, in whose arithmetic the compiler is allowed what LLVM calls by these names."""
+    """Compile a function, with the freedoms in arithmetic that LLVM calls by these names."""
     options = {"nogil": True, "fastmath": {*allowed}}
     try:
         made: Callable[..., Any] = numba.njit(cache=True, **options)(function)
@@ -35,12 +37,7 @@ _in_any_order: Final = partial(_compiled, allowed=("reassoc", "contract"))
 
 
 @_in_any_order
-def dot_products(
-    queries: NDArray[np.float32],
-    vectors: NDArray[np.float32],
-    documents: NDArray[np.int32],
-    products: NDArray[np.float32],
-) -> None:
+def dot_products(queries: Floats, vectors: Floats, documents: Whole, products: Floats) -> None:
     """Put Σ query · vector of each query [Q, D] with its documents [Q, M], of [N, D], into ``products``; 0 in padding.
 
     Each looks at nothing but its two vectors.
@@ -56,16 +53,9 @@ def dot_products(
 
 @_compiled
 def row_products(
-    documents: NDArray[np.int32],
-    starts: NDArray[Any],
-    terms: NDArray[Any],
-    values: NDArray[np.float32],
-    left_starts: tuple[NDArray[Any], NDArray[Any]],
-    left_terms: tuple[NDArray[Any], NDArray[Any]],
-    left_values: tuple[NDArray[np.float32], NDArray[np.float32]],
-    table: NDArray[np.float32],
-    sums: NDArray[np.float32],
-) -> None:
+    documents: Whole, starts: Whole, terms: Whole, values: Floats, left_starts: tuple[Whole, Whole],
+    left_terms: tuple[Whole, Whole], left_values: tuple[Floats, Floats], table: Floats, sums: Floats,
+) -> None:  # fmt: skip
     """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M].
 
     Both are over the terms of each of ``documents`` [Q, M], padded with -1; two at once, as one has to wait for itself.
@@ -92,14 +82,7 @@ def row_products(
 
 
 @_compiled
-def add_postings(
-    rows: NDArray[np.int64],
-    terms: NDArray[np.int64],
-    starts: NDArray[Any],
-    documents: NDArray[Any],
-    weights: NDArray[np.float32],
-    scores: NDArray[np.float32],
-) -> None:
+def add_postings(rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, scores: Floats) -> None:
     """Add the postings of each of ``terms`` [T] to the scores of its row, ``rows`` [T] of ``scores`` [Q, N].
 
     ``starts`` and ``documents`` are unsigned, as in :func:`row_products`: here that saves half of the time.
@@ -111,17 +94,18 @@ def add_postings(
 
 
 @_compiled
+def best_of_rows(full: Floats, keys: Whole) -> None:
+    """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k]; see :func:`best_by_postings`."""
+    for row in range(len(full)):
+        if keys.shape[1]:
+            _keep(full[row].view(np.int32), full.shape[1], 0, np.int32(0), keys[row])
+
+
+@_compiled
 def best_by_postings(
-    firsts: NDArray[np.int64],
-    terms: NDArray[np.int64],
-    starts: NDArray[Any],
-    documents: NDArray[np.uint32],
-    weights: NDArray[np.float32],
-    count: int,
-    wanted: NDArray[np.int32],
-    values: NDArray[np.float32],
-    keys: NDArray[np.uint64],
-) -> None:
+    firsts: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, count: int, wanted: Whole,
+    values: Floats, keys: Whole,
+) -> None:  # fmt: skip
     """Put the scores of ``wanted`` documents [Q, W] into ``values`` and the best of all N into ``keys`` [Q, k].
 
     Query q has the terms from ``firsts[q]`` to ``firsts[q + 1]``, whose postings are added in that order for a range of
@@ -157,7 +141,7 @@ def best_by_postings(
 
 
 @_compiled
-def _until(documents: NDArray[np.uint32], low: np.uint64, high: np.uint64, border: np.uint32) -> np.uint64:
+def _until(documents: Whole, low: np.uint64, high: np.uint64, border: np.uint32) -> np.uint64:
     """Return the first place from ``low`` to ``high`` whose document is not below a border."""
     while low < high:
         middle = (low + high) >> np.uint64(1)
@@ -169,7 +153,7 @@ def _until(documents: NDArray[np.uint32], low: np.uint64, high: np.uint64, borde
 
 
 @_compiled
-def _keep(bits: NDArray[np.int32], size: int, first: int, least: np.int32, keys: NDArray[np.uint64]) -> np.int32:
+def _keep(bits: Whole, size: int, first: int, least: np.int32, keys: Whole) -> np.int32:
     """Keep what is better than the worst of ``keys``, a heap with that in front, and return the bits of its score."""
     for start in range(0, size, _LOOKED_AT):
         end, highest = min(start + _LOOKED_AT, size), np.int32(0)
@@ -185,7 +169,7 @@ def _keep(bits: NDArray[np.int32], size: int, first: int, least: np.int32, keys:
 
 
 @_compiled
-def _replace(keys: NDArray[np.uint64], key: np.uint64) -> None:
+def _replace(keys: Whole, key: np.uint64) -> None:
     """Put a key in the place of the smallest of a heap; heapq would need a list."""
     place, child = 0, 1
     while child < len(keys):

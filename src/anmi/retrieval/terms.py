@@ -1,4 +1,4 @@
-"""The terms of a corpus, cut once and counted: what BM25, evidence and vocabularies are made of."""
+"""The terms of a corpus are cut once and counted, for BM25, evidence and vocabularies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.ragged import read_table, table_bytes
-from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, tokenizer
+from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, runs_of, tokenizer
 
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
@@ -96,9 +95,7 @@ class Terms:
         tokenize: Tokenize,
         settings: Mapping[str, str] | None = None,
     ) -> Terms:
-        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-        idf = np.log1p((counts.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
-        lengths = _lengths(counts)
+        idf, lengths = idf_of(counts), _lengths(counts)
         return Terms(counts, idf, lengths, float(lengths.mean()), vocabulary, tokenize, settings or {})
 
     def save(self, path: Path) -> None:
@@ -129,7 +126,7 @@ class Terms:
         return replace(self, counts=counts, lengths=_lengths(counts))
 
     def changed(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Terms:
-        """Return what cutting all documents would with other texts in some rows, which alone are cut."""
+        """Return the terms with other texts in some rows; only these are cut."""
         vocabulary = dict(self.vocabulary)
         other = counted(self.tokenize(texts), vocabulary, grow=True)
         before = self.counts.copy()
@@ -146,7 +143,7 @@ class Terms:
         return held
 
     def prepare(self) -> None:
-        """Compute what is computed when first asked for, so that processes that share this need not do so each."""
+        """Compute the cached matrices now, so that processes that share this need not do so each."""
         for name in ("saturated", "unit", "mass"):
             getattr(self, name)
 
@@ -229,14 +226,12 @@ def counted_once(texts: Sequence[str], tokenize: Tokenize) -> tuple[sparse.csr_m
     number.default_factory = number.__len__
     known, parts = sparse.csr_matrix((0, 1), dtype=np.float32), [sparse.csr_matrix((0, 1), dtype=np.float32)]
     for start in range(0, len(texts), _CUT_AT_ONCE):
-        given = pa.array(texts[start : start + _CUT_AT_ONCE], pa.large_string())
-        rows = pc.split_pattern(pc.replace_substring(given, "\n", " "), " ")
-        runs, before = rows.flatten().dictionary_encode(), len(number)
-        places = np.array([number[run] for run in runs.dictionary.to_pylist()], np.int32)
+        (runs, held, starts), before = runs_of(texts[start : start + _CUT_AT_ONCE]), len(number)
+        places = np.array([number[run] for run in runs], np.int32)
         new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
         known.resize(before, new.shape[1])
         known = sparse.vstack([known, new], "csr")
-        parts.append(_matrix(places[np.array(runs.indices)], np.array(rows.offsets), len(number)) @ known)
+        parts.append(_matrix(places[held], starts, len(number)) @ known)
         parts[-1].sort_indices()
     for part in parts:
         part.resize(part.shape[0], max(len(vocabulary), 1))
@@ -266,6 +261,18 @@ def _matrix(columns: NDArray[np.int32], starts: NDArray[np.int64], width: int) -
     counts = sparse.csr_matrix((ones, columns, starts), shape=(len(starts) - 1, max(width, 1)))
     counts.sum_duplicates()
     return counts
+
+
+def idf_of(counts: sparse.csr_matrix) -> NDArray[np.float32]:
+    """Return log(1 + (N − df + ½) / (df + ½)) of each term, float32 [V], from counts [N, V].
+
+    Examples
+    --------
+    >>> [round(float(idf), 3) for idf in idf_of(sparse.csr_matrix([[1, 0], [1, 2], [1, 0]]))]
+    [0.134, 0.981]
+    """
+    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+    return np.log1p((counts.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
 
 
 def _lengths(counts: sparse.csr_matrix) -> NDArray[np.float32]:

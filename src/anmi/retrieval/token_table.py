@@ -1,4 +1,4 @@
-"""Static encoders without PyTorch, whose start takes longer than encoding a small collection.
+"""Static encoders run without PyTorch, whose start takes longer than encoding a small collection.
 
 A static encoder is a table of token vectors, and most of its time goes to cutting texts into tokens. Where the
 tokenizer looks at one word at a time, each word is cut once, however often it occurs: ten times as fast.
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.engine.threads import in_threads
-from anmi.retrieval.model_settings import as_text, tokenizer_settings
+from anmi.fingerprint import hash_value
+from anmi.retrieval.tokenize import runs_of
 
 # Small enough that two threads share the new words of a batch.
 _CUT_AT_ONCE: Final = 2048
@@ -45,8 +44,8 @@ class TokenTable:
         Of the library tokenizers.
     table
         float32 [V, D].
-    modules
-        Names of the modules that it is made of, of the table first.
+    normalised
+        Whether the model has a module that normalises, too.
     settings
         ``prompts`` and ``default_prompt_name``, as sentence-transformers saves them.
     words
@@ -54,52 +53,27 @@ class TokenTable:
     """
 
     def __init__(
-        self,
-        tokenizer: Any,
-        table: NDArray[np.float32],
-        modules: Sequence[str],
-        settings: Mapping[str, Any],
+        self, tokenizer: Any, table: NDArray[np.float32], normalised: bool, settings: Mapping[str, Any],
         words: _Words | None = None,
-    ) -> None:
-        # Of sentence-transformers: what prompts are settled by.
+    ) -> None:  # fmt: skip
+        # Named as in sentence-transformers, for :mod:`anmi.retrieval.prompts`.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
         self.default_prompt_name: str | None = settings.get("default_prompt_name")
         self._tokenizer = tokenizer
         self._table = table
-        self._modules = list(modules)
+        self._normalised = normalised
         self._words = words or _words(tokenizer)
 
     def get_embedding_dimension(self) -> int:
         """Return D."""
         return int(self._table.shape[1])
 
-    def weights(self) -> list[tuple[str, NDArray[np.float32]]]:
-        """Return the only tensor, by the name that it has in sentence-transformers."""
-        return [(f"{self._modules[0]}.{_WEIGHTS}", self._table)]
-
-    @cached_property
-    def state(self) -> Any:
-        """What a hash of the weights has taken in; to be copied before it takes more."""
-        state = hashlib.blake2b(digest_size=16)
-        for name, values in self.weights():
-            state.update(f"[{name!r},torch.{values.dtype},{as_text(values.shape)}]".encode())
-            state.update(np.ascontiguousarray(values).data)
-        return state
-
     @cached_property
     def described(self) -> str:
-        """What :meth:`modules` says, as text."""
-        return as_text(self.modules())
-
-    def modules(self) -> list[Any]:
-        """Return what :func:`anmi.retrieval.model_settings.modules_of` says of the same model in torch."""
-        name, (rows, columns) = self._modules[0], self._table.shape
-        return [
-            (name, _TABLE, {}, float("inf")),
-            tokenizer_settings(self._tokenizer),
-            (f"{name}.embedding", "EmbeddingBag", f"{rows}, {columns}, mode='mean'", None),
-            *((other, _NORMALIZE, _PLAIN_NORMALIZE, None) for other in self._modules[1:]),
-        ]
+        """A hash of all that changes a vector, besides the prompt."""
+        tokenizer = json.loads(self._tokenizer.to_str()) | {"padding": None}
+        weights = hashlib.blake2b(np.ascontiguousarray(self._table).data, digest_size=16).hexdigest()
+        return hash_value([weights, list(self._table.shape), self._normalised, tokenizer])
 
     def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
         """Return unit vectors, float32 [T, D]; 0 for a text without a known token."""
@@ -109,8 +83,8 @@ class TokenTable:
         held = sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, starts), (len(texts), len(self._table)))
         # Tokens are added up in their order, as torch does, so that only the last bit of a length can differ.
         unit: NDArray[np.float32] = (held @ self._table) / np.maximum(lengths, 1).astype(np.float32)[:, None]
-        # Once by the module and once because unit vectors are asked for.
-        for _ in self._modules:
+        # Once by the module, if any, and once because unit vectors are asked for.
+        for _ in range(1 + self._normalised):
             unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.float32(_LEAST))
         return unit
 
@@ -140,18 +114,12 @@ class _Words:
         """Return the tokens of all texts one after the other, and how many each has."""
         if len(self._number) > _MOST_WORDS:
             self._forget()
-        given = pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " ")
-        rows = pc.split_pattern(given, " ")
-        # Only different words are strings of Python.
-        found = rows.flatten().dictionary_encode()
-        different = found.dictionary.to_pylist()
-        self._learn(different)
-        numbers = np.fromiter(map(self._number.__getitem__, different), np.int64, len(different))
-        words = numbers[found.indices.to_numpy()]
+        runs, held, starts = runs_of(texts)
+        self._learn(runs)
+        words = np.fromiter(map(self._number.__getitem__, runs), np.int64, len(runs))[held]
         first, sizes = self._starts[words], np.diff(self._starts)[words]
-        row = np.repeat(np.arange(len(rows)), pc.list_value_length(rows).to_numpy())
-        lengths = np.bincount(row, sizes, len(rows)).astype(np.int64)
         ends = np.cumsum(sizes)
+        lengths = np.diff(np.concatenate([[0], ends])[starts])
         # Of each token where its word's begin among those known, and how far into the word it is.
         tokens = self._tokens[np.arange(sizes.sum()) + np.repeat(first - ends + sizes, sizes)]
         if self._longest is None or lengths.max(initial=0) <= self._longest:
@@ -180,7 +148,7 @@ def _words(tokenizer: Any) -> _Words | None:
 
 
 def words_and_signs() -> Any:
-    """Return what cuts a text as BERT's tokenizer does, and at each emoji or other sign, taken without its colour."""
+    """Return a pre-tokenizer that cuts as BERT's does and at each emoji or other sign, ignoring its colour."""
     from tokenizers import Regex, pre_tokenizers
 
     return pre_tokenizers.Sequence([
@@ -238,14 +206,12 @@ def token_table(folder: Path) -> TokenTable | None:
 
     place = folder / modules[0]["path"]
     with safe_open(place / "model.safetensors", "numpy") as file:
-        if list(file.keys()) != [_WEIGHTS]:
-            return None
-        table = file.get_tensor(_WEIGHTS)
-    if table.dtype != np.float32:
+        table = file.get_tensor(_WEIGHTS) if list(file.keys()) == [_WEIGHTS] else None
+    if table is None or table.dtype != np.float32:
         return None
     tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
     tokenizer.no_padding()
-    return TokenTable(tokenizer, table, [str(module["name"]) for module in modules], settings)
+    return TokenTable(tokenizer, table, len(kinds) > 1, settings)
 
 
 def table_of(model: Any) -> TokenTable | None:
@@ -253,12 +219,12 @@ def table_of(model: Any) -> TokenTable | None:
 
     Tables of one tokenizer share what they remember, so only one thread may use them.
     """
-    parts = dict(model.named_children())
-    kinds = [type(part).__name__ for part in parts.values()]
+    kinds = [type(part).__name__ for part in model.children()]
     if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or model.truncate_dim or not hasattr(model.tokenizer, "to_str"):
         return None
+    settings = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     table = model[0].embedding.weight.detach().cpu().float().numpy()
-    return TokenTable(model.tokenizer, table, list(parts), {}, _remembered(model.tokenizer.to_str()))
+    return TokenTable(model.tokenizer, table, len(kinds) > 1, settings, _remembered(model.tokenizer.to_str()))
 
 
 @lru_cache(maxsize=1)

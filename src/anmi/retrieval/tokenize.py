@@ -1,4 +1,4 @@
-"""Tokens for lexical retrieval, per language.
+"""Texts are cut into tokens for lexical retrieval, as their language needs.
 
 Splitting at white-space is enough for few languages: stems and stop words where Snowball has them, morphemes for
 Korean, words for Chinese, and runs of four characters where nothing better is known, which needs neither blanks nor a
@@ -16,7 +16,11 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Final, Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import regex
+from numpy.typing import NDArray
 
 from anmi.errors import AnmiError, installed, nearest
 
@@ -56,6 +60,22 @@ _STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no",
 DICTIONARIES: Final = ("kiwi", "jieba")
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
+
+
+def runs_of(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the different runs between blanks, which of them the texts hold in a row, and where each text begins.
+
+    Examples
+    --------
+    >>> runs, held, starts = runs_of(["a b a", "b"])
+    >>> runs, held.tolist(), starts.tolist()
+    (['a', 'b'], [0, 1, 0, 1], [0, 3, 4])
+    """
+    rows = pc.split_pattern(pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " "), " ")
+    # Only different runs become strings of Python.
+    found = rows.flatten().dictionary_encode()
+    starts = np.concatenate([[0], np.cumsum(pc.list_value_length(rows).to_numpy())])
+    return found.dictionary.to_pylist(), found.indices.to_numpy(), starts
 
 
 def _composed(text: str) -> str:
@@ -189,34 +209,14 @@ def _pieces(run: str, length: int) -> list[str]:
     return [run[begin:end] for begin, end in spans]
 
 
-def _subword(language: str) -> Tokenize:
-    from tokenizers import Tokenizer
-
-    from anmi.retrieval.encoders import minilm_folder
-
-    pieces = Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
-    pieces.no_truncation()
-    pieces.no_padding()
-
-    def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        return [row.tokens for row in pieces.encode_batch(list(texts), add_special_tokens=False)]
-
-    return tokenize
-
-
 def _whitespace(language: str) -> Tokenize:
     return lambda texts: [_NON_SPACE.findall(text.lower()) for text in texts]
 
 
-TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "ngram", "subword", "whitespace"]
+TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "ngram", "whitespace"]
 TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
-    "snowball": _snowball,
-    "kiwi": _kiwi,
-    "jieba": _jieba,
-    "ngram": _ngram,
-    "subword": _subword,
-    "whitespace": _whitespace,
-}
+    "snowball": _snowball, "kiwi": _kiwi, "jieba": _jieba, "ngram": _ngram, "whitespace": _whitespace,
+}  # fmt: skip
 
 
 def resolve(kind: str, language: str) -> str:

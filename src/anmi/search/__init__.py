@@ -1,4 +1,4 @@
-"""The trained systems as a user's search: BM25, the encoder, and both, in one folder."""
+"""A search holds what a run trained in one folder: BM25, the retrievers, and all of them together."""
 
 from anmi.search.hybrid import SYSTEMS, Hit, HybridSearch
 

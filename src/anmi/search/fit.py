@@ -1,4 +1,4 @@
-"""The weights of a search from the tables of a run: what dev queries found, and their labels."""
+"""The weights of a search are fitted on what dev queries found and on their labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CELLS: Final = 4_000_000
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """The weights of the parts of a hybrid, and what they rest on.
+    """The weights of the parts of a hybrid, and the queries they were fitted on.
 
     Attributes
     ----------
@@ -92,14 +92,9 @@ def grid(parts: int) -> NDArray[np.float64]:
 
 
 def fit_weights(
-    lists: Lists,
-    spreads: Spreads,
-    labelled: NDArray[np.int32],
-    grades: NDArray[np.float32],
-    unlabelled: NDArray[np.bool_],
-    *,
-    seed: int,
-) -> FittedWeights:
+    lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
+    unlabelled: NDArray[np.bool_], *, seed: int,
+) -> FittedWeights:  # fmt: skip
     """Choose the weights with the best mean nDCG@10.
 
     Parameters
@@ -139,7 +134,8 @@ def fit_weights(
     if not count:
         return FittedWeights.unknown(lists)
     lists = {name: part.of(chosen) for name, part in lists.items()}
-    asked = _units(spreads, chosen), labelled[chosen], grades[chosen]
+    units = {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen] for name, spread in spreads.items()}
+    asked = units, labelled[chosen], grades[chosen]
     points = grid(len(lists))
     values = ndcg_by_weights(lists, *asked, points)
     best = bagged(values, points, seed)
@@ -157,11 +153,6 @@ def fit_weights(
     return FittedWeights(given, least, most, count, kind, curve, alone | {"hybrid": together})
 
 
-def _units(spreads: Spreads, queries: slice | NDArray[np.bool_]) -> Spreads:
-    """Return the spreads of some of the queries."""
-    return {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[queries] for name, spread in spreads.items()}
-
-
 def ndcg_by_weights(
     lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
     points: NDArray[np.float64],
@@ -170,28 +161,14 @@ def ndcg_by_weights(
 
     Linear gain, as in trec_eval; a query without a relevant document has 0.
     """
-    values = np.empty((len(points), len(labelled)))
-    width = sum(part.documents.shape[1] for part in lists.values())
-    step = max(1, _CELLS // max(width, 1))
-    for start in range(0, len(labelled), step):
-        part = slice(start, start + step)
-        own = {name: listed.of(part) for name, listed in lists.items()}
-        values[:, part] = _block(own, _units(spreads, part), labelled[part], np.maximum(grades[part], 0), points)
-    return values
-
-
-def _block(
-    lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
-    points: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
     found = aligned(lists)
     parts = list(comparable(found, lists, spreads).values())
     hidden = found.documents == PADDING
     gains = np.zeros(found.documents.shape)
-    for document, grade in zip(labelled.T, grades.T, strict=True):
+    for document, grade in zip(labelled.T, np.maximum(grades, 0).T, strict=True):
         gains += np.where((found.documents == document[:, None]) & ~hidden, grade[:, None], 0)
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
-    given = np.where(labelled == PADDING, 0, grades)
+    given = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
     top = -np.sort(-given, axis=1)[:, :CUT]
     ideal = top @ discounts[: top.shape[1]]
     rows = []
@@ -231,18 +208,9 @@ BM25: Final = "bm25"
 
 
 def fit_on_dev(
-    dev_run: pd.DataFrame,
-    bm25: BM25Index,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    *,
-    positives: Collection[str],
-    spreads: Mapping[str, float],
-    depth: int,
-    seed: int,
-    least: int = 1,
-) -> FittedWeights:
+    dev_run: pd.DataFrame, bm25: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *,
+    positives: Collection[str], spreads: Mapping[str, float], depth: int, seed: int, least: int = 1,
+) -> FittedWeights:  # fmt: skip
     """Fit the weights on the queries of a run.
 
     Parameters
@@ -323,14 +291,9 @@ def _beside(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[np.floa
 
 
 def with_bm25(
-    run: pd.DataFrame,
-    bm25: BM25Index,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    how: Mapping[str, Any],
-    k: int,
-) -> pd.DataFrame:
+    run: pd.DataFrame, bm25: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
+    how: Mapping[str, Any], k: int,
+) -> pd.DataFrame:  # fmt: skip
     """Return the run of a hybrid made of its retrievers' runs.
 
     Parameters

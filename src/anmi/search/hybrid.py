@@ -1,10 +1,10 @@
-"""BM25 and trained retrievers as one search, saved as a folder that needs nothing else."""
+"""BM25 and trained retrievers form one search, saved as a folder that needs nothing else."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, by_document, crowd, equal, fuse
 from anmi.retrieval.index import build_index, load_index
-from anmi.search.folder import README, copy_model, read_settings, seal, text_of
+from anmi.search.folder import README, copy_model, read_settings, rendered, seal
 from anmi.search.retriever import MODELS, Encoded, Kind, Retriever
 
 if TYPE_CHECKING:
@@ -69,55 +69,62 @@ COLUMNS: Final = ("document_id", "parent", "title", "text")
 _GROUP: Final = 500
 
 
-def write(corpus: pd.DataFrame, path: Path) -> None:
-    """Write the :data:`COLUMNS` of a corpus, in its order, as Parquet in groups that are read one by one."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.Table.from_pandas(
-        corpus.assign(parent=documents_of(corpus))[list(COLUMNS)].astype(str), preserve_index=False
-    )
-    pq.write_table(table, path, row_group_size=_GROUP, write_page_checksum=True)
-
-
 class Documents:
-    """What :func:`write` wrote; nothing is read before it is asked for.
+    """The documents or passages of a search; a file is read only as far as it is asked for.
 
     Parameters
     ----------
-    path
-        The Parquet file.
+    source
+        A table ``document_id, parent, title, text``, or the Parquet file that :meth:`save` wrote.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, source: pd.DataFrame | Path) -> None:
+        self._source = source
 
     def __len__(self) -> int:
-        return int(self._file.metadata.num_rows)
+        return int(self._file.metadata.num_rows) if isinstance(self._source, Path) else len(self._source)
 
-    def __getitem__(self, rows: Iterable[int]) -> dict[int, dict[str, str]]:
+    def __getitem__(self, rows: Sequence[int]) -> dict[int, dict[str, str]]:
         """Return ``document_id, parent, title, text`` by row, of the rows asked for."""
-        wanted: dict[int, list[int]] = {}
-        for row in set(rows):
-            wanted.setdefault(row // _GROUP, []).append(row)
+        if not isinstance(self._source, Path):
+            records: Any = _columns(self._source.iloc[list(rows)]).to_dict("records")
+            return dict(zip(rows, records, strict=True))
         found: dict[int, dict[str, str]] = {}
-        for group, members in wanted.items():
+        for group in sorted({row // _GROUP for row in rows}):
             try:
                 table = self._file.read_row_group(group)
             except OSError as error:
-                raise AnmiError(f"{self.path} is damaged ({error}): export or copy the search again") from error
-            found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in members}
+                raise AnmiError(f"{self._source} is damaged ({error}): export or copy the search again") from error
+            own = [row for row in set(rows) if row // _GROUP == group]
+            found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in own}
         return found
 
     def first_passages(self) -> NDArray[np.int32]:
         """Return the first passage of each one's document, int32 [N]."""
-        return first_passages(self._file.read(["parent"]).to_pandas())
+        if isinstance(self._source, Path):
+            return first_passages(self._file.read(["parent"]).to_pandas())
+        return first_passages(self._source)
+
+    def save(self, path: Path) -> None:
+        """Write the :data:`COLUMNS` as Parquet, in groups that are read one by one."""
+        if isinstance(self._source, Path):
+            path.write_bytes(self._source.read_bytes())
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(_columns(self._source), preserve_index=False)
+        pq.write_table(table, path, row_group_size=_GROUP, write_page_checksum=True)
 
     @cached_property
     def _file(self) -> Any:
         import pyarrow.parquet as pq
 
-        return pq.ParquetFile(self.path, memory_map=True, page_checksum_verification=True)
+        return pq.ParquetFile(self._source, memory_map=True, page_checksum_verification=True)
+
+
+def _columns(corpus: pd.DataFrame) -> pd.DataFrame:
+    return corpus.assign(parent=documents_of(corpus))[list(COLUMNS)].astype(str)
 
 
 System = Literal["hybrid", "bm25", "dense", "sparse"]
@@ -148,7 +155,7 @@ class HybridSearch:
         self.bm25 = bm25
         self.retrievers: dict[Kind, Retriever] = {retriever.kind: retriever for retriever in retrievers}
         self.settings = dict(settings)
-        self._documents = documents
+        self._documents = documents if isinstance(documents, Documents) else Documents(documents)
         if len(self.retrievers) < len(retrievers):
             raise AnmiError(
                 f"two {retrievers[0].kind} retrievers were given, and a search has one dense and one sparse one at most"
@@ -164,17 +171,10 @@ class HybridSearch:
 
     @staticmethod
     def build(
-        bm25: BM25Index,
-        corpus: pd.DataFrame,
-        parts: Sequence[Encoded],
-        *,
-        encoder: Mapping[str, Any],
-        weights: Mapping[str, float] | None = None,
-        method: Method = "convex",
-        depth: int = DEPTH,
-        index: str = "flat",
+        bm25: BM25Index, corpus: pd.DataFrame, parts: Sequence[Encoded], *, encoder: Mapping[str, Any],
+        weights: Mapping[str, float] | None = None, method: Method = "convex", depth: int = DEPTH, index: str = "flat",
         about: Mapping[str, Any] | None = None,
-    ) -> HybridSearch:
+    ) -> HybridSearch:  # fmt: skip
         """Put a search together.
 
         Parameters
@@ -222,14 +222,12 @@ class HybridSearch:
             retriever.index.save(path / kind)
             copy_model(retriever.model, path / model)
             places.append({"kind": kind, "model": model, "index": kind})
-        if isinstance(self._documents, Documents):
-            (path / _DOCUMENTS).write_bytes(self._documents.path.read_bytes())
-        else:
-            write(self._documents, path / _DOCUMENTS)
+        self._documents.save(path / _DOCUMENTS)
         settings = {name: value for name, value in self.settings.items() if name not in ("files", "format")}
         settings["retrievers"] = places
         exact = all(part.index.settings["kind"] in ("flat", "inverted") for part in self.retrievers.values())
-        (path / README).write_text(text_of(settings, exact), encoding="utf-8")
+        text = rendered("README", exact=exact, **{"collection": None, **settings})
+        (path / README).write_text(text, encoding="utf-8")
         seal(path, settings)
 
     @staticmethod
@@ -299,7 +297,8 @@ class HybridSearch:
         lists: dict[str, Ranked] = {}
         spread = np.ones(len(queries), np.float32)
         if system in ("hybrid", _BM25):
-            lists, spread = self.bm25_ranked(queries, depth)
+            documents, scores, spread = self.bm25.search_and_spread(queries, depth)
+            lists[_BM25] = Ranked(documents, scores)
         for kind, retriever in self.retrievers.items():
             if system in ("hybrid", kind):
                 lists[kind] = retriever.search(queries, depth)
@@ -319,13 +318,7 @@ class HybridSearch:
     @cached_property
     def first(self) -> NDArray[np.int32]:
         """The first passage of each one's document, int32 [N]."""
-        given = self._documents
-        return given.first_passages() if isinstance(given, Documents) else first_passages(given)
-
-    def bm25_ranked(self, queries: Sequence[str], k: int) -> tuple[dict[str, Ranked], NDArray[np.float32]]:
-        """Return what BM25 finds, by its name, and how far its scores spread, [Q]."""
-        documents, scores, spread = self.bm25.search_and_spread(queries, k)
-        return {_BM25: Ranked(documents, scores)}, spread
+        return self._documents.first_passages()
 
     def fused(self, lists: Lists, bm25_spread: NDArray[np.float32], k: int) -> Fused:
         """Fuse lists of all parts for the same queries, as this search does it."""
@@ -349,14 +342,11 @@ class HybridSearch:
 
     def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
         """Return ``document_id``, ``passage_id``, ``title`` and ``text`` of passages, by their rows in the corpus."""
-        if isinstance(self._documents, Documents):
-            found = self._documents[rows]
-        else:
-            some = self._documents.iloc[rows]
-            records = some.assign(parent=documents_of(some))[list(COLUMNS)].astype(str).to_dict("records")
-            found = dict(zip(rows, records, strict=True))  # type: ignore[arg-type]
         names = {"document_id": "passage_id", "parent": "document_id"}
-        return {row: {names.get(name, name): text for name, text in one.items()} for row, one in found.items()}
+        return {
+            row: {names.get(name, name): text for name, text in one.items()}
+            for row, one in self._documents[rows].items()
+        }
 
 
 def _known(values: NDArray[np.float32], kind: type[int] | type[float]) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""A trained retriever in a search: its model, and the index of what it makes of the documents."""
+"""A retriever of a search consists of a trained model and an index of its vectors of the documents."""
 
 from __future__ import annotations
 
@@ -33,20 +33,14 @@ def open_encoder(
     AnmiError
         The folder holds more than data, or no such model.
     """
+    from anmi.retrieval.encoders import cached_encoder, encode
     from anmi.retrieval.model_folder import check_folder
-    from anmi.retrieval.prompts import prompts_of
     from anmi.retrieval.sparse import term_table
-    from anmi.retrieval.token_table import token_table
 
     check_folder(folder)
-    if (table := token_table(folder)) is not None:
-        prompt = prompts_of(table)["query"]
-        return lambda texts: table.encode(texts, prompt)
     if (terms := term_table(folder)) is not None:
         return terms
-    from anmi.retrieval.encoders import encode, load_encoder
-
-    model = load_encoder(str(folder), folder.parent, max_length)
+    model = cached_encoder(str(folder), folder.parent, max_length)
     return lambda texts: encode(model, texts, precision=precision, batch_size=batch_size, role="query")
 
 
@@ -104,10 +98,6 @@ class Retriever:
     def search(self, queries: Sequence[str], k: int) -> Ranked:
         """Return the rows of the best documents in the corpus, [Q, k], with their scores."""
         return Ranked(*self.index.search(self.encode(queries), k))
-
-    def vectors(self) -> Vectors | None:
-        """Return the vectors of all documents, [N, D]; None where the index keeps them only approximately."""
-        return self.index.vectors()
 
 
 def companion_of(model: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A sparse retriever behind MLflow's own server: texts go in, and terms with their weights come out.
+"""MLflow's own server runs a sparse retriever: it takes texts and returns terms with their weights.
 
 A registered model names this module, and MLflow calls :func:`_load_pyfunc` of it. sentence-transformers, which MLflow
 loads other models by, opens no folder of ours: it takes none of the classes that are not its own.

@@ -1,4 +1,4 @@
-"""A search as files for other engines: OpenSearch and Elasticsearch, and stores of dense and sparse vectors.
+"""A search is exported as files for OpenSearch, Elasticsearch, and stores of dense and sparse vectors.
 
 The first two take a sparse search: mapping, documents, the weights of queries.
 Documents are ``rank_features``, which both have. OpenSearch asks them by ``neural_sparse`` with ``query_tokens``, both
@@ -18,6 +18,7 @@ import scipy.sparse
 
 from anmi.errors import AnmiError
 from anmi.retrieval.sparse import SparseIndex, TermTable
+from anmi.search.folder import README, rendered
 from anmi.search.hybrid import HybridSearch
 
 FIELD: Final = "terms"
@@ -100,45 +101,18 @@ def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-_VECTORS: Final = """# A search as vectors
-
-`documents.parquet` has {count:,} documents: `id`, `title`, `text`, and the vector of each part of the search: `dense`
-as a list of numbers, `bm25` and `sparse` as two lists, `_indices` and `_values`. The score of a part is the inner
-product with the question's vector.
-
-- bm25: 1 for each occurrence of a term in the question; `terms.parquet` has their indices. Terms are cut by
-  `anmi.retrieval.tokenize.tokenizer("{tokenizer}", "{language}")`.
-- dense, sparse: what the model in the folder of the search makes of the question.
-
-The search adds up the parts by the weights {weights}, each score divided by its spread; for BM25 that is the
-standard deviation over all documents, else {spreads}.
-"""
-
-
 def export_vectors(search: HybridSearch, folder: Path) -> int:
     """Write ids, texts, and vectors of all parts of a search as Parquet; return the number of documents.
 
     ``README.md`` tells how a question is asked: a part's score is the inner product of vectors, of BM25 as well.
 
-    Parameters
-    ----------
-    search
-        Any, but for one with compressed vectors.
-    folder
-        Made if it is not there.
-
-    Raises
-    ------
-    AnmiError
-        Vectors are not kept.
+    The folder is made if it is not there.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     bm25, terms = search.bm25.vectors()
     parts = {"bm25": bm25} | {kind: retriever.index.vectors() for kind, retriever in search.retrievers.items()}
-    if parts.get("dense", bm25) is None:
-        raise AnmiError("the dense index keeps no vectors; build the search with dense.index=flat")
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(
         pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms}), folder / "terms.parquet"
@@ -163,5 +137,5 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
     if writer is not None:
         writer.close()
     about = {**search.bm25.settings, **search.settings, "count": len(ids)}
-    (folder / "README.md").write_text(_VECTORS.format_map(about), encoding="utf-8")
+    (folder / README).write_text(rendered("vectors", **about), encoding="utf-8")
     return len(ids)

@@ -1,1 +1,1 @@
-"""A web page over one run: search by what it trained, look at a query's candidates, and mark pairs."""
+"""A web page shows one run: it searches by what was trained, shows a query's candidates, and takes marks."""

@@ -1,4 +1,4 @@
-"""The page: search, queries, candidates and marks."""
+"""The page shows search, queries, candidates and marks."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _next_split(log: list[Mark], asked: pd.Series) -> str:
 
 
 def _said(log: list[Mark], query_id: str | None) -> dict[str, int]:
-    """Return what stands of a query's marks, by document."""
+    """Return the current marks of a query, by document."""
     table = current_marks(mark for mark in log if mark.query_id == query_id)
     return dict(zip(table["document_id"], table["relevance"].astype(int), strict=True))
 
@@ -222,7 +222,7 @@ def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
 
 
 def _utf8(value: Any) -> Any:
-    """Return plain data without lone surrogates, which JSON lets in and UTF-8 has not."""
+    """Return plain data without lone surrogates, which JSON allows and UTF-8 does not."""
     if isinstance(value, dict):
         return {key: _utf8(item) for key, item in value.items()}
     if isinstance(value, list):

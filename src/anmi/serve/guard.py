@@ -1,4 +1,4 @@
-"""Who may ask the page for something, and what a browser may do with the answer."""
+"""The guard decides who may ask the page for something and what a browser may do with the answer."""
 
 from __future__ import annotations
 

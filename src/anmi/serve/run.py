@@ -1,4 +1,4 @@
-"""What the page shows of a run, read as it is asked for."""
+"""The page reads what it shows of a run when it is asked for."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Run:
 
     @cached_property
     def _named(self) -> dict[str, str]:
-        """By normalised text the first query that has it."""
+        """The first query of each normalised text."""
         rows = zip(self.queries["text"][::-1], self.queries["query_id"][::-1], strict=True)
         return {normalised(text): name for text, name in rows}
 

@@ -1,6 +1,5 @@
-"""Content-addressed cache: what was computed once for a text is never computed again."""
+"""The store keeps what was computed for a text, so that it is never computed again."""
 
-from anmi.fingerprint import digest
-from anmi.store.cache import Number, Store, reasons
+from anmi.store.cache import Number, Run, Store, reasons
 
-__all__ = ["Number", "Store", "digest", "reasons"]
+__all__ = ["Number", "Run", "Store", "reasons"]

@@ -1,4 +1,4 @@
-"""A key-value store on LMDB for embeddings and judgments.
+"""Embeddings and judgments are kept in a key-value store on LMDB.
 
 A key is a prefix that stands for the fingerprint of whatever computed the value, and a hash of the text: a changed
 model misses, a renamed one does not, and what belongs to one model lies together. LMDB commits atomically and
@@ -12,7 +12,6 @@ import gc
 import hashlib
 import json
 import logging
-import shutil
 import time
 import zlib
 from collections import Counter
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
+from anmi.files import remove
 from anmi.fingerprint import digest
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _SUM_SIZE: Final = 4
 # Applies a function to items one after the other, as ``map`` does.
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 _REMOVED_AT_ONCE: Final = 100_000
-# Values whose bytes are in memory besides the array that they go to.
+# Values whose bytes are in memory beside the array that they go to.
 _READ_AT_ONCE: Final = 1 << 14
 _MAX_READERS: Final = 512
 _SAVED_AT_ONCE: Final = 64
@@ -116,7 +116,7 @@ class Store:
                 gc.collect()
                 self._environment = opened()
         except lmdb.Error as error:
-            # Opened twice by one process, LMDB would lose its locks.
+            # A process that opens LMDB twice loses its locks.
             cure = "close it before opening it again" if _TWICE in str(error) else f"delete {file}, {_REFILLED}"
             raise AnmiError(f"the store in {self.path} could not be opened ({error}): {cure}") from error
         try:
@@ -190,26 +190,35 @@ class Store:
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
-        values = self._values(keys)
+        values: dict[bytes, bytes | None] = dict.fromkeys(keys)
         self.asked += len(values)
-        self.found += sum(value is not None for value in values.values())
+        for some, _ in self._found(values):
+            values |= some
+            self.found += len(some)
         return [values[key] for key in keys]
 
-    def _values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        # In their order, keys that lie together are read together: decisive where the file is not in memory.
-        wanted, damaged = sorted(set(keys)), []
-        values: dict[bytes, bytes | None] = dict.fromkeys(wanted)
+    def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
+        """Return for how many distinct texts there is no value yet."""
+        keys = {*self.keys(fingerprint, texts)}
+        return len(keys) - sum(len(some) for some, _ in self._found(keys))
+
+    def _found(self, keys: Iterable[bytes]) -> Iterator[tuple[dict[bytes, bytes], dict[str, Any]]]:
+        """Yield the values that are there, some thousand at a time, with what is known of their fingerprint."""
+        damaged: list[bytes] = []
         with self._reading() as transaction:
-            for prefix, group in groupby(wanted, key=lambda key: key[:_PREFIX_SIZE]):
-                if record := self._record(transaction, prefix):
-                    found, bad = _sound(transaction.cursor().getmulti(list(group)), record)
-                    values |= found
+            # In their order, keys that lie together are read together: decisive where the file is not in memory.
+            for prefix, group in groupby(sorted(keys), key=lambda key: key[:_PREFIX_SIZE]):
+                record, wanted = self._record(transaction, prefix), list(group)
+                for start in range(0, len(wanted) if record else 0, _READ_AT_ONCE):
+                    assert record is not None
+                    stored = transaction.cursor().getmulti(wanted[start : start + _READ_AT_ONCE])
+                    found, bad = _sound(stored, record)
                     damaged += bad
+                    yield found, record
         self._drop(damaged)
-        return values
 
     def _drop(self, damaged: Sequence[bytes]) -> None:
-        """Remove values that are not as they were written, where something can be written, and say so."""
+        """Remove damaged values, unless nothing can be written, and say so."""
         if damaged:
             logger.warning("%d values in the store %s are damaged: they are computed again", len(damaged), self.path)
             with suppress(AnmiError), self._writing() as transaction:
@@ -282,21 +291,10 @@ class Store:
             if record := self._record(transaction, prefix):
                 self._note(transaction, prefix, record)
 
-    def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
-        """Return for how many distinct texts there is no value yet."""
-        return list(self._values(self.keys(fingerprint, texts)).values()).count(None)
-
     def vectors(
-        self,
-        fingerprint: str,
-        texts: Sequence[str],
-        compute: Callable[[list[str]], NDArray[np.float32]],
-        batch: int = 2048,
-        bar: tqdm[Any] | None = None,
-        name: str = "",
-        run: Run = map,
-        number: Number = "float32",
-    ) -> NDArray[np.float32]:
+        self, fingerprint: str, texts: Sequence[str], compute: Callable[[list[str]], NDArray[np.float32]],
+        batch: int = 2048, bar: tqdm[Any] | None = None, name: str = "", run: Run = map, number: Number = "float32",
+    ) -> NDArray[np.float32]:  # fmt: skip
         """Return one vector per text, computing only those that are not stored.
 
         Parameters
@@ -337,7 +335,14 @@ class Store:
         first: dict[bytes, int] = {}
         for row, key in enumerate(keys):
             first.setdefault(key, row)
-        values, absent = self._stored(first, len(texts), number)
+        values: NDArray[np.float32] | None = None
+        absent = dict(first)
+        # Values go from the file to the array some at a time: a million of them are never in memory twice.
+        for found, record in self._found(first):
+            if values is None:
+                values = np.empty((len(texts), record["dimension"]), np.float32)
+            read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(-1, record["dimension"])
+            values[[absent.pop(key) for key in found]] = read.astype(number, copy=False)
         self.asked += len(first)
         self.found += len(first) - len(absent)
         # Longest first: batches of like length waste little padding, and too large a batch fails early.
@@ -362,43 +367,12 @@ class Store:
         values.flags.writeable = False
         return values
 
-    def _stored(
-        self, first: dict[bytes, int], texts: int, number: Number
-    ) -> tuple[NDArray[np.float32] | None, list[bytes]]:
-        """Read what there is to the rows ``first`` of an array for all texts; that array, and the keys not found.
-
-        Values go from the file to the array some thousand at a time: a million of them are never in memory twice.
-        """
-        prefix = next(iter(first))[:_PREFIX_SIZE]
-        with self._reading() as transaction:
-            record = self._record(transaction, prefix)
-            if record is None:
-                return None, list(first)
-            values, absent, damaged = np.empty((texts, record["dimension"]), np.float32), [], []
-            cursor = transaction.cursor()
-            # In their order, keys that lie together are read together: decisive where the file is not in memory.
-            wanted = sorted(first)
-            for start in range(0, len(wanted), _READ_AT_ONCE):
-                some = wanted[start : start + _READ_AT_ONCE]
-                found, bad = _sound(cursor.getmulti(some), record)
-                damaged += bad
-                read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(-1, record["dimension"])
-                values[[first[key] for key in found]] = read.astype(number, copy=False)
-                if len(found) < len(some):
-                    absent += [key for key in some if key not in found]
-        self._drop(damaged)
-        return values, absent
-
     def answers(
-        self,
-        fingerprint: str,
-        texts: Sequence[str],
-        question: Callable[[str], tuple[str, str]],
-        ask: Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]],
-        value: Callable[[Any, str], bytes],
+        self, fingerprint: str, texts: Sequence[str], question: Callable[[str], tuple[str, str]],
+        ask: Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]], value: Callable[[Any, str], bytes],
         name: str,
-    ) -> tuple[list[bytes | None], Counter[str]]:
-        """Return what a language model answers, which is asked what is not stored; answers are stored as they come.
+    ) -> tuple[list[bytes | None], Counter[str]]:  # fmt: skip
+        """Return the answers of a language model, which is asked only what is not stored; store them as they come.
 
         Parameters
         ----------
@@ -423,8 +397,8 @@ class Store:
         """
         keys = self.keys(fingerprint, texts, name)
         found = {key: stored for key, stored in zip(keys, self.read(keys), strict=True) if stored is not None}
-        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-        asked, came, problems, saved = list(unknown.items()), dict[bytes, bytes](), Counter[str](), 0
+        asked = list({key: text for key, text in zip(keys, texts, strict=True) if key not in found}.items())
+        fresh, problems = dict[bytes, bytes](), Counter[str]()
         try:
             with tqdm(total=len(asked), desc=f"asking {name}", unit="question", delay=2, disable=None) as bar:
                 for number, reply in ask([question(text) for _, text in asked]) if asked else ():
@@ -432,20 +406,16 @@ class Store:
                     try:
                         if reply.problem:
                             raise ValueError(reply.problem)
-                        came[asked[number][0]] = value(reply, asked[number][1])
+                        key, text = asked[number]
+                        found[key] = fresh[key] = value(reply, text)
                     except ValueError as error:
                         problems[str(error)] += 1
-                    if len(came) >= saved + _SAVED_AT_ONCE:
-                        saved = self._write_from(came, saved)
+                    if len(fresh) >= _SAVED_AT_ONCE:
+                        self.write([*fresh], [*fresh.values()])
+                        fresh.clear()
         finally:
-            self._write_from(came, saved)
-        found |= came
+            self.write([*fresh], [*fresh.values()])
         return [found.get(key) for key in keys], problems
-
-    def _write_from(self, values: Mapping[bytes, bytes], first: int) -> int:
-        fresh = list(values.items())[first:]
-        self.write([key for key, _ in fresh], [value for _, value in fresh])
-        return len(values)
 
     def prune(self, older_than_days: float) -> tuple[int, int]:
         """Remove values and folders of models that were last used so many days ago; their room is used again.
@@ -465,10 +435,7 @@ class Store:
         oldest = min(oldest, time.time() - _DAY)
         beside = (folder for folder in (*self.path.iterdir(), *(self.path / "models").glob("*")) if folder.is_dir())
         folders = [f for f in beside if f.name.startswith(_MADE_ANEW) and _last_used(f) <= oldest]
-        for folder in folders:
-            # When interrupted, none is left that looks whole.
-            aside = folder.with_name(f".pruned-{folder.name.lstrip('.')}")
-            shutil.rmtree(folder if folder == aside else folder.rename(aside))
+        remove(*folders, beside=self.path)
         return len(gone), len(folders)
 
     def _remove(self, prefix: bytes) -> None:
@@ -501,7 +468,7 @@ def _unpacked(data: bytes) -> dict[str, Any] | None:
 
 
 def _sound(stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]) -> tuple[dict[bytes, bytes], list[bytes]]:
-    """Return the stored values that are as they were written, without their checksums, and the keys of the others."""
+    """Return the undamaged values without their checksums, and the keys of the others."""
     size = _SIZES[record["number"]] * record["dimension"]
     sound, damaged = {}, []
     for key, data in stored:
@@ -520,7 +487,7 @@ def _last_used(folder: Path) -> float:
 
 
 def _checked(rows: NDArray[np.float32], expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
-    """Return what was computed for a batch as it is to be stored."""
+    """Return the values of a batch as they will be stored."""
     with np.errstate(over="ignore"):
         rounded = np.ascontiguousarray(rows, dtype=number)
     finite = bool(np.isfinite(rounded).all())

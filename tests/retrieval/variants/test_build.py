@@ -23,11 +23,9 @@ def made(world: Any, documents: list[int] | None = None, seed: int = 1, **params
     return make_variants(world.graph, asked, world.ids, world.texts, VariantParams(**params), seed)
 
 
-class Inverting:
-    """A generator that turns every text round, and has no idea for a short one."""
-
-    def edit(self, texts: Sequence[str]) -> list[list[str]]:
-        return [[text[::-1], text] if len(text) > 20 else [] for text in texts]
+def inverted(texts: Sequence[str]) -> list[list[str]]:
+    """Turn every text round, and have no idea for a short one."""
+    return [[text[::-1], text] if len(text) > 20 else [] for text in texts]
 
 
 def test_a_table_of_different_texts_each_with_its_id(cities: Any) -> None:
@@ -66,7 +64,7 @@ def test_a_document_has_the_same_variants_whoever_else_is_asked_for(cities: Any)
 
 def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:
     found = make_variants(
-        cities.graph, np.arange(4, dtype=np.int32), cities.ids, cities.texts, VariantParams(), 1, Inverting()
+        cities.graph, np.arange(4, dtype=np.int32), cities.ids, cities.texts, VariantParams(), 1, inverted
     )
     written = found[found.kind == "generated"].set_index("document_id").text
     long = {name: text for name, text in zip(cities.ids, cities.texts, strict=True) if len(text) > 20}
@@ -90,7 +88,7 @@ def webnlg(shared_data: Path) -> tuple[KnowledgeGraph, list[str], list[str]]:
 
 
 @pytest.mark.data
-def test_nearly_every_document_of_a_real_graph_has_variants_and_no_swap_is_true(webnlg: Any) -> None:
+def test_nearly_every_document_of_a_real_graph_has_variants(webnlg: Any) -> None:
     graph, ids, texts = webnlg
     asked = np.arange(0, len(ids), 8, dtype=np.int32)
     started = time.monotonic()
@@ -100,14 +98,3 @@ def test_nearly_every_document_of_a_real_graph_has_variants_and_no_swap_is_true(
     assert counts["swap"]["documents"] > 0.99 * len(asked)
     assert counts["counterpart"]["documents"] > 0.95 * len(asked)
     assert counts["neighbour"]["documents"] > 0.5 * len(asked)
-    node = {name: number for number, name in enumerate(graph.nodes)}
-    number = {name: place for place, name in enumerate(ids)}
-    known = {tuple(triple) for triple in graph.triples.tolist()}
-    for row in found[found.kind == "swap"].itertuples():
-        document, old, new = number[row.document_id], node[row.old], node[row.new]
-        facts = graph.triples[graph.stated.indices[slice(*graph.stated.indptr[document : document + 2])]].tolist()
-        changed = [fact for fact in facts if old in (fact[0], fact[2])]
-        assert changed and graph.relations[changed[0][1]] == row.relation
-        for head, relation, tail in changed:
-            assert (new if head == old else head, relation, new if tail == old else tail) not in known
-        assert graph.labels[new] in row.text

@@ -1,78 +1,45 @@
-"""A language model as a generator, asked through the real endpoint of a local server."""
+"""A language model as a generator: which texts it is asked about, and which answers are edits."""
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from anmi.errors import AnmiError
-from anmi.judging.endpoint import Endpoint, EndpointOptions
-from anmi.retrieval.variants.build import ChatGenerator, edit_in
+from anmi.retrieval.variants.build import edit_in, edited
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Says what the server was told to say to a text."""
+class Model:
+    """Answers as it was told, the last question first; of other texts it has a problem."""
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        question = body["messages"][-1]["content"]
-        text = question.removeprefix("<text>\n").removesuffix("\n</text>")
-        self.server.asked.append(text)  # type: ignore[attr-defined]
-        answer = self.server.answers.get(text)  # type: ignore[attr-defined]
-        content = json.dumps({"choices": [{"message": {"content": answer}}]}).encode()
-        self.send_response(200 if answer is not None else 400)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers, self.asked = answers, list[str]()
 
-    def log_message(self, *_: Any) -> None:
-        pass
+    def __call__(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[int, Any]]:
+        for number, (_, question) in reversed(list(enumerate(questions))):
+            text = question.removeprefix("<text>\n").removesuffix("\n</text>")
+            self.asked.append(text)
+            answer = self.answers.get(text)
+            yield number, SimpleNamespace(text=answer or "", problem="" if answer else "it was cut off")
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.asked, running.answers = [], {}  # type: ignore[attr-defined]
-        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield running
-        running.shutdown()
-
-
-def generator(server: Any, **options: Any) -> ChatGenerator:
-    address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    settings = EndpointOptions(base_url=address, model="writer", retries=0, max_tokens=256)
-    return ChatGenerator(Endpoint(settings).ask, **options)
-
-
-def test_edits_come_back_to_the_texts_they_are_of(server: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_edits_come_back_to_the_texts_they_are_of(caplog: pytest.LogCaptureFixture) -> None:
     texts = [f"The number of ships in port {i} is {i}." for i in range(20)]
-    server.answers |= {text: text.replace("ships", "cars") for text in texts[:18]} | {texts[18]: texts[18]}
+    model = Model({text: text.replace("ships", "cars") for text in texts[:18]} | {texts[18]: texts[18]})
     with caplog.at_level(logging.WARNING):
-        found = generator(server).edit(texts)
+        found = edited(model, 4000, texts)
     assert found == [[text.replace("ships", "cars")] for text in texts[:18]] + [[], []]
-    assert sorted(server.asked) == sorted(texts)
+    assert sorted(model.asked) == sorted(texts)
     assert "2 of 20 texts were not edited (1 × " in caplog.text
 
 
-def test_what_is_too_long_or_empty_is_not_asked(server: Any) -> None:
-    server.answers["brief text"] = "short text"
-    assert generator(server, max_characters=20).edit(["brief text", "a" * 21, " "]) == [["short text"], [], []]
-    assert server.asked == ["brief text"]
-    assert generator(server).edit([]) == []
-
-
-def test_a_wrong_address_is_said_at_once(server: Any) -> None:
-    settings = EndpointOptions(base_url="http://127.0.0.1:9/v1", model="writer", retries=0)
-    assert ChatGenerator(Endpoint(settings).ask).edit(["text"]) == [[]]
-    with pytest.raises(AnmiError, match="ANMI_NO_SUCH_KEY"):
-        Endpoint(EndpointOptions(base_url="http://127.0.0.1:9/v1", model="w", key_variable="ANMI_NO_SUCH_KEY"))
+def test_what_is_too_long_or_empty_is_not_asked() -> None:
+    model = Model({"brief text": "short text"})
+    assert edited(model, 20, ["brief text", "a" * 21, " "]) == [["short text"], [], []]
+    assert model.asked == ["brief text"] and edited(model, 20, []) == []
 
 
 @pytest.mark.parametrize(

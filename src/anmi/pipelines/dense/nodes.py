@@ -144,7 +144,7 @@ def retrieve(
         passages=np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1)) if "start" in corpus else None,
     )  # fmt: skip
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
-    marked = Marked.of(marks, ids)
+    marked = Marked.of(marks, position)
     return found if marked is None else found.map(marked)
 
 

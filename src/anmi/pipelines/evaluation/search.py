@@ -145,7 +145,7 @@ def run_systems(
     found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
     lists = {"bm25": Ranked(*ranking.lists(found, values))}
     for kind, retriever in search.retrievers.items():
-        index = exact(search, retriever, asked.corpus, dense, store)
+        index = exact(retriever)
         lists[kind] = Ranked(*ranking.lists(*index.search(retriever.encode(texts), ranking.searched)))
     together = search.fused({part: listed.top(fused) for part, listed in lists.items()}, spread, depth)
     names: dict[str, str] = {search.main.kind: recipe}
@@ -166,19 +166,15 @@ def run_systems(
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
 
-def exact(search: HybridSearch, retriever: Retriever, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
+def exact(retriever: Retriever) -> Any:
     """Return an exact index of the documents' vectors, whatever the search is deployed with.
 
     All systems are measured by exact search, or an approximate index would count against the trained retrievers alone.
     """
     from anmi.retrieval.index import build_index
 
-    if retriever.index.settings["kind"] in ("flat", "inverted"):
-        return retriever.index
-    found = retriever.vectors()
-    if found is None:
-        found = _documents(retriever, corpus, dense, store)
-    return build_index(found, search.document_ids)
+    index = retriever.index
+    return build_index(index.vectors(), index.document_ids) if index.settings["kind"] == "hnsw" else index
 
 
 def changed(
@@ -189,12 +185,13 @@ def changed(
 
     other, retrievers = _other(before, after), []
     for retriever in search.retrievers.values():
-        found = retriever.vectors()
         # Rows of a sparse matrix cannot be replaced in place, and encode fast.
-        if found is None or retriever.kind == "sparse":
+        if retriever.kind == "sparse":
             found = _documents(retriever, after, dense, store)
-        elif len(other):
-            found[other] = _documents(retriever, after.iloc[other], dense, store)
+        else:
+            found = retriever.index.vectors()
+            if len(other):
+                found[other] = _documents(retriever, after.iloc[other], dense, store)
         retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
     return HybridSearch(reindexed(search.bm25, terms, before, after), retrievers, after, search.settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -119,7 +120,7 @@ def make_variants(
     from anmi.corpus.texts import document_texts
     from anmi.corpus.types import empty
     from anmi.judging.endpoint import Endpoint
-    from anmi.retrieval.variants.build import VARIANT_COLUMNS, ChatGenerator, counts_of, make_variants
+    from anmi.retrieval.variants.build import VARIANT_COLUMNS, counts_of, edited, make_variants
 
     if merged_options(recipes.get(recipe), training).sources.kind != "mixed":
         return empty(*VARIANT_COLUMNS)
@@ -127,7 +128,7 @@ def make_variants(
     asked = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
-    writer = None if options is None else ChatGenerator(Endpoint(options).ask, options.max_characters)
+    writer = None if options is None else partial(edited, Endpoint(options).ask, options.max_characters)
     variants = make_variants(
         knowledge.of(ids), documents, ids, document_texts(corpus), selection.variants, seed, writer
     )

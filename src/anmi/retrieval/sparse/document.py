@@ -1,4 +1,4 @@
-"""What a document's terms weigh, and which further terms it is found by, from tables alone."""
+"""Tables alone say what a document's terms weigh and by which further terms it is found."""
 
 from __future__ import annotations
 
@@ -51,14 +51,9 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
     save_in_root = False
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        dimension: int,
-        average: float,
-        k1: float = 1.2,
-        b: float = 0.75,
+        self, tokenizer: PreTrainedTokenizerBase, dimension: int, average: float, k1: float = 1.2, b: float = 0.75,
         max_seq_length: int = 512,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.tokenizer = tokenizer
         self.dimension, self.average, self.k1, self.b = dimension, average, k1, b

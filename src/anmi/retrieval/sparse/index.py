@@ -1,4 +1,4 @@
-"""An inverted index of sparse vectors: exact inner products by SciPy, its arrays memory-mapped."""
+"""SciPy searches an inverted index of sparse vectors exactly, with its arrays memory-mapped."""
 
 from __future__ import annotations
 

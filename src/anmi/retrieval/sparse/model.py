@@ -1,4 +1,4 @@
-"""Makes an inference-free sparse retriever of a static encoder, and vectors by it."""
+"""An inference-free sparse retriever is made of a static encoder or a masked language model."""
 
 from __future__ import annotations
 

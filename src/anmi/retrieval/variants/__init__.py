@@ -1,1 +1,1 @@
-"""Variants of documents that say something else: entities swapped on the graph, counterparts, and edits by rule."""
+"""Variants are texts that say something else than a document: swaps on the graph, counterparts, neighbours, edits."""

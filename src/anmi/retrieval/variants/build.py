@@ -1,4 +1,4 @@
-"""Variants of documents in one table: how many of each kind, and those that a text generator writes."""
+"""Variants of all kinds are made into one table, among them those that a language model writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from anmi.corpus.types import empty
 from anmi.retrieval.variants.context import Context
 from anmi.retrieval.variants.counterparts import make_counterparts, make_neighbours
 from anmi.retrieval.variants.swaps import Pools, make_swaps
+from anmi.store import reasons
 
 log = logging.getLogger(__name__)
 
@@ -55,53 +56,33 @@ _LENGTHS: Final = (0.7, 1.5)
 Ask = Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]]
 
 
-class Generator(Protocol):
-    """Writes texts that differ from a given one in what they say."""
-
-    def edit(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return for each text any number of changed ones, none where it has no idea or failed."""
-        ...
+# Texts that differ in what they say from each given one, by a text generator.
+Edit = Callable[[Sequence[str]], list[list[str]]]
 
 
-class ChatGenerator:
-    """A language model that is asked to make one statement of a text false.
+def edited(ask: Ask, longest: int, texts: Sequence[str]) -> list[list[str]]:
+    """Let a language model make one statement of each text false; return the edited text of each, or none.
 
-    Answers that are no edit of the text, for their length or because nothing changed, are left out. Nobody checks that
-    what they say is wrong.
+    Answers that are no edit of the text, for their length or because nothing changed, are left out. Texts of more than
+    ``longest`` characters are not edited, as their answers would be cut. Nobody checks that what they say is wrong.
 
-    Parameters
-    ----------
-    chat
-        Where the model is asked.
-    max_characters
-        Longer texts are not edited, as their answers would be cut.
+    Raises
+    ------
+    AnmiError
+        The endpoint refuses requests as such: wrong address, model or key.
     """
-
-    def __init__(self, ask: Ask, max_characters: int = 4000) -> None:
-        self._ask, self._longest = ask, max_characters
-
-    def edit(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the edited text for each, or none.
-
-        Raises
-        ------
-        AnmiError
-            The endpoint refuses requests as such: wrong address, model or key.
-        """
-        asked = [place for place, text in enumerate(texts) if text.strip() and len(text) <= self._longest]
-        made: list[list[str]] = [[] for _ in texts]
-        problems: Counter[str] = Counter()
-        for number, reply in self._ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in asked]):
-            place = asked[number]
-            new = edit_in(reply.text, texts[place])
-            if new is None:
-                problems[reply.problem or "no edit of the text"] += 1
-            else:
-                made[place].append(new)
-        if problems:
-            reasons = ", ".join(f"{count} × {reason}" for reason, count in problems.most_common())
-            log.warning("%d of %d texts were not edited (%s)", problems.total(), len(asked), reasons)
-        return made
+    asked = [place for place, text in enumerate(texts) if text.strip() and len(text) <= longest]
+    made: list[list[str]] = [[] for _ in texts]
+    problems: Counter[str] = Counter()
+    for number, reply in ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in asked]):
+        new = edit_in(reply.text, texts[asked[number]])
+        if new is None:
+            problems[reply.problem or "no edit of the text"] += 1
+        else:
+            made[asked[number]].append(new)
+    if problems:
+        log.warning("%d of %d texts were not edited (%s)", problems.total(), len(asked), reasons(problems))
+    return made
 
 
 def edit_in(answer: str, text: str) -> str | None:
@@ -125,14 +106,9 @@ _BLOCK = 8192
 
 
 def make_variants(
-    graph: KnowledgeGraph,
-    documents: NDArray[np.int32],
-    ids: Sequence[str],
-    texts: Sequence[str],
-    params: VariantParams,
-    seed: int,
-    generator: Generator | None = None,
-) -> pd.DataFrame:
+    graph: KnowledgeGraph, documents: NDArray[np.int32], ids: Sequence[str], texts: Sequence[str],
+    params: VariantParams, seed: int, edit: Edit | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """Make texts that say something else than a document, or find documents that do.
 
     The variants of a document depend on the seed, its id and text, the graph and the corpus, not on the other
@@ -150,8 +126,8 @@ def make_variants(
         How many of which kind.
     seed
         Of the run.
-    generator
-        Writes variants of the kind ``generated``.
+    edit
+        Writes variants of the kind ``generated``; see :func:`edited`.
 
     Returns
     -------
@@ -161,15 +137,19 @@ def make_variants(
         ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs. No two variants of a document
         have the same text, and none has the document's own.
     """
-    wanted = np.unique(documents)
-    pools = Pools(graph)
-    parts = [
-        _of_block(graph, pools, wanted[start : start + _BLOCK], ids, texts, params, seed, generator)
-        for start in range(0, len(wanted), _BLOCK)
-    ]
-    if not parts:
-        return empty(*VARIANT_COLUMNS)
-    return pd.concat(parts, ignore_index=True)
+    wanted, pools, parts = np.unique(documents), Pools(graph), []
+    for start in range(0, len(wanted), _BLOCK):
+        context = Context.of(graph, wanted[start : start + _BLOCK], ids, texts)
+        made = [make_swaps(context, pools, params.swaps, seed)]
+        if params.counterparts:
+            made.append(make_counterparts(context, ids, texts, params.counterparts, seed))
+        if params.neighbours:
+            made.append(make_neighbours(context, ids, texts, params.neighbours, seed))
+        if edit is not None:
+            rows = [(place, "generated", text) for place, new in enumerate(edit(context.texts)) for text in new]
+            made.append(pd.DataFrame(rows, columns=["place", "kind", "text"]))
+        parts.append(_named(context, pd.concat(made, ignore_index=True), ids, texts))
+    return pd.concat(parts, ignore_index=True) if parts else empty(*VARIANT_COLUMNS)
 
 
 def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
@@ -186,26 +166,9 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     }
 
 
-def _of_block(
-    graph: KnowledgeGraph,
-    pools: Pools,
-    documents: NDArray[np.int32],
-    ids: Sequence[str],
-    texts: Sequence[str],
-    params: VariantParams,
-    seed: int,
-    generator: Generator | None,
-) -> pd.DataFrame:
-    context = Context.of(graph, documents, ids, texts)
-    parts = [make_swaps(context, pools, params.swaps, seed)]
-    if params.counterparts:
-        parts.append(make_counterparts(context, ids, texts, params.counterparts, seed))
-    if params.neighbours:
-        parts.append(make_neighbours(context, ids, texts, params.neighbours, seed))
-    if generator is not None:
-        parts.append(_generated(context, generator))
-    made = pd.concat(parts, ignore_index=True).reindex(columns=["place", *VARIANT_COLUMNS])
-    made = _existing(context, made, ids, texts)
+def _named(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
+    """Return the variants that were made, without repeats, each with its id."""
+    made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]), ids, texts)
     own = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
     made = made[made["text"] != own]
     made = made.assign(order=made["kind"].map({kind: order for order, kind in enumerate(KINDS)}))
@@ -217,7 +180,7 @@ def _of_block(
 
 
 def _existing(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
-    """Let a made text that is exactly that of a document be that document, or drop it if it states the same facts."""
+    """Name a made text that a document has after that document, or drop it if that document states the same facts."""
     number: dict[str, int] = {}
     for document, text in enumerate(texts):
         number.setdefault(text, document)
@@ -230,8 +193,3 @@ def _existing(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: S
     keep = np.ones(len(made), bool)
     keep[hit] = [not entailing[row, document] for row, document in zip(place.tolist(), same.tolist(), strict=True)]
     return made.assign(variant_id=name, kind=kind)[keep]
-
-
-def _generated(context: Context, generator: Generator) -> pd.DataFrame:
-    rows = [(place, "generated", text) for place, new in enumerate(generator.edit(context.texts)) for text in new]
-    return pd.DataFrame(rows, columns=["place", "kind", "text"])

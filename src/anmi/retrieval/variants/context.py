@@ -1,4 +1,4 @@
-"""What some documents state, and where the entities of their facts stand in their texts."""
+"""A context tells what some documents state, and where the entities of their facts stand in their texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HANGUL: Final = re.compile(r"[\uac00-\ud7a3]")
 
 @dataclass(frozen=True)
 class Context:
-    """N documents with F facts; S times an entity of a document's facts has mentions in its text, a slot.
+    """N documents, their F facts, and S slots: an entity of a document's facts with its mentions in the text.
 
     Attributes
     ----------
@@ -113,14 +113,9 @@ class Context:
 
 
 def documents_as_variants(
-    context: Context,
-    kind: str,
-    place: NDArray[np.int64],
-    found: NDArray[np.int64],
-    relations: Sequence[str],
-    ids: Sequence[str],
-    texts: Sequence[str],
-) -> pd.DataFrame:
+    context: Context, kind: str, place: NDArray[np.int64], found: NDArray[np.int64], relations: Sequence[str],
+    ids: Sequence[str], texts: Sequence[str],
+) -> pd.DataFrame:  # fmt: skip
     """Return M documents of the corpus as variants of others.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Documents as variants of others: of the same relations of another entity, or of some of the same facts."""
+"""Documents serve as variants of others: they state the same relations of another entity, or some of the same facts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""One entity of a document replaced by a neighbour on the graph, so that what was true no longer is."""
+"""A swap replaces one entity of a document by a neighbour on the graph, which makes a true statement false."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,23 +16,6 @@ from anmi.retrieval.variants.context import Context, first_of_each, matches, pic
 # Draws for one that is wanted: most are repeated, or true.
 _SPARE: Final = 8
 _FEWEST: Final = 32
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """M draws of another entity for an entity of a document that make all facts it stands in untrue.
-
-    Attributes
-    ----------
-    slot, entity
-        Which mention is replaced, by which entity, int64 [M]; in the order of documents.
-    relation
-        Of the first fact that changes in the order of the graph, int64 [M].
-    """
-
-    slot: NDArray[np.int64]
-    entity: NDArray[np.int64]
-    relation: NDArray[np.int64]
 
 
 class Pools:
@@ -97,14 +79,14 @@ class Pools:
         return membership(place[several], pool[several], (len(codes), self.members.shape[0]))
 
 
-def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step: str) -> Neighbours:
-    """Draw up to ``count`` different replacements for every document.
+def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
+    """Return up to ``count`` texts per document in which an entity is replaced wherever it is mentioned.
 
     An entity of the document is drawn, then a set it belongs to, then a member of that set. One is kept if its label
     is another, it is not in the document's facts already, and of no fact in which it takes the old one's place is the
-    head known to be related to the tail.
-    Those in at least half of the sets that the old one is in come first: what only heads the relation `country`, too,
-    may be an airport for a sandwich. What is drawn for a document depends on the seed, its id, its facts and the graph.
+    head known to be related to the tail. Those in at least half of the sets that the old one is in come first: what
+    only heads the relation `country`, too, may be an airport for a sandwich. What is drawn for a document depends on
+    the seed, its id, its facts and the graph.
 
     Parameters
     ----------
@@ -114,37 +96,8 @@ def draw_neighbours(context: Context, pools: Pools, count: int, seed: int, step:
         Of the same graph.
     count
         Replacements per document, at most.
-    seed, step
-        Name the random stream.
-    """
-    draws = max(_SPARE * count, _FEWEST)
-    slots_of = membership(context.slot_row, np.arange(len(context.slot_row)), (len(context.ids), len(context.slot_row)))
-    pools_of, facts_of = pools.of_slots(context), context.slot_facts()
-    numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
-    uniform = seeds.uniform(seed, step, context.ids, numbers).reshape(len(context.ids), 3, draws)
-    row = np.repeat(np.arange(len(context.ids)), draws)
-    slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
-    slot, uniform = slot[known], uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
-    pool, placed = picked(uniform[:, 1], pools_of, slot)
-    slot, uniform = slot[placed], uniform[placed]
-    entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
-    keep = _is_other(context, pools, slot, entity)
-    slot, entity = slot[keep], entity[keep]
-    _, first = np.unique(slot * len(context.graph.uris) + entity, return_index=True)
-    first.sort()
-    slot, entity = slot[first], entity[first]
-    untrue = ~_may_be_true(context, pools, facts_of, slot, entity)
-    slot, entity = slot[untrue], entity[untrue]
-    order = np.lexsort((~_fits(pools, pools_of, slot, entity), context.slot_row[slot]))
-    slot, entity = slot[order], entity[order]
-    wanted = first_of_each(context.slot_row[slot], count)
-    slot, entity = slot[wanted], entity[wanted]
-    relation = context.graph.triples[context.fact[facts_of.indices[facts_of.indptr[slot]]], 1]
-    return Neighbours(slot, entity, relation)
-
-
-def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
-    """Return up to ``count`` texts per document in which an entity is replaced wherever it is mentioned.
+    seed
+        Of the run.
 
     Returns
     -------
@@ -152,29 +105,35 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the entities, and the
         relation of the first fact that changes.
     """
-    found = draw_neighbours(context, pools, count, seed, "variants/swap")
-    graph = context.graph
-    rows = context.slot_row[found.slot]
-    texts = [
-        replaced(context.texts[row], context.slot_spans[slot], graph.labels[entity])
-        for row, slot, entity in zip(rows.tolist(), found.slot.tolist(), found.entity.tolist(), strict=True)
-    ]
-    return described(context, found, "swap", texts)
-
-
-def described(context: Context, found: Neighbours, kind: str, texts: list[str]) -> pd.DataFrame:
-    """Return the table of what was made of the draws."""
-    graph = context.graph
-    return pd.DataFrame(
-        {
-            "place": context.slot_row[found.slot],
-            "kind": kind,
-            "text": texts,
-            "old": [graph.uris[entity] for entity in context.slot_entity[found.slot].tolist()],
-            "new": [graph.uris[entity] for entity in found.entity.tolist()],
-            "relation": [graph.relations[relation] for relation in found.relation.tolist()],
-        }
-    )
+    draws, graph = max(_SPARE * count, _FEWEST), context.graph
+    slots_of = membership(context.slot_row, np.arange(len(context.slot_row)), (len(context.ids), len(context.slot_row)))
+    pools_of, facts_of = pools.of_slots(context), context.slot_facts()
+    numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
+    uniform = seeds.uniform(seed, "variants/swap", context.ids, numbers).reshape(len(context.ids), 3, draws)
+    row = np.repeat(np.arange(len(context.ids)), draws)
+    slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
+    slot, uniform = slot[known], uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
+    pool, placed = picked(uniform[:, 1], pools_of, slot)
+    slot, uniform = slot[placed], uniform[placed]
+    entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
+    keep = np.flatnonzero(_is_other(context, pools, slot, entity))
+    keep = keep[np.sort(np.unique(slot[keep] * len(graph.uris) + entity[keep], return_index=True)[1])]
+    keep = keep[~_may_be_true(context, pools, facts_of, slot[keep], entity[keep])]
+    keep = keep[np.lexsort((~_fits(pools, pools_of, slot[keep], entity[keep]), context.slot_row[slot[keep]]))]
+    keep = keep[first_of_each(context.slot_row[slot[keep]], count)]
+    slot, entity = slot[keep], entity[keep]
+    row, first = context.slot_row[slot], facts_of.indices[facts_of.indptr[slot]]
+    return pd.DataFrame({
+        "place": row,
+        "kind": "swap",
+        "text": [
+            replaced(context.texts[place], context.slot_spans[one], graph.labels[new])
+            for place, one, new in zip(row.tolist(), slot.tolist(), entity.tolist(), strict=True)
+        ],
+        "old": [graph.uris[old] for old in context.slot_entity[slot].tolist()],
+        "new": [graph.uris[new] for new in entity.tolist()],
+        "relation": [graph.relations[relation] for relation in graph.triples[context.fact[first], 1].tolist()],
+    })  # fmt: skip
 
 
 def _is_other(context: Context, pools: Pools, slot: NDArray[np.int64], entity: NDArray[np.int64]) -> NDArray[np.bool_]:
