@@ -10,17 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anmi.adaptation.kinds import (
-    KINDS,
-    Document,
-    Material,
-    QuestionOptions,
-    View,
-    crop,
-    heading,
-    question,
-    title,
-)
+from anmi.adaptation import kinds
+from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions, View, crop, heading, title
 from anmi.adaptation.make import KEPT, FilterOptions, reasons
 
 # Kinds whose query and positive are the document, cut in two.
@@ -110,7 +101,7 @@ def test_a_heading_asks_for_its_section_alone() -> None:
 
 def asked(metadata: dict[str, object], language: str = "en", most: int = 5, **keys: str) -> list[View]:
     document = Document("d", "Title", "Text.", language, json.dumps(metadata))
-    return question(Material([document], language, QuestionOptions(**keys)))(document, most, 1)
+    return kinds.question(Material([document], language, QuestionOptions(**keys)))(document, most, 1)
 
 
 def test_the_type_chooses_the_questions_and_the_focus_is_asked_for() -> None:
@@ -120,13 +111,10 @@ def test_the_type_chooses_the_questions_and_the_focus_is_asked_for() -> None:
     assert asked({"focus": "Gout", "qtype": "treatment"}, most=1) == found[:1]
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [{}, {"focus": "Gout"}, {"qtype": "stages"}, {"focus": "", "qtype": "stages"}, {"focus": "Gout", "qtype": "poems"},
-     {"focus": None, "qtype": None}],
-)  # fmt: skip
-def test_what_is_not_known_is_not_asked(metadata: dict[str, object]) -> None:
-    assert asked(metadata) == []
+def test_what_is_not_known_is_not_asked() -> None:
+    for metadata in ({}, {"focus": "Gout"}, {"qtype": "stages"}, {"focus": "", "qtype": "stages"},
+                     {"focus": "Gout", "qtype": "poems"}, {"focus": None, "qtype": None}):  # fmt: skip
+        assert asked(metadata) == []
 
 
 REST = "what is left of it"
@@ -139,10 +127,8 @@ def why(*rows: tuple[str, str, str, str], copies: frozenset[str] = frozenset(), 
 
 
 def test_nothing_asks_what_a_test_query_asks() -> None:
-    made = pd.DataFrame({
-        "text": ["What is rain like?", "What is snow like?"], "document_id": ["a", "b"],
-        "positive_text": "Water that falls.", "kind": "question",
-    })  # fmt: skip
+    rows = [("a", "question", "What is rain like?", REST), ("b", "question", "What is snow like?", REST)]
+    made = pd.DataFrame(rows, columns=["document_id", "kind", "text", "positive_text"])
     assert reasons(made, frozenset(), FilterOptions(), frozenset(["what is rain like"])).tolist() == ["test_query", ""]
 
 

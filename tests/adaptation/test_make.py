@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.adaptation.conftest import Corpus
 
 from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import COLUMNS, DROPPED, FilterOptions, PseudoQueries, make_pseudo_queries
@@ -24,36 +23,32 @@ def made_of(corpus: pd.DataFrame, kinds: tuple[str, ...] = OFFLINE, **changes: A
     return make_pseudo_queries(corpus, kinds, **({"language": "en", "seed": 1, "show_progress": False} | changes))
 
 
+def corpus(texts: list[str], titles: list[str] | None = None) -> pd.DataFrame:
+    rows = [
+        (f"d{place}", title, text) for place, (title, text) in enumerate(zip(titles or [""] * 999, texts, strict=False))
+    ]
+    return pd.DataFrame(rows, columns=["document_id", "title", "text"], dtype=object)
+
+
 def by_id(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("query_id").reset_index(drop=True)
 
 
-@given(texts=st.lists(st.tuples(TEXTS, TEXTS), max_size=6), shuffled=st.randoms(use_true_random=False))
-def test_the_order_of_documents_changes_nothing(texts: list[tuple[str, str]], shuffled: Any) -> None:
-    corpus = pd.DataFrame(
-        {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
-         "text": [t for _, t in texts]}, dtype=object,
-    )  # fmt: skip
+@given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6), shuffled=st.randoms(use_true_random=False))
+def test_a_document_asks_the_same_alone_and_in_any_order(texts: list[tuple[str, str]], shuffled: Any) -> None:
+    table = corpus([text for _, text in texts], [title for title, _ in texts])
     order = list(range(len(texts)))
     shuffled.shuffle(order)
-    one, other = made_of(corpus), made_of(corpus.iloc[order])
+    one, other = made_of(table), made_of(table.iloc[order])
     pd.testing.assert_frame_equal(by_id(one.kept), by_id(other.kept))
     pd.testing.assert_frame_equal(by_id(one.dropped), by_id(other.dropped))
     assert one.summary == other.summary
-
-
-@given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6))
-def test_a_document_asks_the_same_alone(texts: list[tuple[str, str]]) -> None:
-    corpus = pd.DataFrame(
-        {"document_id": [f"d{n}" for n in range(len(texts))], "title": [t for t, _ in texts],
-         "text": [t for _, t in texts]}, dtype=object,
-    )  # fmt: skip
-    together = made_of(corpus, ALONE, filters=ANYTHING).kept
-    alone = [made_of(corpus[n : n + 1], ALONE, filters=ANYTHING).kept for n in range(len(texts))]
+    alone = [made_of(table[n : n + 1], ALONE, filters=ANYTHING).kept for n in range(len(texts))]
+    together = made_of(table, ALONE, filters=ANYTHING).kept
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True))
 
 
-def test_rows_are_numbered_whole_and_of_the_split_of_their_document(corpus: Corpus) -> None:
+def test_rows_are_numbered_whole_and_of_the_split_of_their_document() -> None:
     table = corpus([". ".join(f"Ship {n} enters port {n * m} today" for m in range(9)) for n in range(1, 201)])
     new = dict(zip(table.document_id[:60], ("dev", "test") * 30, strict=True))
     made = made_of(table, ("cloze", "crop"), views=3, new=new, filters=ANYTHING).kept
@@ -66,7 +61,7 @@ def test_rows_are_numbered_whole_and_of_the_split_of_their_document(corpus: Corp
     assert set(made.split) == {"train", "dev", "test"}
 
 
-def test_what_is_dropped_is_counted_by_reason(corpus: Corpus) -> None:
+def test_what_is_dropped_is_counted_by_reason() -> None:
     table = corpus(["All rights are reserved. Ship one is here now. 12 13 14 15."] * 3)
     made = made_of(table, ("cloze",))
     assert made.dropped.columns.tolist() == list(DROPPED) and made.kept.empty
@@ -76,7 +71,7 @@ def test_what_is_dropped_is_counted_by_reason(corpus: Corpus) -> None:
     }  # fmt: skip
 
 
-def test_no_more_documents_ask_than_may(corpus: Corpus) -> None:
+def test_no_more_documents_ask_than_may() -> None:
     table = corpus([f"Ship {n} is here today. It left port {n} late." for n in range(50)])
     few, many = (set(made_of(table, ("cloze",), most_documents=n).kept.document_id) for n in (5, 20))
     assert len(few) == 5 and len(many) == 20 and few < many
@@ -97,7 +92,7 @@ BAD = {
 
 @pytest.mark.parametrize("language", ["en", "zh", "ko", "th"])
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: str, corpus: Corpus) -> None:
+def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: str) -> None:
     table = corpus(BAD[case], titles=BAD[case])
     made = made_of(table, language=language)
     assert made.kept.columns.tolist() == list(COLUMNS) and made.kept.weight.dtype == float

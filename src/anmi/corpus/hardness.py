@@ -1,4 +1,4 @@
-"""The module estimates from its text alone how hard a query is: long, varied, punctuated, or mixed in language.
+"""The module estimates how hard a query is from its text alone: long, varied, punctuated, or mixed in language.
 
 The heuristic of HANS: a weighted sum of four parts, each in [0, 1]. It lies in this room because training adapts to
 it and evaluation reports by it.
@@ -64,19 +64,19 @@ def _script(character: str) -> tuple[str, bool]:
     return _SCRIPTS.get(script, script), script == "CJK"
 
 
-# Languages that are told apart, by the scripts that several share. Any other script says by itself which one it is.
+# Languages that are told apart within a script; any other script belongs to one language.
 LANGUAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "LATIN": ("de", "en", "es", "fr", "id", "it", "nl", "pl", "pt", "sv", "tr"),
     "CYRILLIC": ("bg", "ru", "uk"),
     "ARABIC": ("ar", "fa", "ur"),
 }
-# A word must be this much likelier (powers of ten) in another language; many words and most names are of several.
+# A word must be this much likelier (powers of ten) in another language: many words and most names exist in several.
 _SWITCH: Final = 1.3
 _UNLISTED: Final = 1e-7
 
 
-# The report's: of the words, the entropy of characters, the punctuation and the mixing of languages; and what counts in
-# full, in words, in bits and as a share.
+# From the report: weights of the words, the entropy of characters, the punctuation and the mixed languages; and the
+# values from which the first three count in full, in words, in bits and as a share.
 _WEIGHTS: Final = (0.35, 0.25, 0.20, 0.20)
 _MOST_TOKENS, _MOST_ENTROPY, _MOST_PUNCTUATION = 24.0, 4.0, 0.25
 

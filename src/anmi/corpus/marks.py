@@ -1,9 +1,8 @@
-"""Marks: what a person said of pairs of query and document, kept beside the artifacts and read by the next run.
+"""The module keeps marks: labels that people give to pairs of query and document, which the next run reads.
 
-A file per collection, to which lines are only added: the last mark of a pair stands, and what stood before it stays to
-be seen. Marks count for queries of train and dev, and for questions that people asked on the page, which become queries
-by them. Those of other test queries never do: what is measured on them is to be comparable with what was measured
-before, and with what others measure.
+Each collection has a file to which lines are only added: the last mark of a pair counts, earlier ones stay visible.
+Marks count for queries of train and dev, and for questions that people asked on the page, which become queries. Those
+of other test queries never count, so that figures stay comparable with earlier ones and with those of others.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ from anmi.fingerprint import hash_text
 
 Relevance = Literal[0, 1]
 MARK_COLUMNS: Final = ("query_id", "document_id", "relevance", "by", "at")
-SUFFIX: Final = ".jsonl"
-# A mark of another split is kept and without effect.
+# Marks of another split are kept but have no effect.
 COUNTED: Final = ("train", "dev")
-# Of a question that somebody asks: dev is cut from train, as in a collection without a dev split.
+# Questions that people ask are for train or test; dev is cut from train, as in a collection without a dev split.
 ASKED_SPLITS: Final = ("train", "test")
 _LONGEST_NAME: Final = 60
 
@@ -95,11 +93,11 @@ def file_of(marks: str | None, collection: str) -> Path | None:
     """
     if marks is None or "://" in marks:
         return None
-    if marks.endswith(SUFFIX):
+    if marks.endswith(".jsonl"):
         return Path(marks)
     plain = re.sub(r"[^\w.]+", "-", collection).strip("-")[-_LONGEST_NAME:]
     # Two collections may differ in characters that no file name has.
-    return Path(marks) / f"{plain}-{hash_text(collection, size=4)}{SUFFIX}"
+    return Path(marks) / f"{plain}-{hash_text(collection, size=4)}.jsonl"
 
 
 def read_log(path: Path | None) -> list[Mark]:
@@ -145,10 +143,7 @@ def current_marks(log: Iterable[Mark]) -> pd.DataFrame:
 
 def questions(log: Iterable[Mark]) -> pd.DataFrame:
     """Return what people asked: ``query_id, text, split``, in the order in which they did; the last split stands."""
-    last: dict[str, tuple[str, str]] = {}
-    for mark in log:
-        if mark.question:
-            last[mark.query_id] = (mark.question, mark.split)
+    last = {mark.query_id: (mark.question, mark.split) for mark in log if mark.question}
     rows = [(name, *asked) for name, asked in last.items()]
     return pd.DataFrame(rows, columns=["query_id", "text", "split"], dtype="str")
 
@@ -175,7 +170,7 @@ def add(path: Path, mark: Mark) -> Mark:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
             before = path.read_text(encoding="utf-8") if path.is_file() else ""
-            # A last line without an end, as an editor may leave it, is not to be joined with the next.
+            # An editor may leave the last line without an end.
             before += "\n" if before and not before.endswith("\n") else ""
             with aside(path) as file:
                 row = {name: value for name, value in asdict(made).items() if name in MARK_COLUMNS or value}
@@ -214,7 +209,7 @@ def with_marks(
         return found, marks
     marks = marks.assign(marked=marks["document_id"])
     if "start" in found.corpus:
-        # A mark of a passage comes before one of its document, which stands above it.
+        # A mark of a passage wins over one of its document, which has more rows above it.
         marks = spread(marks, found.corpus).drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
     new = empty("query_id", "split")
     if asked is not None and len(asked):

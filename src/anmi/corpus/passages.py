@@ -21,7 +21,7 @@ from anmi.errors import AnmiError
 
 log = logging.getLogger(__name__)
 
-# Documents above so many words are cut into passages of about that many.
+# Documents of more than LONG words are cut into passages of about TARGET words.
 LONG: Final = 250
 TARGET: Final = 120
 # Sections below this share of the target are joined with a neighbour.
@@ -30,9 +30,9 @@ _BLANK_LINE: Final = re.compile(r"\n[ \t]*\n\s*")
 _MARKDOWN: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
 _UNDERLINED: Final = re.compile(r"(?:[=\-~^\"*+#]{3,}\n)?[ \t]*(\S[^\n]*)\n([=\-~^\"*+#])\2{2,}[ \t]*")
 _WORD: Final = re.compile(r"\s+")
-# Between a document's title and the headings that a passage stands under.
+# Separates a document's title and the headings above a passage.
 SEPARATOR: Final = " › "
-# Characters of a first sentence that stands for a title.
+# At most so many characters of the first sentence replace a missing title.
 _LEAD: Final = 160
 
 
@@ -92,7 +92,7 @@ def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str
         leading = list(takewhile(lambda unit: unit.level, group))
         path = _under(path, leading)
         found.append(Passage(group[0].start, group[-1].end, tuple(one.name for one in path)))
-        # Headings in the middle of a passage are read in its text, and stand above what follows.
+        # Headings in the middle of a passage stay in its text, and are above the passages that follow.
         path = _under(path, [unit for unit in group[len(leading) :] if unit.level])
     return found
 
@@ -122,7 +122,7 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
     words = sum(unit.words for unit in section)
     count, part, size, ends = max(round(words / target), 1), list[_Unit](), 0, 1
     for unit in section:
-        # Where most of it lies beyond the end of a part, it begins the next; a heading is no part.
+        # A unit that lies mostly beyond the end of a part begins the next one; a heading alone is no part.
         if size + unit.words / 2 > ends * words / count and any(not other.level for other in part):
             yield part
             part, ends = [], ends + 1
@@ -228,7 +228,7 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
 def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
     """Yield the rows of long documents and how they are cut."""
     whole = {*found.queries["same_as"], *found.facts["document_id"]}
-    # A word has two characters at least where words stand without blanks, and a blank behind it elsewhere.
+    # A word takes at least two characters: two of a script without blanks, or one and a blank.
     rows = np.flatnonzero(found.corpus["text"].str.len().to_numpy() > 2 * long)
     columns = (taken(found.corpus[name], rows) for name in ("document_id", "text", "metadata"))
     for row, document, text, metadata in zip(rows.tolist(), *columns, strict=True):
@@ -248,7 +248,7 @@ def _passages_of(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], langua
         metadata = {name: value for name, value in json.loads(document.metadata).items() if name != "headings"}
         shared, lead = (to_json(metadata), document.parent), _lead(document.text, language)
         for number, one in enumerate(parts, start=1):
-            # Under no title and no heading, a later passage would not say what it is about.
+            # Without a title or a heading, a later passage would not say what it is about.
             title = SEPARATOR.join(dict.fromkeys(filter(None, (document.title, *one.headings))))
             title = title or (lead if number > 1 else "")
             text = document.text[one.start : one.end]

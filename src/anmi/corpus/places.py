@@ -167,7 +167,7 @@ def find_files(pattern: str) -> list[Path]:
     files = sorted((item for item in found if item.is_file()), key=_natural)
     if not files:
         raise AnmiError(f'no file matches "{pattern}"; check the path (now in {Path.cwd()})')
-    # A file that is named in full may be a link, since the user named it; what a wildcard finds, nobody did.
+    # A file that is named in full may be a link, since the user named it; nobody named what a wildcard finds.
     return [inside(item, root) for item in files] if wild else files
 
 

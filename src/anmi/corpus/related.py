@@ -22,25 +22,26 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 COPY: Final = "copy"
 NEAR: Final = "near"
 SIBLING: Final = "sibling"
-# What says "part of", the plainest first.
+# Metadata keys that name the whole document, the plainest first.
 PARENT_KEYS: Final = ("parent_id", "parent", "document_id", "document", "doc_id")
-# The document's id, a mark, perhaps a word, and the number: `x#0`, `x_1`, `x-chunk2`, `x_3.txt`. A stroke alone, or a
-# full stop, stands in dates and versions as well.
+# The document's id, a mark, perhaps a word, and the number: `x#0`, `x_1`, `x-chunk2`, `x_3.txt`. A hyphen or a full
+# stop alone is no mark: dates and versions have them, too.
 _PART: Final = (
     r"^(?P<parent>.+?)(?P<mark>#|::|_|[-/.:#_ ](?:chunk|passage|paragraph|para|part|section|sec|sent|p|s|c)[-_#.]?)"
     r"(?P<number>[0-9]{1,6})(?:\.[a-z]{1,5})?$"
 )
-# Of the documents, in rows of at least two parts; and how many such rows there must be.
+# The share of the documents that must be in rows of at least two parts, and how many such rows there must be.
 _LEAST_SHARE: Final = 0.3
 _LEAST_PARENTS: Final = 3
-# Where words stand without blanks, a character counts as one.
+# In scripts without blanks, each character counts as a word.
 _WORD: Final = re.compile(f"{UNSPACED.pattern}|[^\\s{UNSPACED.pattern[1:-1]}]+")
-# Three words in a row are the least that shows order; short texts have few longer ones.
+# Runs of three words are the shortest that show word order; short texts have few longer ones.
 _RUN: Final = 3
-# Of texts that share telling words and a rare run of words, each is compared with the 100 before it only, which keeps a
-# corpus of forms filled in alike linear; a pair shares many runs by which it may be found.
+# Each text is compared with only the 100 before it that share a rare run of words, so that a corpus of filled-in forms
+# takes linear time; a pair shares many runs by which it may be found.
 _REACH: Final = 100
-# In a small corpus 1 % of the documents is no document at all, yet a word of one or two documents is a name there too.
+# In a small corpus 1 % of the documents is less than one document, but a word of one or two documents is a name there,
+# too.
 _LEAST_COMMON: Final = 10
 
 
@@ -92,7 +93,7 @@ def near_duplicates(
     for row, form in enumerate(given):
         words = _words(form.as_py())
         if len(words) >= max(least_words, 1):
-            # Which names stand there, and how often.
+            # The key says which names the text has, and how often.
             groups[hash(tuple(sorted(filter(telling.__contains__, words))))].append(row)
     found = []
     for rows in groups.values():
@@ -122,7 +123,7 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
     holding = defaultdict[tuple[str, ...], list[int]](list)
     found = set()
     for row, own in runs.items():
-        # Similar texts of n runs share similarity · n of them at least, so they share one of so many of the rarest.
+        # A text of n runs shares at least similarity · n of them with a similar text, so at least one of this many.
         rarest = sorted(own, key=lambda run: (frequency[run], run))[: int((1 - similarity) * len(own) + 1e-9) + 1]
         for run in (run for run in rarest if frequency[run] > 1):
             found |= {(other, row) for other in holding[run][-_REACH:]}
@@ -139,7 +140,7 @@ def find_related(
     least_words: int = 50,
     parents: pd.Series | None = None,
 ) -> pd.DataFrame:
-    """Find the pairs of documents of which one must not be a negative where the other is a positive.
+    """Find the pairs of documents where one must not be a negative if the other is a positive.
 
     Documents with the same text are in ``duplicates`` already; only the first of them is compared with others, and
     what is related to it is related to all of them (see :class:`anmi.retrieval.related.RelatedDocuments`).
@@ -186,7 +187,7 @@ def find_related(
 
 
 def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[str, str]:
-    """Return for each passage that is a copy the first one of the same text.
+    """Return the first passage of the same text for each passage that is a copy.
 
     Parameters
     ----------
@@ -212,7 +213,7 @@ def documents_of(corpus: pd.DataFrame) -> pd.Series:
 
 
 def first_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
-    """Return the first passage of each one's document, int32 [N].
+    """Return the first passage of the document of each passage, int32 [N].
 
     Examples
     --------
@@ -265,12 +266,13 @@ def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Se
     """
     if keys is None and "parent" in corpus:
         return corpus["parent"]
-    # A book of 1,000 passages is a parent; what a tenth of the corpus (and more than 20 documents) share is a category.
+    # A book of 1,000 passages is a parent; a value that a tenth of the corpus (and more than 20 documents) shares is a
+    # category.
     limit = max(20, min(1000, len(corpus) // 10))
     found = corpus["document_id"].reset_index(drop=True).astype(object)
     named = [_parents_by_key(corpus["metadata"], key, limit) for key in (PARENT_KEYS if keys is None else keys)]
     named += [_parents_by_id(corpus, limit)] if keys is None or keys else []
-    # What comes first decides.
+    # The first of them decides.
     for each in reversed(named):
         found[each.index] = each
     return column(found.tolist()).set_axis(corpus.index)
@@ -300,7 +302,7 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     parts = corpus["document_id"].str.extract(_PART).dropna().astype({"number": int})
     if len(parts) < _LEAST_SHARE * len(corpus) or parts.empty:
         return corpus["document_id"][:0]
-    # The rows of a table are named by its path and their line, and are no parts of it.
+    # Rows of a table are named by its path and their line, but they are no parts of it.
     lines = zip(parts["parent"], corpus["metadata"][parts.index], strict=True)
     parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
     each = parts.groupby("parent")["number"].agg(["size", "min", "max"])
@@ -311,6 +313,6 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
         several &= titled.groupby("parent")["title"].nunique().reindex(each.index, fill_value=0) <= 1
     if each["size"][several].sum() < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
         return parts["parent"][:0]
-    # What others are parts of is whole, whatever its own id ends in.
+    # A document that has parts is whole, whatever its own id ends in.
     whole = corpus["document_id"][parts.index].isin(each.index) | (parts["parent"].map(each["size"]) > limit)
     return parts["parent"][~whole]

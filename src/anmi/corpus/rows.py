@@ -39,12 +39,12 @@ _NUMBER: Final = re.compile(r"_?\d+$")
 # A field of a table may be a whole book; the csv module's own limit is 128 kB.
 _LONGEST_FIELD: Final = 2**31 - 1
 _AT_ONCE: Final = 1000
-# Rows that are strings of Python at a time.
+# So many rows at a time are Python strings, which take more memory than Arrow's.
 _CHUNK: Final = 20_000
 
 
 def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line, blank ones only where they are asked for, of packed files as well.
+    """Yield number and text of each line of a file, which may be packed; blank ones only where they are asked for.
 
     A byte-order mark and Windows line ends are accepted.
 

@@ -15,7 +15,7 @@ from typing import Final
 UNSPACED: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-# In these, words have about two characters (Chinese 1.5, Thai 4).
+# Words of these scripts have about two characters (Chinese 1.5, Thai 4).
 _PER_WORD: Final = 2
 # Languages in which a blank separates clauses, and nothing else does.
 _BLANK_ENDS: Final = frozenset({"th", "lo", "km", "my", "bo"})
@@ -24,14 +24,14 @@ _BLANK: Final = re.compile(r"[ \t]+")
 # A line that is no continuation of the one before: after a colon, at another indentation, or as an item of a list.
 _ITEM: Final = re.compile(r"(?:[-*+•·‣◦–—#>|]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
 _LINE: Final = re.compile(r"[^\n]+")
-# Sentencex takes time by the square of a text's sentences, and looks for the other end of each quote and bracket in all
-# of it: it is given parts of that many characters.
+# The time of sentencex grows with the square of a text's sentences, and it looks for the other end of each quote and
+# bracket in the whole text, so it gets parts of this many characters.
 _PART: Final = 16_000
 _LETTERS: Final = re.compile(r"\w+")
-# Words of a question that an excerpt shows: of so many letters, and alike in the first ones.
+# An excerpt shows words of a question with at least 3 letters; words with the same first 5 letters are alike.
 _TELLING, _STEM = 3, 5
 _READ: Final = 10_000
-# No sentence: lines of a list without punctuation, which are cut apart at every line break.
+# A longer piece is no sentence but a list without punctuation, which is cut at every line break.
 _LONGEST: Final = 400
 
 
@@ -57,7 +57,7 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in sentences(text, "en")]
     ['See Fig. 2 for it.', 'It is new!', '- one', '- two']
     """
-    # A lone surrogate, which no encoding knows, has the length of what stands for it here.
+    # A lone surrogate, which no encoding knows, is replaced by one character, so places stay the same.
     known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     parts = (part for piece in _pieces(known, language) for part in _parts(text, *piece, language))
     found = (_stripped(text, *part) for part in parts)
@@ -74,7 +74,7 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
         found = [(start + piece["start_index"], start + piece["end_index"])
                  for piece in get_sentence_boundaries(language, text[start:end])]  # fmt: skip
         if end < len(text):
-            # What ends near the end of a part may go on behind it, so the next part begins there.
+            # A sentence near the end of a part may go on behind it, so the next part begins there.
             found = [piece for piece in found if piece[1] <= end - _PART // 4]
             found = found or [(start, text.rfind(" ", end - _PART // 4, end) + 1 or end)]
             end = found[-1][1]

@@ -65,7 +65,7 @@ def load_collection(collection: str, **options: Any) -> Collection:
     except RecursionError:
         raise
     except (OSError, RuntimeError, EOFError, zlib.error) as error:
-        # The home of nobody, a name too long for a file, a folder that may not be read: the error says which.
+        # An unknown home, a name too long for a file, a folder without permission: the error says which.
         raise AnmiError(f'collection "{collection[:200]}" cannot be read ({error}); check its place') from error
     return assemble(collection, raw, given)
 

@@ -66,10 +66,10 @@ def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
 
 # Fewer dev queries with a label choose little, so pseudo-queries stand in.
 FEWEST_DEV: Final = 20
-# Of the documents, for each of dev and test, at most, so that enough are left to learn from.
+# At most this share of the documents is new for each of dev and test, so that enough are left to learn from.
 _MOST_NEW: Final = 0.1
-# Of few documents up to ten are new, each of which asks several pseudo-queries, though no more than a fifth of all.
-# Below twice as many passages nothing could be measured, and training may have them all.
+# In small collections up to ten documents are new, which ask several pseudo-queries each, but no more than a fifth of
+# all. With fewer than twenty passages nothing could be measured, and training gets them all.
 _NEW_OF_FEW: Final = 10
 
 
@@ -119,7 +119,7 @@ def new_documents(
     ends = [np.concatenate([place[related[name]].to_numpy(), each]) for name, each in own]
     edges = coo_array((np.ones(len(related) + passages, bool), ends), (passages, passages))
     groups, group = connected_components(edges, directed=False)
-    # Documents and passages of each group.
+    # How many documents and passages each group has.
     size = np.stack([np.bincount(each, minlength=groups) for each in (group[firsts], group)], axis=1)
     split_of = qrels.query_id.map(queries.set_index("query_id").split)
     named = pd.DataFrame({"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))})
@@ -132,7 +132,7 @@ def new_documents(
             asked = named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[asked.index]
         else:
-            # Few people ask, so documents ask for themselves; they cost nothing to ask, so a twentieth does.
+            # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so a twentieth is new.
             most = max(wanted, count // 20)
             room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5)) if passages >= 2 * _NEW_OF_FEW else 0
             asked = pd.Series([{number} for number in range(groups)])

@@ -126,7 +126,7 @@ def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[s
     >>> values_of(['{"source": "sae4k"}', "{}", None], "source", "unknown")
     ['sae4k', 'unknown', 'unknown']
     """
-    # Metadata repeat, texts do not; and what does not say the name, or may say it by escapes, need not be read.
+    # Metadata often repeat, and those without the name (which escapes may hide) need not be parsed.
     known: dict[str, str] = {}
     said = json.dumps(name)
     result = []
@@ -208,7 +208,7 @@ def find_duplicates(document_ids: Texts, texts: Texts, forms: pa.LargeStringArra
     [['c', 'a', 'normalised']]
     """
     ids, written = arrow(document_ids), arrow(texts)
-    # Numbers of texts in the order in which they first occur, so the first document of each number is known.
+    # Texts are numbered in the order of their first document.
     number = (normalised_forms(written) if forms is None else forms).dictionary_encode().indices.to_numpy()
     root = np.unique(number, return_index=True)[1][number]
     rows = np.flatnonzero(root != np.arange(len(number)))
@@ -221,7 +221,7 @@ def find_duplicates(document_ids: Texts, texts: Texts, forms: pa.LargeStringArra
 
 
 def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> list[str]:
-    """Return for every query the document that is the query itself, or has its text; nothing where there is none.
+    """Return the document that is the query itself, or has its text, for every query; empty where there is none.
 
     In collections such as ArguAna and Quora the queries are documents, under the same id. The id alone does not tell:
     where queries and documents are both numbered from 1, all ids coincide. A document's text is its title and text;
@@ -251,7 +251,7 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     """
     forms, ids = arrow(forms), arrow(corpus["document_id"])
     same = np.flatnonzero(among(forms, queries["normalised"]))
-    # The first document of a form is written last, so that it stays.
+    # The first document of a form comes last, so that it wins.
     first = dict(zip(taken(forms, same[::-1]), taken(ids, same[::-1]), strict=True))
     shared = np.flatnonzero(among(ids, queries["query_id"]))
     own = dict(
