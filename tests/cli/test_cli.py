@@ -6,21 +6,16 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from kedro.framework.session import KedroSession
-from kedro.framework.startup import bootstrap_project
+from tests.cli.conftest import anmi, save
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.cli import cli
 from anmi.cli.results import RESULT_KEYS
 from anmi.hooks.record import RunRecord
 
-ROOT = Path(__file__).parents[2]
 RESULTS = {
     "collection": "api_docs",
     "recipe": "anmi_2_1",
@@ -66,31 +61,21 @@ def selection() -> Candidates:
     return block.dropped("consistency", np.array([False, True]))
 
 
-@pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    bootstrap_project(ROOT)
+pytestmark = pytest.mark.usefixtures("project")
 
 
 @pytest.fixture
 def saved() -> None:
-    with KedroSession.create(project_path=ROOT) as session:
-        catalog: Any = session.load_context().catalog
-        catalog.save("results", RESULTS | {"more": 1})
-        catalog.save("selection", CandidateShards.of([selection()]))
-        documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(4)]
-        catalog.save("corpus", pd.DataFrame(documents, columns=["document_id", "title", "text"]))
-        catalog.save("queries", pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is alpha?"]}))
-
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments))
+    documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(4)]
+    save(
+        results=RESULTS | {"more": 1}, selection=CandidateShards.of([selection()]),
+        corpus=pd.DataFrame(documents, columns=["document_id", "title", "text"]),
+        queries=pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is alpha?"]}),
+    )  # fmt: skip
 
 
 def test_json_has_exactly_the_keys_of_a_result_file(saved: None) -> None:
-    done = invoke("anmi", "results", "--json")
+    done = anmi("results", "--json")
     assert done.exit_code == 0, done.output
     printed = json.loads(done.stdout)
     assert tuple(printed) == RESULT_KEYS
@@ -98,18 +83,18 @@ def test_json_has_exactly_the_keys_of_a_result_file(saved: None) -> None:
 
 
 def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Path) -> None:
-    output = invoke("anmi", "results").stdout
+    output = anmi("results").stdout
     assert "0.613" in output or "0.612" in output
     assert "denoise" in output
     assert "/somewhere/report.html" in output
     assert re.search(r'^prompts +"query: " before queries, none before documents$', output, re.MULTILINE)
-    assert f"sqlite:///{tmp_path}/tracking/mlflow.db" in output
+    assert f"sqlite:///{tmp_path}/data/tracking/mlflow.db" in output
     assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")
 
 
 def test_it_is_said_of_which_run_results_are_and_that_a_later_one_failed(saved: None, tmp_path: Path) -> None:
-    (version,) = [path.name for path in tmp_path.glob("**/results.json/*")]
+    (version,) = [path.name for path in (tmp_path / "data").glob("**/results.json/*")]
     later = "2999-01-01T00.00.00.000Z"
     given = {"recipe": "anmi", "collection": "docs:first"}
     whole = {"results": {"version": version}, "selection": {"version": version}}
@@ -117,22 +102,22 @@ def test_it_is_said_of_which_run_results_are_and_that_a_later_one_failed(saved: 
         RunRecord(version, "finished", start="2026-11-25T19:32:55+00:00", parameters=given, saved=whole),
         RunRecord(later, "failed", failed_at="training.train_retriever", parameters={"collection": "docs:second"}),
     ):
-        place = tmp_path / "runs" / record.run_id / "run.json"
+        place = tmp_path / "data" / "runs" / record.run_id / "run.json"
         place.parent.mkdir(parents=True)
         place.write_text(record.as_text(), encoding="utf-8")
     for words in (("results",), ("results", "--run", "latest"), ("results", "--run", version[:19])):
-        done = invoke("anmi", *words)
+        done = anmi(*words)
         assert done.stdout.startswith(f"docs:first · recipe anmi · run {version} · 2026-11-25 19:32 UTC\n")
         assert f"{later} on docs:second, failed at training.train_retriever: what is shown is of run {version}" in (
             done.stderr
         )
         assert "marks: 3 pairs marked" in done.stdout
-    done = invoke("anmi", "results", "--run", later)
+    done = anmi("results", "--run", later)
     assert done.exit_code == 1
     assert f'run {later} has no "results"' in done.stderr
 
 
 def test_without_a_run_the_command_to_run_is_named() -> None:
-    done = invoke("anmi", "results")
+    done = anmi("results")
     assert done.exit_code == 1
     assert re.fullmatch(r'Error: there is no "results" yet: run .*make run.* first\n', done.stderr)

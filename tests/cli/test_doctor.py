@@ -10,26 +10,19 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 from kedro.framework.project import settings
-from kedro.framework.startup import bootstrap_project
+from tests.cli.conftest import anmi
 from tests.e2e.conftest import write_beir
 
-from anmi.cli import cli
 from anmi.cli.doctor import OK, PROBLEM, WARNING
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def conf(project: Path, tmp_path: Path) -> Iterator[Path]:
     """A configuration that may be written to."""
-    monkeypatch.chdir(ROOT)
-    for name in ("MLFLOW_TRACKING_URI", "ANMI_ONLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
-    monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
-    bootstrap_project(ROOT)
     shutil.copytree(ROOT / "conf" / "base", tmp_path / "conf" / "base")
     (tmp_path / "conf" / "local").mkdir()
     before = settings.CONF_SOURCE
@@ -50,7 +43,7 @@ def collection(tmp_path: Path) -> Path:
 
 
 def invoke(*arguments: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(cli, ["anmi", *arguments])
+    done = anmi(*arguments)
     assert done.exit_code == code, done.output + str(done.exception)
     return done
 

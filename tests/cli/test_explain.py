@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from kedro.framework.session import KedroSession
-from kedro.framework.startup import bootstrap_project
+from click.testing import Result
+from tests.cli.conftest import anmi, at_home, save
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.cli import cli
 from anmi.judging.cross_encoder import fold_of
 from anmi.report.explanation import fold_of_query
-
-ROOT = Path(__file__).parents[2]
 
 
 def selection() -> Candidates:
@@ -45,31 +39,23 @@ def selection() -> Candidates:
 @pytest.fixture(scope="module", autouse=True)
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        patch.setenv("ANMI_DATA_ROOT", str(tmp_path_factory.mktemp("explain")))
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        patch.delenv("COLUMNS", raising=False)
-        bootstrap_project(ROOT)
-        with KedroSession.create(project_path=ROOT) as session:
-            catalog: Any = session.load_context().catalog
-            catalog.save("selection", CandidateShards.of([selection()]))
-            documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in (*range(8), "2-label")]
-            catalog.save("corpus", pd.DataFrame(documents, columns=["document_id", "title", "text"]))
-            queries = pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is [alpha]?"], "same_as": ["d4"]})
-            catalog.save("queries", queries)
-            labels = pd.DataFrame({"query_id": "q-alpha", "document_id": ["d0", "d5", "d2-label"], "relevance": 1})
-            catalog.save("qrels", labels)
-            gone = 'its labels went to the query of the same text "q-alpha"'
-            columns = ["kind", "id", "file", "line", "reason"]
-            catalog.save("quarantine", pd.DataFrame([["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns))
-            same = pd.DataFrame({"document_id": ["d6"], "other_id": ["d0"], "kind": ["copy"]})
-            catalog.save("related_documents", same)
-            catalog.save("selection_summary", {"negatives_wanted": 1})
+        at_home(patch, tmp_path_factory.mktemp("explain"))
+        documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in (*range(8), "2-label")]
+        gone = 'its labels went to the query of the same text "q-alpha"'
+        columns = ["kind", "id", "file", "line", "reason"]
+        save(
+            selection=CandidateShards.of([selection()]), selection_summary={"negatives_wanted": 1},
+            corpus=pd.DataFrame(documents, columns=["document_id", "title", "text"]),
+            queries=pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is [alpha]?"], "same_as": ["d4"]}),
+            qrels=pd.DataFrame({"query_id": "q-alpha", "document_id": ["d0", "d5", "d2-label"], "relevance": 1}),
+            quarantine=pd.DataFrame([["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns),
+            related_documents=pd.DataFrame({"document_id": ["d6"], "other_id": ["d0"], "kind": ["copy"]}),
+        )  # fmt: skip
         yield
 
 
 def explained(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["anmi", "explain", *arguments])
+    return anmi("explain", *arguments)
 
 
 def row_of(output: str, document: str) -> list[str]:

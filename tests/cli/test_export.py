@@ -9,13 +9,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from kedro.framework.startup import bootstrap_project
+from click.testing import Result
+from tests.cli.conftest import anmi
 
-from anmi.cli import cli
 from anmi.hooks.record import RunRecord
 
-ROOT = Path(__file__).parents[2]
 VERSION = "2026-01-01T00.00.00.000Z"
 
 
@@ -40,11 +38,7 @@ def save(data: Path, stage: str, name: str, table: pd.DataFrame, version: str = 
 
 
 @pytest.fixture(autouse=True)
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
-    monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
-    bootstrap_project(ROOT)
+def data(project: Path, tmp_path: Path) -> Path:
     save(tmp_path / "data", "05_model_input", "training_rows.parquet", rows_of(["old"]), "2025-01-01T00.00.00.000Z")
     save(tmp_path / "data", "05_model_input", "training_rows.parquet", rows_of(["a", "b"]))
     return tmp_path / "data"
@@ -64,7 +58,7 @@ def ingested(data: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["anmi", "export", *arguments])
+    return anmi("export", *arguments)
 
 
 def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from kedro.framework.startup import bootstrap_project
 from tests.commands import environment
 
 from anmi.cli import COMMANDS, anmi, cli
@@ -26,12 +25,7 @@ PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 BIN = Path(sys.executable).parent
 
 
-@pytest.fixture(autouse=True)
-def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
-    monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
-    bootstrap_project(ROOT)
+pytestmark = pytest.mark.usefixtures("project")
 
 
 def walk(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:

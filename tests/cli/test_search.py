@@ -8,28 +8,21 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from kedro.framework.session import KedroSession
-from kedro.framework.startup import bootstrap_project
+from click.testing import Result
 from sentence_transformers import SentenceTransformer
+from tests.cli.conftest import anmi, save
 
-from anmi.cli import cli
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded
 
-ROOT = Path(__file__).parents[2]
 CORPUS = pd.DataFrame({
     "document_id": ["fox", "whale", "tree"], "title": ["", "Sea [bold]", ""],
     "text": ["a red fox in the den", "a blue whale \x1b[2J", "a green tree"],
 })  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
-    bootstrap_project(ROOT)
+pytestmark = pytest.mark.usefixtures("project")
 
 
 @pytest.fixture
@@ -46,14 +39,12 @@ def search(word_encoder: Any, tmp_path: Path) -> HybridSearch:
 
 @pytest.fixture
 def saved(search: HybridSearch) -> HybridSearch:
-    with KedroSession.create(project_path=ROOT) as session:
-        catalog: Any = session.load_context().catalog
-        catalog.save("search_index", search)
+    save(search_index=search)
     return search
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["anmi", "search", *arguments])
+    return anmi("search", *arguments)
 
 
 def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:

@@ -8,26 +8,19 @@ from pathlib import Path
 import lmdb
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
-from kedro.framework.startup import bootstrap_project
+from click.testing import Result
+from tests.cli.conftest import anmi
 
-from anmi.cli import cli
 from anmi.store import Store
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("ANMI_DATA_ROOT", str(tmp_path / "data"))
-    monkeypatch.setenv("ANMI_STORE", str(tmp_path / "store"))
-    bootstrap_project(ROOT)
-    return tmp_path / "store"
+def folder(project: Path) -> Path:
+    return project / "store"
 
 
 def prune(days: int) -> Result:
-    return CliRunner().invoke(cli, ["anmi", "store", "prune", "--older-than", str(days)])
+    return anmi("store", "prune", "--older-than", str(days))
 
 
 def test_without_a_store_none_is_made(folder: Path) -> None:
