@@ -13,18 +13,8 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi import buckets
-from anmi.cli.common import (
-    closing_records,
-    console,
-    echo_json,
-    example,
-    json_option,
-    plain_errors,
-    project,
-    silence,
-    store_path,
-    table,
-)  # fmt: skip
+from anmi.cli import common
+from anmi.cli.common import echo_json, example, json_option, project
 from anmi.errors import AnmiError
 from anmi.hooks.record import UNFINISHED, VERSION, Runs, data_root
 
@@ -48,12 +38,12 @@ def runs(run_id: str | None, as_json: bool, env: str | None) -> None:
             return
         if not records:
             raise AnmiError(f"nothing was run under {known.root} yet: `kedro run` does")
-        made = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
+        made = common.table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
         for record in records:
             given = record["parameters"]
             chosen = (record["run_id"], record["status"], ",".join(record["pipelines"]), given.get("recipe"))
             made.add_row(*map(str, (*chosen, given.get("collection"), record["start"], record["end"] or "")))
-        console(140).print(made)
+        common.console(140).print(made)
 
 
 @click.command(short_help="Go on with a run that was killed or failed.", epilog=example("kedro anmi resume"))
@@ -67,7 +57,7 @@ def resume(run_id: str | None, as_json: bool, env: str | None) -> None:
     """
     from kedro.framework.session import KedroServiceSession
 
-    with silence() if as_json else nullcontext(), plain_errors(), closing_records():
+    with common.silence() if as_json else nullcontext(), common.plain_errors(), common.closing_records():
         with project(env, as_json=True) as context:
             record = resumable(Runs(data_root(context)), run_id)
         env = None if record["environment"] == "local" else record["environment"]
@@ -243,7 +233,7 @@ def prune_store(older_than: float, as_json: bool, env: str | None) -> None:
     from anmi.store import Store
 
     with project(env, as_json=as_json) as context:
-        path = store_path(context)
+        path = common.store_path(context)
         if not (path / "data.mdb").exists():
             raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE")
         with Store(path) as found:
