@@ -133,9 +133,8 @@ def test_every_run_is_closed_in_the_books(nights: Nights) -> None:
 
     client = MlflowClient(tracking_uri=f"sqlite:///{nights.place.data}/tracking/mlflow.db")
     runs = client.search_runs([client.get_experiment_by_name("anmi-test").experiment_id], order_by=["start_time ASC"])
-    assert [run.info.status for run in runs] == ["FINISHED", "RUNNING", "FAILED", "FINISHED"]
-    assert "under way" in runs[2].data.tags["error"]
-    assert (runs[0].data.metrics["promotion/promoted"], runs[3].data.metrics["promotion/promoted"]) == (1, 0)
+    assert [run.info.status for run in runs] == ["FINISHED", "RUNNING", "FINISHED"], "one was refused before"
+    assert (runs[0].data.metrics["promotion/promoted"], runs[2].data.metrics["promotion/promoted"]) == (1, 0)
     manifests = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(nights.place.data.glob("runs/*/run.json"))]
     assert [m["status"] for m in manifests] == ["finished", "running", "failed", "finished"]
     assert manifests[0]["tracking_run"] == runs[0].info.run_id
@@ -147,7 +146,7 @@ def test_there_and_back(command: Callable[..., Result]) -> None:
     assert [entry["decision"] for entry in before["versions"]] == ["kept", "promoted"]
     done = command("anmi", "rollback")
     assert done.exit_code == 1
-    assert "has no champion before this one (version 1 is the first)" in done.output
+    assert "has no champion before this one" in done.output
     assert "from version 1 to version 2" in command("anmi", "rollback", "--to", "2").output
     told = json.loads(command("anmi", "rollback", "--json").stdout)
     assert (told["before"], told["champion"]) == (2, 1)

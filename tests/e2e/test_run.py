@@ -144,7 +144,7 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     assert {"recipe", "collection", "encoder", "seed"} <= tags.keys()
     assert len(tags) < 25, "the verdict stands below them on the page of the run"
     assert "has nDCG@10 " in tags["mlflow.note.content"]
-    assert re.fullmatch(r"anmi_2_1 · api_docs · nDCG@10 [.\d]+", run.info.run_name)
+    assert run.info.run_name == "anmi_2_1 · api_docs"
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=False)
     if head.returncode == 0:
         assert re.fullmatch(r"[0-9a-f]{40}", tags["git_commit"])
@@ -208,5 +208,5 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     assert entries(store) == before > 3000
     assert teachers(store) == made
     told = kedro("anmi", "results", data_root=again.data, store=store).stdout
-    onward = "--pipelines=adaptation,training,evaluation,reporting --env=test --params recipe=anmi_2_1"
+    onward = "--env test --pipelines adaptation,training,evaluation,reporting --params recipe=anmi_2_1"
     assert told.endswith(f"\nnext: kedro run {onward}\n")

@@ -31,6 +31,7 @@ _MINED: Final = ("negatives", "training_rows")
 def results(run_id: str | None, as_json: bool, env: str | None) -> None:
     """Print the results of the last run, or of --run; of one that was not evaluated, what was mined."""
     from anmi.hooks.mlflow import tracked_at
+    from anmi.hooks.record import flatten
 
     with project(env, as_json=as_json) as context:
         names = ("results", "report", "trained_model", "selection", "selection_summary", *_MINED)
@@ -42,11 +43,14 @@ def results(run_id: str | None, as_json: bool, env: str | None) -> None:
         if as_json:
             echo_json({key: found.get(key) for key in ((*MINING_KEYS, "paths") if mined else RESULT_KEYS)})
             return
-        saved.echo_where(name)
+        run = saved.echo_where(name)["run"]
         option = f" --env {env}" if env else ""
         if mined:
             _print_mining(found)
-            click.echo(f"\nnext: kedro run{option} --pipelines adaptation,training,evaluation,reporting")
+            given = flatten(saved.runs.read(run).get("runtime_parameters", {}))
+            params = ",".join(f"{key}={value}" for key, value in given.items())
+            words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
+            click.echo(f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else ""))
             return
         _print(found)
         click.echo(f"{'tracking database':<18} {masked(tracked_at(context)) or 'switched off'}")
