@@ -1,23 +1,125 @@
-"""Every setting stands in conf/base with its default and the reason for it, and nothing else does."""
+"""Every setting stands in conf/base with its default and reason, and documents mention those alone that there are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, get_args, get_origin
 
 import pytest
 import yaml
+from kedro.framework.cli.utils import _split_params
 from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel
 
-ROOT: Final = Path(__file__).parents[1]
-FILES: Final = sorted((ROOT / "conf" / "base").glob("parameters*.yml"))
+from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.selection.recipe import Recipe, merged, recipe_book
+from anmi.selection.steps import STEPS
+from anmi.training.options import TrainingOptions
+
+ROOT = Path(__file__).parents[1]
+TEXTS = [
+    ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("conf/**/*.yml"),
+    *ROOT.glob("src/**/*.py"),
+]  # fmt: skip
+_NO_PARAMETERS = re.compile(
+    r"\.(py|md|yml|json|jsonl|html|parquet|npy|tsv|safetensors|rated_candidates|corpus|consistency)$"
+)
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    bootstrap_project(ROOT)
+    return dict(TypeExtractor(dict(pipelines)).extract_types_from_pipelines())
+
+
+def exists(name: str, models: dict[str, Any]) -> bool:
+    """Follow a dotted name through the models."""
+    first, *parts = name.split(".")
+    model: Any = models[first]
+    if first == "recipes":
+        # The name of any recipe, and of what it holds.
+        model, parts = Recipe, parts[1:]
+        if parts[:1] == ["steps"] and len(parts) > 1:
+            model, parts = STEPS[parts[1]].params if parts[1] in STEPS else None, parts[2:]
+    if name in {node.name for node in pipelines["retrain"].nodes}:
+        return True
+    for place, part in enumerate(parts):
+        if name.startswith(("training.options.", "recipes.")) and parts[place - 1] in ("options", "training") and place:
+            model = TrainingOptions
+        inner = [found for kind in _members(model) if (found := _step(kind, part)) is not None]
+        if not inner:
+            return False
+        model = inner[0]
+    return True
+
+
+def _members(kind: Any) -> Iterator[Any]:
+    """Yield the types that a value may be of."""
+    if get_origin(kind) in (dict, list, tuple) or isinstance(kind, type):
+        yield kind
+        return
+    for inner in get_args(kind) or (kind,):
+        if inner is not kind:
+            yield from _members(inner)
+        else:
+            yield inner
+
+
+def _step(kind: Any, part: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if "kind" in kind.model_fields and kind.model_fields["kind"].default == part:
+            return kind
+        field = kind.model_fields.get(part)
+        return None if field is None else field.annotation
+    # Names below a mapping are the user's own; options of a loss or a curriculum are looked up by the model itself.
+    return Any if get_origin(kind) is dict or kind is Any else None
+
+
+def mentioned(models: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield file and dotted name of what is written as a parameter: in backticks, or as KEY=VALUE."""
+    branch = "|".join(sorted(models))
+    written = re.compile(rf"`((?:{branch})(?:\.\w+)+)(?:=[^`]*)?`|[\s,`]((?:{branch})(?:\.\w+)+)=")
+    for path in TEXTS:
+        for found in written.finditer(path.read_text(encoding="utf-8")):
+            name = found[1] or found[2]
+            # A last part in capitals stands for any.
+            if not _NO_PARAMETERS.search(name) and not name.rpartition(".")[2].isupper():
+                yield path.relative_to(ROOT).as_posix(), name
+
+
+def test_what_is_mentioned_exists(models: dict[str, Any]) -> None:
+    everything = sorted(set(mentioned(models)))
+    assert len(everything) > 50
+    assert not [(file, name) for file, name in everything if not exists(name, models)]
+    assert not exists("elo.candidates", models) and not exists("training.options.epoch", models)
+
+
+BASE = {
+    key: value
+    for name in ("recipes", "parameters_training")
+    for key, value in yaml.safe_load((ROOT / "conf" / "base" / f"{name}.yml").read_text(encoding="utf-8")).items()
+}
+SETTINGS = re.findall(r"`(recipe=[^`]+)`", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_settings_of_variants_make_a_recipe_that_differs(settings: str) -> None:
+    def resolved(given: dict[str, Any]) -> tuple[Recipe, TrainingOptions]:
+        found = merged(BASE, given)
+        recipe = recipe_book(found["recipes"]).get(found["recipe"])
+        return recipe, merged_options(recipe, TrainingParams.model_validate(found["training"]))
+
+    given = _split_params(None, None, settings)  # type: ignore[arg-type]
+    assert (resolved(given) == resolved({"recipe": given["recipe"]})) == (len(given) == 1)
+
+
+FILES = sorted((ROOT / "conf" / "base").glob("parameters*.yml"))
 # A place that depends on globals.yml, and a mapping that Kedro would merge with the user's.
-OTHERWISE: Final = {"ingestion.marks", "elo.judges"}
+OTHERWISE = {"ingestion.marks", "elo.judges"}
 
 
 def leaves(model: BaseModel, place: str) -> Iterator[tuple[str, Any]]:
@@ -41,9 +143,7 @@ def stated(values: dict[str, Any], known: dict[str, Any], place: str = "") -> It
 
 
 @pytest.fixture(scope="module")
-def defaults() -> dict[str, Any]:
-    bootstrap_project(ROOT)
-    models = TypeExtractor(dict(pipelines)).extract_types_from_pipelines()
+def defaults(models: dict[str, Any]) -> dict[str, Any]:
     branches = {name: model for name, model in models.items() if name != "recipes" and "." not in name}
     return {path: value for name, model in branches.items() for path, value in leaves(model(), name)}
 

@@ -293,3 +293,39 @@ def test_a_view_of_a_source_reads_what_the_candidates_are_and_is_never_saved(tmp
         assert same(found, ranked.of_source("bm25"))
     with pytest.raises(DatasetError, match="what bm25 retrieved is read from candidates and saved with it"):
         CandidateShardsDataset(filepath=place, source="bm25", version=Version(None, TWO)).save(ranked)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableDataset:
+    made = TableDataset(filepath=str(tmp_path / "table.parquet"))
+    made.save(pd.DataFrame({"name": ["a", "b"], "number": [1, 2]}))
+    return made
+
+
+def test_what_a_node_does_to_a_table_reaches_no_other(table: TableDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = table.load()
+    # What is read from now on would fail.
+    monkeypatch.setattr(pd, "read_parquet", None)
+    first.loc[0, "number"] = 7
+    first["more"] = 1
+    second = table.load()
+    assert second.columns.tolist() == ["name", "number"] and second.number.tolist() == [1, 2]
+
+
+def test_a_table_is_read_anew_after_it_was_saved_or_released(table: TableDataset, tmp_path: Path) -> None:
+    assert table.load().number.tolist() == [1, 2]
+    table.discard()
+    table.save(pd.DataFrame({"number": [3]}))
+    assert table.load().number.tolist() == [3]
+    pd.DataFrame({"number": [4]}).to_parquet(tmp_path / "table.parquet")
+    assert table.load().number.tolist() == [3]
+    table.release()
+    assert table.load().number.tolist() == [4]
+
+
+def test_a_large_table_is_read_each_time(table: TableDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anmi.datasets.files._SMALL", 0)
+    assert table.load().number.tolist() == [1, 2]
+    monkeypatch.setattr(pd, "read_parquet", None)
+    with pytest.raises(DatasetError):
+        table.load()
