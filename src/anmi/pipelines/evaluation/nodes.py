@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.evaluation.search import HYBRID, queries_of_split
@@ -18,8 +18,6 @@ from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.store import Store
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from anmi.evaluation.factuality import Encode
 
 log = logging.getLogger(__name__)
@@ -198,6 +196,7 @@ def measure_knowledge(
         return {}, {}
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import factuality_pairs, neighbours
+    from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.prompts import OWN
 
@@ -220,7 +219,10 @@ def measure_knowledge(
             # As with runs, the vectors of a model that is seen once are not kept.
             kept = store if system == "zero_shot" else None
             model = load_encoder(name, store.path / "models", dense.max_length, prompts)
-            encode = _encoding(model, dense, kept, f"variants for {system}")
+            encode = partial(
+                vectors, model, store=kept, precision=dense.precision, batch_size=dense.batch_size,
+                description=f"encoding variants for {system}",
+            )  # fmt: skip
             metrics[system] |= _factuality(pairs, encode, params, seed)
     near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
     return metrics, {
@@ -239,10 +241,9 @@ def _linking(
     found = linking(run, truth, about)
     result: dict[str, Any] = {"linking_queries": len(found), "linking_left_out": truth.query_id.nunique() - len(found)}
     # One query cannot be resampled.
+    settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
     for name in found.columns if len(found) > 1 else ():
-        value, low, high = interval(
-            found[name].to_numpy(), seed=seed, resamples=params.resamples, confidence=params.confidence
-        )
+        value, low, high = interval(found[name].to_numpy(), **settings)
         result |= {f"linking_{name}": value, f"linking_{name}_low": low, f"linking_{name}_high": high}
     return result
 
@@ -255,15 +256,3 @@ def _factuality(pairs: pd.DataFrame, encode: Encode, params: EvaluationParams, s
     rows = {str(kind): row for kind, row in found.to_dict("index").items()}
     overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}
     return {**overall, "factuality": rows}
-
-
-def _encoding(model: SentenceTransformer, dense: DenseParams, store: Store | None, description: str) -> Encode:
-    from anmi.evaluation.retrieval import vectors
-
-    def encode(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
-        return vectors(
-            model, texts, role, store=store, precision=dense.precision, batch_size=dense.batch_size,
-            description=f"encoding {description}" if role == "document" else "",
-        )  # fmt: skip
-
-    return encode
