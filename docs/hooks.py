@@ -15,16 +15,13 @@ from pydantic_core import PydanticUndefined
 
 from anmi.selection.recipe import Recipe
 from anmi.selection.steps import STEPS
-from anmi.training import parts
+from anmi.training.options import TrainingOptions
 
 # The plugin `offline` takes this from a server; ours lies in the documentation.
 _SHIM = "https://unpkg.com/iframe-worker/shim"
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./(?!reference/)([^)]+)\)")
 # The options of training that name a kind with parameters of its own.
-_KINDS: Final = {
-    "loss": parts.LossOptions, "temperature": parts.TemperatureOptions, "sources": parts.SourceOptions,
-    "draw": parts.DrawOptions, "curriculum": parts.CurriculumOptions, "hardness": parts.HardnessOptions,
-}  # fmt: skip
+_KINDS: Final = ("loss", "temperature", "sources", "draw", "curriculum", "hardness")
 _BLOCK = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
 _INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 
@@ -34,8 +31,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     steps = ((name, step.apply.__doc__ or "", step.params) for name, step in STEPS.items())
     kinds = (
         (f"{option}: {kind.model_fields['kind'].default}", kind.__doc__ or "", kind)
-        for option, union in _KINDS.items()
-        for kind in get_args(get_args(union)[0])
+        for option in _KINDS
+        for kind in get_args(TrainingOptions.model_fields[option].annotation)
     )
     fields = [("recipe", Recipe.__doc__ or "", Recipe)]
     tables = {"<!-- fields -->": fields, "<!-- steps -->": steps, "<!-- kinds of training -->": kinds}

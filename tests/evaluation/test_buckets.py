@@ -31,12 +31,6 @@ def test_every_query_has_the_bucket_of_the_definition(
         assert found[query] == expected
 
 
-def test_what_is_labelled_as_irrelevant_and_other_queries_do_not_count() -> None:
-    qrels = pd.concat([labels({"x": {"a"}, "other": {"b"}}), labels({"x": {"b"}}, relevance=0)])
-    assert buckets(["x"], qrels, {"b"}).tolist() == [UNLABELLED]
-    assert buckets(["x"], qrels, {"b"}, {"a"}).tolist() == [NEW]
-
-
 def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> None:
     queries = pd.DataFrame({"query_id": ["t", "d", "e"], "split": ["train", "dev", "test"]})
     qrels = pd.concat([labels({"t": {"a"}, "d": {"b"}, "e": {"c"}}), labels({"t": {"x"}}, relevance=0)])

@@ -3,10 +3,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose, false_negatives
+from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose
 from anmi.selection.steps.samplers import TIERS
 
 
@@ -102,32 +101,6 @@ def test_sources_by_hand(block):
         ("second", 1, 1, 0, 0, 0, None, None, None),
     ]
     assert by_source([block(queries=3)], rows, {}, "all")[0]["passed"] == 3, "without the filter nothing fails"
-
-
-def test_leak_by_hand():
-    rows = pd.DataFrame({"query_id": ["q1", "q2", "q2", "q3"], "negative_ids": [["a", "b"], ["a", "c"], ["d"], []]})
-    equivalents = pd.DataFrame({"query_id": ["q1", "q2", "q9"], "document_id": ["b", "d", "a"]})
-    qrels = pd.DataFrame({"query_id": ["q2", "q2"], "document_id": ["c", "a"], "relevance": [2, 0]})
-    found = false_negatives(rows, equivalents, qrels)
-    assert (found["count"], found["total"], found["share"]) == (3, 5, 0.6)
-    assert (found["queries"], found["queries_total"], found["known"]) == (2, 3, 2)
-
-
-def test_the_interval_of_the_leak_is_over_queries():
-    """One query in ten has relevant negatives only: 70 of 700, known as well as 10 of 100."""
-    rows = pd.DataFrame({"query_id": [f"q{i}" for i in range(100)], "negative_ids": [list("abcdefg")] * 100})
-    equivalents = pd.DataFrame(
-        [(f"q{i}", name) for i in range(10) for name in "abcdefg"], columns=["query_id", "document_id"]
-    )
-    qrels = pd.DataFrame({"query_id": [], "document_id": [], "relevance": []})
-    found = false_negatives(rows, equivalents, qrels)
-    assert (found["share"], found["queries"]) == (0.1, 10)
-    expected = binomtest(10, 100).proportion_ci(0.95, method="wilson")
-    assert found["low"] == pytest.approx(expected.low, abs=0.01)
-    assert found["high"] == pytest.approx(expected.high, abs=0.01)
-    # As if a document stood in two rows of a query.
-    twice = false_negatives(pd.concat([rows, rows]), equivalents, qrels)
-    assert (twice["count"], twice["high"]) == (140, pytest.approx(found["high"], abs=1e-9))
 
 
 def test_gap_is_positive_minus_negative(block):

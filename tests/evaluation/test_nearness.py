@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.candidates import NEGATIVE, Candidates
 from anmi.evaluation.diagnostics import SCORE_COLUMNS, Distributions, RelevanceByNearness, diagnose, fate_of, ranges
 
 
@@ -112,21 +111,6 @@ def test_no_shards_and_no_order_change_a_bit(block: Callable[..., Candidates], c
         diagnose(each, RelevanceByNearness(equivalents, IDS)) for each in ([whole], parts[:: -1 if turned else 1])
     )
     assert one == other
-
-
-def stored(folder: Path, *blocks) -> CandidateShards:
-    for number, each in enumerate(blocks):
-        (folder / f"part-{number}.parquet").write_bytes(each.to_bytes())
-    return CandidateShards.read(sorted(folder.iterdir()))
-
-
-def test_stored_shards_have_the_same_distributions_as_those_in_memory(block, tmp_path: Path) -> None:
-    blocks = [block(1), block(2, width=5)]
-    blocks[0].columns["dense"][1, 2] = np.nan
-    columns = ("dense", "elo", "cross")
-    found = stored(tmp_path, *blocks)
-    assert ranges(found, columns) == ranges(blocks, columns)
-    assert distributions(found, columns) == distributions(blocks, columns)
 
 
 def test_nothing_is_told_where_nothing_is_compared(block: Callable[..., Candidates]) -> None:

@@ -102,14 +102,6 @@ def test_copies_of_a_text_are_one_document() -> None:
     assert pairs(from_the_copy.truth) == {("q0", "w"), ("q0", "x")}
 
 
-def test_a_hidden_positive_is_hidden_with_all_its_copies() -> None:
-    queries, qrels = tables({f"q{i}": "ab" for i in range(20)})
-    same = {"c": "a"}
-    truth = plant(queries, qrels, NO_EQUIVALENTS, same, seed=1).truth
-    hidden = truth.groupby("query_id").document_id.agg(lambda found: "".join(sorted(found)))
-    assert set(hidden) == {"ac", "b"}
-
-
 def test_the_cap_is_nested_and_keyed_by_the_seed() -> None:
     queries, qrels = tables({f"q{i}": "ab" for i in range(30)})
     kept = {

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from anmi.judging.calibration import cross_fitted, reliability
 from anmi.report.console import rejections_table, results_table
-from anmi.report.inputs import judge_entries
-from anmi.report.sentences import false_negatives_lines
+from anmi.report.sentences import false_negatives_lines, judge_entries
 
 
 def printed(table, width: int = 80) -> str:

@@ -65,17 +65,6 @@ def test_the_table_fits_and_cuts_no_number_no_rule_and_no_id(width: int) -> None
     assert "…" not in "".join(columns[2:]).replace("0.2…0.9", "")
 
 
-def test_more_room_shows_more_scores() -> None:
-    counts = [printed(candidates_table(FOUND, 20, width), width).count("┳") for width in (90, 120, 200)]
-    assert counts == sorted(set(counts))
-    wide = printed(candidates_table(FOUND, 20, 200), 200)
-    assert "p_relevant" in wide
-    assert "±88.5" in wide
-    # Not measured for any, and told in log-odds.
-    assert "odd" not in wide
-    assert wide.count("coverage") == wide.count("match -2.0, coverage +1.2") == 5
-
-
 def test_the_first_are_shown_and_all_that_were_chosen() -> None:
     shown = printed(candidates_table(FOUND, 1, 200), 200)
     assert "name_1 " in shown

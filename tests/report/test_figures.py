@@ -3,7 +3,7 @@ import plotly.graph_objects as go
 import pytest
 
 from anmi.report import figures
-from anmi.training.mixed import neighbour_table
+from anmi.training.mixed.latent import neighbour_table
 
 BACKGROUNDS = ("#ffffff", "#16181d")
 
@@ -33,13 +33,6 @@ def test_each_group_of_scores_adds_up_to_all_of_it(make):
         for trace in figure.spec["data"]:
             assert sum(trace["y"][:-1]) == pytest.approx(100)
             assert len(trace["y"]) == len(trace["x"])
-
-
-def test_error_bars_span_the_interval(make):
-    spec = figures.metrics(make().results).spec
-    trained = spec["data"][-1]
-    assert trained["x"][0] - trained["error_x"]["arrayminus"][0] == pytest.approx(0.644)
-    assert trained["x"][0] + trained["error_x"]["array"][0] == pytest.approx(0.685)
 
 
 def test_the_borders_of_the_elo_zones_are_drawn(make):

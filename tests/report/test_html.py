@@ -1,7 +1,6 @@
 import base64
 import gzip
 import json
-import re
 from html.parser import HTMLParser
 
 import lxml.html
@@ -68,12 +67,6 @@ def test_the_page_fetches_nothing(page):
     assert page.startswith("<!doctype html>")
 
 
-def test_prompts_stand_beside_the_encoder_where_they_are_known(make, page):
-    summary = make().summary | {"prompts": '"<query>: " before queries, none before documents'}
-    assert '"<query>: " before queries, none before documents' in text(render(make(summary=summary)))
-    assert "prompts" not in text(page)
-
-
 def unpacked(page: str, name: str) -> str:
     """What the page's script has back of a part that lies in it compressed."""
     (element,) = lxml.html.fromstring(page).xpath(f"//script[@id='{name}']")
@@ -104,11 +97,6 @@ def test_the_headline_says_what_training_brought(page):
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown
     assert "zero-shot 0.602 (+0.062 [+0.047, +0.078], p < 0.001)" in shown
     assert "By truth: selected negatives that are in truth relevant: 31 of 6111 (0.5%" in shown
-
-
-def test_an_uncertain_difference_is_not_sold_as_a_gain(make):
-    comparisons = make().comparisons.assign(low=-0.01)
-    assert re.search(r"not clearly different from [^;]*zero-shot", text(render(make(comparisons=comparisons))))
 
 
 def test_texts_are_escaped(make):

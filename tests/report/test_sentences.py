@@ -116,15 +116,6 @@ def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tupl
     assert warning(results({"labelled": 200, "unlabelled": 12}), compared()) == ""
 
 
-def test_the_page_has_a_table_a_figure_and_the_warning(make: Any) -> None:
-    page = render(make(results=results(), comparisons=compared()))
-    assert "By what training saw" in page
-    assert re.search(r"<th[^>]*>new \(7, too few\)</th>", page)
-    assert 'data-plot="buckets"' in page
-    assert page.count("Warning: training lost") == 1
-    assert "Warning: training lost" not in render(make(results=results(), comparisons=compared(0.01, 0.05)))
-
-
 def test_the_figure_has_a_row_of_dots_per_bucket() -> None:
     figure = buckets(results())
     assert figure is not None

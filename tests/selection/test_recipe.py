@@ -44,15 +44,10 @@ def test_published_recipes_ask_for_seven_negatives() -> None:
     book = recipe_book(RECIPES)
     assert len(book.names()) <= 25
     # HANS asks for one to three by the hardness of a query; with mixed sources, training draws its own.
-    others = {
-        "in_batch": 0,
-        "dnh_linear": 0,
-        "dnh_triggered": 0,
-        "hans": 3,
-        "hans_as_published": 3,
-        "anmi_2_1_as_published": 10,
-    }
-    others |= dict.fromkeys(("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_and_sparse", "sparse"), 15)
+    others = {"in_batch": 0, "dnh_linear": 0, "dnh_triggered": 0, "hans": 3, "hans_as_published": 3}
+    others |= {"anmi_2_1_as_published": 10} | dict.fromkeys(
+        ("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_and_sparse", "sparse"), 15
+    )
     assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
 
 
@@ -92,14 +87,12 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (recipe_of({"max_ration": {}}), 'unknown step "max_ration"; did you mean "max_ratio"'),
-        (recipe_of("topp"), 'unknown step "topp"; did you mean "top"'),
+        (recipe_of({"max_ration": {}}), 'there is no step "max_ration"; did you mean "max_ratio"'),
         (
             recipe_of({"max_ratio": {"ratio": 0.9}}),
             'step "max_ratio" has no parameter "ratio"; did you mean "max_ratio"',
         ),
         (recipe_of({"top": "dense"}), "parameters of step \"top\" are names with values.*'dense'"),
-        (recipe_of({"top": [1]}), 'parameters of step "top" are names with values'),
         (recipe_of({"denoise": {"threshold": 0}}), 'mine → steps: step "denoise", threshold: .*greater than 0'),
         (recipe_of("random", {"margin": {"margin": "wide"}}), 'steps: step "margin", margin: .*valid number'),
         (recipe_of({"source": {"source": "web"}}), 'step "source", source: .*bm25'),
@@ -116,16 +109,25 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         (recipe_of("random", step=[]), 'a recipe has no "step"; did you mean "steps"'),
         ({"mine": "random"}, "mine: .*dictionary"),
         ({"mine": {"steps": {}}}, "mine → description: .*required"),
-        *(
-            ({name: recipe_of("random")["mine"]}, f"recipe {name}: the name stands for another system")
-            for name in ("bm25", "zero_shot", "champion")
-        ),
+        ({"bm25": recipe_of("random")["mine"]}, "recipe bm25: results use the name for another system"),
+        (recipe_of("random", "top"), 'mine: steps 1 "random" and 2 "top" both draw the negatives; keep one'),
+        (recipe_of("confidence"), "no step draws its 7 negatives; .*draw, random, simans, top"),
+        (recipe_of("random", "margin"), 'step "margin" stands behind "random"'),
+        (recipe_of("margin", {"top": {"by": "hardness"}}), 'step 2, "top", reads hardness, which "mixture" makes; put'),
+        (recipe_of({"top": {"by": "zone_preference"}}), 'step 1, .*zone_preference, which "zone_weight" makes'),
+        (recipe_of({"top": {"first": "preferred"}}), 'reads preferred, which "elo_window" makes'),
     ],
 )
 def test_a_mistake_is_named_in_one_line(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(AnmiError, match=message) as caught:
         recipe_book(raw)
     assert str(caught.value).startswith("recipe ") and "\n" not in str(caught.value)
+
+
+def test_what_a_step_reads_may_be_made_before_it_and_none_need_draw_where_none_are_asked_for() -> None:
+    for steps in (["mixture", "draw"], ["elo_window", {"top": {"first": "preferred"}}]):
+        recipe_book(recipe_of(*steps))
+    recipe_book(recipe_of("confidence", negatives=0))
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,14 @@
 """A training that was killed and goes on gives the weights, bit for bit, of one that was not."""
 
-import importlib.util
 import shutil
-from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 from filelock import FileLock
+from tests.training import resuming
 
 from anmi.training.loop import CheckpointPlan, newest_checkpoint
-
-SCRIPT = Path(__file__).with_name("resuming.py")
-spec = importlib.util.spec_from_file_location("resuming", SCRIPT)
-resuming = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(resuming)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,10 +20,17 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
+    resuming.killed_static(folder, 13)
+    return folder
+
+
 @pytest.fixture
 def left(killed, tmp_path):
     """A copy of what a killed training left: its checkpoints after 11 and 12 steps, the last of an epoch."""
-    shutil.copytree(killed / "static", tmp_path / "checkpoints")
+    shutil.copytree(killed, tmp_path / "checkpoints")
     return next(path for path in (tmp_path / "checkpoints").iterdir() if path.is_dir())
 
 
@@ -46,8 +47,19 @@ def assert_same(result, expected):
     assert len(expected.drawn)
 
 
-def test_killed_while_an_epoch_was_measured(killed, tmp_path):
-    shutil.copytree(killed / "bert", tmp_path / "bert")
+def test_killed_while_an_epoch_was_measured(tmp_path):
+    """In the second epoch, so its dev metric is lost with it."""
+    encoder, calls = resuming.bert(tmp_path / "model"), [0]
+    measure = resuming.nearness(encoder)
+
+    def evaluate(model):
+        calls[0] += 1
+        if calls[0] == 3:
+            raise resuming.Killed
+        return measure(model)
+
+    with pytest.raises(resuming.Killed):
+        resuming.fit(encoder, CheckpointPlan(tmp_path / "bert"), evaluate, **resuming.BERT)
     training = next(path for path in (tmp_path / "bert").iterdir() if path.is_dir())
     encoder = resuming.bert(tmp_path / "model")
     result = resuming.fit(encoder, CheckpointPlan(tmp_path / "bert"), resuming.nearness(encoder), **resuming.BERT)
@@ -68,18 +80,13 @@ def test_a_checkpoint_that_was_being_written_is_passed_over(left, never_killed):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"batch_size": 11}, {"temperature": "fixed"}, {"seed": 2}, {"rows": resuming.table(query_weight=0.5)}],
+    [{"batch_size": 11}, {"seed": 2}, {"rows": resuming.table(query_weight=0.5)}, {"facts": {"recipe": "anmi"}}],
     ids=lambda changes: next(iter(changes)),
 )
 def test_another_training_finds_nothing(left, changes):
-    plan = CheckpointPlan(left.parent)
-    assert resuming.fit(resuming.static(), plan, **resuming.STATIC | changes).summary["resumed_from_step"] is None
-    assert (
-        resuming.fit(resuming.static(), CheckpointPlan(left.parent, {"recipe": "anmi"}), **resuming.STATIC).summary[
-            "resumed_from_step"
-        ]
-        is None
-    )
+    facts, changes = changes.get("facts", {}), {name: value for name, value in changes.items() if name != "facts"}
+    result = resuming.fit(resuming.static(), CheckpointPlan(left.parent, facts), **resuming.STATIC | changes)
+    assert result.summary["resumed_from_step"] is None
     assert left.exists()
 
 

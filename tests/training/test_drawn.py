@@ -1,17 +1,12 @@
 """What a training drew."""
 
-import importlib.util
-from pathlib import Path
-
 import pandas as pd
 import pytest
+from tests.training import resuming
 
 from anmi.training.batch import Row
 from anmi.training.sampling import DrawnNegatives
 
-spec = importlib.util.spec_from_file_location("resuming", Path(__file__).with_name("resuming.py"))
-resuming = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(resuming)
 # Every row in every step.
 WHOLE = {**resuming.STATIC, "batch_size": resuming.ROWS, "epochs": 12}
 

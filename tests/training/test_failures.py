@@ -1,19 +1,15 @@
 """What is said, and what is kept, when numbers or memory fail."""
 
-import importlib.util
 import resource
-from pathlib import Path
 
 import pytest
+from tests.training import resuming
 from torch import nn
 
+from anmi.errors import AnmiError
 from anmi.training.loop import CheckpointPlan
 from anmi.training.objective import NotFiniteError
 
-SCRIPT = Path(__file__).with_name("resuming.py")
-spec = importlib.util.spec_from_file_location("resuming", SCRIPT)
-resuming = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(resuming)
 PLAIN = {"learning_rate": 0.05}
 
 
@@ -60,9 +56,16 @@ def test_a_full_disk_does_not_end_a_training(tmp_path, caplog):
     assert "No checkpoint could be written" in caplog.text
 
 
-def test_out_of_memory_says_what_to_change(killed):
-    """A real allocation failed, in a process with little memory."""
-    said = (killed / "starved.txt").read_text()
-    assert "memory of the machine does not suffice for a batch of 600 queries and 22 documents: " in said
+def test_out_of_memory_says_what_to_change():
+    encoder = resuming.static()
+
+    def fail(*_):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
+
+    encoder[1].register_forward_hook(fail)
+    with pytest.raises(AnmiError) as caught:
+        resuming.fit(encoder, None, batch_size=600, **PLAIN)
+    said = str(caught.value)
+    assert "memory of the machine does not suffice for a batch of 22 queries and 22 documents: " in said
     assert "lower negatives (now 2), or lower batch_size (now 600)" in said
     assert "max_length" not in said, "a static encoder has none"

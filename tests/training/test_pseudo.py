@@ -1,23 +1,17 @@
 """Pseudo-queries in training: views by epoch, batches of one kind, and what is nobody's negative."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.training import resuming
 
 from anmi.retrieval.related import RelatedDocuments
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import OneKindBatches, PseudoRows
 from anmi.training.trainer import train
-
-spec = importlib.util.spec_from_file_location("resuming", Path(__file__).with_name("resuming.py"))
-resuming = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(resuming)
 
 IDS = [f"d{i}" for i in range(12)]
 

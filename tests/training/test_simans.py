@@ -22,10 +22,8 @@ from anmi.selection.steps import Context
 from anmi.selection.steps.samplers import row_keys
 from anmi.selection.steps.simans import SimAns, log_chances
 from anmi.training.batch import Row, Tokeniser
-from anmi.training.curriculum import build_curriculum
 from anmi.training.losses.drawn import LearnableSimAns
-from anmi.training.options import TrainingOptions
-from anmi.training.sampling import InTurn, build_sampler
+from anmi.training.sampling import InTurn
 
 GAPS = range(100, 900, 50)
 
@@ -40,27 +38,6 @@ def row(number: int) -> Row:
 
 
 ROWS = [row(number) for number in range(3)]
-
-
-def drawn(steps=4, **options) -> list[tuple[str, ...]]:
-    """The negatives of the second row in each step."""
-    chosen = TrainingOptions(negatives=3, **options)
-    curriculum = build_curriculum(chosen.curriculum, 100, 1, chosen.negatives)
-    sampler = build_sampler(ROWS, chosen, curriculum, 1)
-    return [sampler(np.array([1]), step)[0].negatives for step in range(steps)]
-
-
-@pytest.mark.parametrize("kind", ["learning_progress", "bandit", "tiers"])
-@pytest.mark.parametrize("window", ["elo", "rank"])
-def test_a_curriculum_draws_from_its_window(kind, window):
-    chosen = TrainingOptions(curriculum={kind: {"window": window}})
-    state = build_curriculum(chosen.curriculum, 100, 1, 3).state
-    names = {name for negatives in drawn(30, curriculum={kind: {"window": window}}) for name in negatives}
-    gaps = [float(name.split(":")[2]) for name in names]
-    places = [float(name.split(":")[1]) / 15 for name in names]
-    found = gaps if window == "elo" else places
-    assert state.low <= min(found) <= max(found) <= state.high
-    assert len(found) > 3
 
 
 def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
@@ -149,20 +126,3 @@ def test_at_a_low_temperature_it_is_the_exact_draw(count: int) -> None:
     exact = item.type.apply(block, item.params, Context(5, count, 1.0)).negatives
     drawn = LearnableSimAns(A, B)(*tensors(block), count, temperature=1e-4).detach().numpy()
     np.testing.assert_allclose(drawn, exact, atol=1e-2)
-
-
-def test_a_and_b_learn_where_the_useful_negatives_are() -> None:
-    scores, positive, usable, uniform = tensors(rows(queries=200))
-    sampler = LearnableSimAns(20.0, 0.0)
-    optimizer = torch.optim.Adam(sampler.parameters(), lr=0.02)
-    # The loss wants negatives 0.2 below the positive, and only those.
-    cost = torch.where(usable, (scores - positive + 0.2) ** 2, 0.0)
-    for step in range(150):
-        optimizer.zero_grad()
-        loss = (sampler(scores, positive, usable, uniform, 2) * cost).sum()
-        loss.backward()
-        if step == 0:
-            assert sampler.free_a.grad is not None and sampler.b.grad is not None
-            assert sampler.free_a.grad.abs() > 0 and sampler.b.grad.abs() > 0
-        optimizer.step()
-    assert sampler.a.item() > 20.5 and sampler.b.item() == pytest.approx(-0.2, abs=0.1)

@@ -4,8 +4,8 @@ import torch
 from torch.nn import functional
 
 from anmi.errors import AnmiError
-from anmi.training.losses import Facts, WeightedInfoNCE
-from anmi.training.losses.temperature import Adaptive, Dual, Temperature, build_temperature
+from anmi.training.losses import Facts
+from anmi.training.losses.temperature import Adaptive, Temperature, build_temperature
 from anmi.training.options import TrainingOptions
 
 
@@ -25,30 +25,6 @@ def test_learned_temperature_stops_at_its_bounds_and_comes_back(direction, bound
     optimizer.param_groups[0]["lr"] = 0.5
     optimizer.step()
     assert abs(temperature()[0].item() - bound) > 0.005
-
-
-def test_dual_lowers_the_loss_of_positives_that_trail_all_negatives():
-    """The pathology its description warns of: the encoder is frozen, every ranking is wrong, and the loss goes to 0."""
-    dual = Dual()
-    loss = WeightedInfoNCE(dual)
-    positive = torch.full((3,), 0.4, requires_grad=True)
-    negatives = torch.tensor([[0.5, 0.6, 0.7]]).repeat(3, 1)
-    optimizer = torch.optim.Adam(dual.parameters(), lr=0.1)
-    values = []
-    for _ in range(60):
-        optimizer.zero_grad()
-        positive.grad = None
-        value = loss(positive, negatives, torch.zeros(3, 3)).sum()
-        value.backward()
-        optimizer.step()
-        values.append(value.item())
-    assert values[0] > 10
-    assert values[-1] < 1e-6
-    assert dual.report()["temperature"] < 0.03
-    assert dual.report()["temperature_negative"] > 0.2
-    assert positive.grad.abs().max() < 1e-4
-    # One temperature for both cannot do that: the best it finds is to call all documents alike.
-    assert WeightedInfoNCE(Temperature(1.0))(positive, negatives, torch.zeros(3, 3)).min() > 1.3
 
 
 QUERIES = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1)))
@@ -107,11 +83,3 @@ def test_adaptive_may_see_the_positive_and_learn_its_base():
     assert temperature.report()["temperature_base"] == pytest.approx(0.07)
     with pytest.raises(AnmiError, match="sees the positives, too"):
         temperature(Facts(query=QUERIES))
-
-
-@pytest.mark.parametrize("kind", ["fixed", "learnable", "dual", "adaptive"])
-def test_options_choose_the_temperature(kind):
-    temperature = build_temperature(TrainingOptions(temperature=kind).temperature, 8)
-    for t in temperature(Facts(query=QUERIES)):
-        torch.testing.assert_close(t.reshape(-1)[:1], torch.tensor([0.07]))
-    assert bool(list(temperature.parameters())) == (kind != "fixed")

@@ -157,21 +157,13 @@ def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], s
     found = share(false_negatives, negatives, seed=seed)
     lost = queries[negatives == 0]
     return {
-        "recipe": point.recipe,
-        "setting": point.setting,
-        "threshold": point.threshold,
-        "false_negative_rate": found.value,
-        "false_negative_rate_low": found.low,
-        "false_negative_rate_high": found.high,
-        "design_effect": found.design_effect,
-        "false_negatives": found.count,
+        "recipe": point.recipe, "setting": point.setting, "threshold": point.threshold,
+        "false_negative_rate": found.value, "false_negative_rate_low": found.low,
+        "false_negative_rate_high": found.high, "design_effect": found.design_effect, "false_negatives": found.count,
         "gap": point.gap / found.total if found.total else math.nan,
-        "coverage": point.full / point.rows if point.rows else 0.0,
-        "queries_lost": len(lost),
-        "lost": lost[:SHOWN_LOST].tolist(),
-        "negatives": found.total,
-        "failed": point.failed,
-    }
+        "coverage": point.full / point.rows if point.rows else 0.0, "queries_lost": len(lost),
+        "lost": lost[:SHOWN_LOST].tolist(), "negatives": found.total, "failed": point.failed,
+    }  # fmt: skip
 
 
 def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from anmi.selection.steps.samplers import TIERS
 _BINS: Final = 40
 
 
-class Diagnosis(Protocol):
+class Diagnosis:
     """Something that is found out by looking at one block after the other.
 
     Attributes
@@ -33,15 +33,15 @@ class Diagnosis(Protocol):
         Measurements it looks at, where they are there.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
     def see(self, block: Candidates) -> None:
         """Look at a block after selection."""
-        ...
+        raise NotImplementedError
 
     def found(self) -> Any:
         """Return what was found, ready for JSON."""
-        ...
+        raise NotImplementedError
 
 
 def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
@@ -53,7 +53,7 @@ def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
     return [each.found() for each in diagnoses]
 
 
-class Funnel:
+class Funnel(Diagnosis):
     """Counts the way from candidates to negatives.
 
     It finds rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one per verdict in the order
@@ -68,8 +68,6 @@ class Funnel:
     n
         Negatives asked for per row.
     """
-
-    columns: tuple[str, ...] = ()
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -124,13 +122,13 @@ def fate_of(block: Candidates) -> NDArray[np.int16]:
     return result
 
 
-class Origins:
+class Origins(Diagnosis):
     """Counts where the selected negatives came from, largest first.
 
     By ``sources`` that found them, such as ``bm25+dense``, and by ``tiers`` of the back-off they were drawn from.
     """
 
-    columns: tuple[str, ...] = ("tier",)
+    columns = ("tier",)
 
     def __init__(self) -> None:
         self._sources, self._tiers = Counter[str](), Counter[str]()
@@ -157,7 +155,7 @@ _MANY: Final = "that is many; lower the step's max_expected_share, or label more
 _BASES: Final = {"transfer": "other collections", "hidden": "labels"}
 
 
-class Expected:
+class Expected(Diagnosis):
     """Finds which share of the selected negatives the judge itself expects to be relevant, by ``p_relevant``.
 
     Parameters
@@ -166,7 +164,7 @@ class Expected:
         Summary of the fused judge, for what it assumed and what it could not tell.
     """
 
-    columns: tuple[str, ...] = ("p_relevant", "tier")
+    columns = ("p_relevant", "tier")
 
     def __init__(self, judge: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._judge = judge
@@ -198,7 +196,7 @@ class Expected:
         return {"share": self._share.share, "low": low, "high": high, **counts, **told}
 
 
-class BySource:
+class BySource(Diagnosis):
     """Counts for each part of a collection what passed the consistency filter and how many negatives came of it.
 
     It finds rows ``source, queries, passed, failed, rows, examples, negatives_mean, negatives_min, negatives_max``;
@@ -215,7 +213,7 @@ class BySource:
         Source of the other queries.
     """
 
-    columns: tuple[str, ...] = ("consistent",)
+    columns = ("consistent",)
 
     def __init__(self, rows: pd.DataFrame, source_of: Mapping[str, str], default: str) -> None:
         self._rows, self._source_of, self._default = rows, source_of, default
@@ -273,19 +271,13 @@ def false_negatives_of_pairs(
     """Return the same as :func:`false_negatives` for negatives of ``queries`` as pairs, which may have a ``count``."""
     relevant = qrels.loc[pd.to_numeric(qrels["relevance"]) > 0, ["query_id", "document_id"]]
     found = share_of_pairs(pairs, pd.concat([equivalents[["query_id", "document_id"]], relevant]))
-    return {
-        "count": found.count,
-        "total": found.total,
-        "share": found.value if found.total else 0.0,
-        "low": found.low,
-        "high": found.high,
-        "queries": found.affected,
-        "queries_total": len(queries),
-        "known": len(queries & set(equivalents["query_id"].astype(str))),
-    }
+    share = {"share": found.value if found.total else 0.0, "low": found.low, "high": found.high}
+    of_queries = {"queries": found.affected, "queries_total": len(queries)}
+    known = len(queries & set(equivalents["query_id"].astype(str)))
+    return {"count": found.count, "total": found.total, **share, **of_queries, "known": known}
 
 
-class Gap:
+class Gap(Diagnosis):
     """Measures how far the selected negatives lie below their query's first positive, by a measurement of both.
 
     It finds ``column, count, mean, median``, and a histogram of ``counts`` between ``edges``; nothing where no selected
@@ -293,7 +285,7 @@ class Gap:
     """
 
     def __init__(self, column: str) -> None:
-        self.columns: tuple[str, ...] = (column,)
+        self.columns = (column,)
         self._column = column
         self._parts = [np.zeros(0)]
 
@@ -310,17 +302,12 @@ class Gap:
         if not len(gaps):
             return {}
         counts, edges = np.histogram(gaps, bins=_BINS)
-        return {
-            "column": self._column,
-            "count": len(gaps),
-            "mean": float(gaps.mean()),
-            "median": float(np.median(gaps)),
-            "edges": edges.tolist(),
-            "counts": counts.tolist(),
-        }
+        middle = {"mean": float(gaps.mean()), "median": float(np.median(gaps))}
+        told = {"column": self._column, "count": len(gaps), **middle}
+        return told | {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
-class AgainstMarks:
+class AgainstMarks(Diagnosis):
     """Compares the judged probability of marked pairs with what a person said of them.
 
     Of a pair marked as not relevant it is what the judges said before the mark; of one marked as relevant, which is a
@@ -336,7 +323,7 @@ class AgainstMarks:
         Of the corpus, in its order.
     """
 
-    columns: tuple[str, ...] = (MARKED, "p_judged", "p_relevant")
+    columns = (MARKED, "p_judged", "p_relevant")
 
     def __init__(self, marks: pd.DataFrame, document_ids: list[str]) -> None:
         relevant = marks[marks["relevance"] == 1]
@@ -376,13 +363,9 @@ class AgainstMarks:
             name: float(chance[which].mean()) if which.any() else None
             for name, which in (("relevant", known), ("not_relevant", ~known))
         }
-        return {
-            "relevant": int(known.sum()),
-            "not_relevant": int((~known).sum()),
-            "mean_probability": means,
-            "brier": float(np.mean((chance - truth) ** 2)),
-            "reliability": reliability(chance, truth, bins=5),
-        }
+        counts = {"relevant": int(known.sum()), "not_relevant": int((~known).sum()), "mean_probability": means}
+        brier = float(np.mean((chance - truth) ** 2))
+        return counts | {"brier": brier, "reliability": reliability(chance, truth, bins=5)}
 
 
 # A twentieth of a cosine is fine enough to see a bend, and leaves hundreds of candidates to a bin of a small run.
@@ -393,7 +376,7 @@ _WHOLE: Final = 1 << 20
 _COUNTS: Final = ("candidates", "judged", "expected", "known", "relevant")
 
 
-class RelevanceByNearness:
+class RelevanceByNearness(Diagnosis):
     """Counts which share of the chosen and of the rejected candidates is relevant, by how near they are.
 
     Near is the similarity ``dense`` of a candidate less that of the query's first positive: above 0 it is nearer to the
@@ -410,7 +393,7 @@ class RelevanceByNearness:
         Of the corpus, in its order.
     """
 
-    columns: tuple[str, ...] = ("dense", "p_relevant")
+    columns = ("dense", "p_relevant")
 
     def __init__(self, equivalents: pd.DataFrame, document_ids: Sequence[str]) -> None:
         self._queries = pd.Index(equivalents["query_id"].astype(str).unique())
@@ -462,7 +445,7 @@ _SCORE_BINS: Final = 40
 SCORE_COLUMNS: Final = ("dense", "bm25", "p_relevant", "elo")
 
 
-class Distributions:
+class Distributions(Diagnosis):
     """Histograms of the scores of positives, kept and rejected candidates, between the ranges of :func:`ranges`.
 
     By column: ``edges`` and counts for ``positives`` (of the row), ``kept`` (passed every filter), ``negatives`` (the
@@ -470,7 +453,7 @@ class Distributions:
     """
 
     def __init__(self, ranges: Mapping[str, tuple[float, float]]) -> None:
-        self.columns: tuple[str, ...] = tuple(ranges)
+        self.columns = tuple(ranges)
         self._ranges = ranges
         self._counts: dict[str, dict[str, Any]] = {}
 

@@ -85,14 +85,10 @@ def profile(
     shares = {str(name): table[name].dropna() for name in table if not str(name).startswith(_SCORED)}
     by_split = queries["split"].value_counts()
     counts = {f"{split}_queries": int(by_split.get(split, 0)) for split in ("train", "dev", "test")}
+    kept = {name: [float(f"{value:.6g}") for value in np.sort(of)] for name, of in distributions.items() if len(of)}
     return {
-        "format": FORMAT,
-        "made_with": dict(made_with or {}),
+        "format": FORMAT, "made_with": dict(made_with or {}), "distributions": kept,
         "counts": counts | {"documents": len(corpus), "training_labels": len(labels), "training_rows": rows},
-        "distributions": {
-            name: [float(f"{value:.6g}") for value in np.sort(found)]
-            for name, found in distributions.items() if len(found)
-        },
         "shares": {name: {"share": float(known.mean()), "count": len(known)} for name, known in shares.items()},
     }  # fmt: skip
 
@@ -141,17 +137,11 @@ def drift(reference: Mapping[str, Any] | None, current: Mapping[str, Any]) -> di
     'there is no champion to compare with'
     """
     if not reference or reference.get("format") != current.get("format"):
-        reason = "the champion's profile has another format; the next champion's can be compared"
-        return {
-            "compared": False,
-            "verdict": "none",
-            "reason": reason if reference else "there is no champion to compare with",
-        }
-    tests: dict[str, Callable[[Any, Any], dict[str, Any] | None]] = {
-        "distributions": _distributions,
-        "shares": _shares,
-        "counts": _counts,
-    }
+        other = "the champion's profile has another format; the next champion's can be compared"
+        reason = other if reference else "there is no champion to compare with"
+        return {"compared": False, "verdict": "none", "reason": reason}
+    tests: dict[str, Callable[[Any, Any], dict[str, Any] | None]]
+    tests = {"distributions": _distributions, "shares": _shares, "counts": _counts}
     found = {
         kind: {
             name: row for name, old in reference[kind].items()

@@ -33,14 +33,9 @@ Encode = Callable[[list[str], Literal["query", "document"]], NDArray[np.float32]
 
 
 def factuality_pairs(
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    documents: Mapping[str, str],
-    variants: pd.DataFrame,
-    *,
-    seed: int,
+    queries: pd.DataFrame, qrels: pd.DataFrame, documents: Mapping[str, str], variants: pd.DataFrame, *, seed: int,
     most_queries: int | None = None,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return what a model is to tell apart.
 
     ``qrels`` are the own documents of held-out queries. Returns ``query_id, query, own, kind, variant`` (texts), a row
@@ -94,14 +89,9 @@ def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[NDArray[np.f
 
 
 def factuality(
-    pairs: pd.DataFrame,
-    own: NDArray[np.float64],
-    other: NDArray[np.float64],
-    *,
-    seed: int,
-    resamples: int = 10_000,
+    pairs: pd.DataFrame, own: NDArray[np.float64], other: NDArray[np.float64], *, seed: int, resamples: int = 10_000,
     confidence: float = 0.95,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return how well a model tells documents from false variants, over all kinds and kind by kind.
 
     Parameters
@@ -174,10 +164,8 @@ def uri_ranking(run: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
     """
     table = run[["query_id", "rank"]].assign(entity=run.document_id.map(about).fillna(-1).astype(np.int64))
     table = table[table.entity >= 0].sort_values(["query_id", "rank"], kind="stable")
-    table = table.drop_duplicates(["query_id", "entity"])
-    return table.assign(rank=table.groupby("query_id").cumcount() + 1)[["query_id", "entity", "rank"]].reset_index(
-        drop=True
-    )
+    table = table.drop_duplicates(["query_id", "entity"], ignore_index=True)
+    return table.assign(rank=table.groupby("query_id").cumcount() + 1)[["query_id", "entity", "rank"]]
 
 
 def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
@@ -199,9 +187,8 @@ def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) ->
     found = uri_ranking(run, about).merge(truth, on=["query_id", "entity"])
     index = pd.Index(truth.query_id.unique(), name="query_id")
     rank = found.groupby("query_id")["rank"].min().reindex(index)
-    return pd.DataFrame(
-        {"accuracy": (rank == 1).astype(np.float64), "mrr_10": (1 / rank).where(rank <= _DEPTH, 0.0)}, index=index
-    )
+    scores = {"accuracy": (rank == 1).astype(np.float64), "mrr_10": (1 / rank).where(rank <= _DEPTH, 0.0)}
+    return pd.DataFrame(scores, index=index)
 
 
 def neighbours(

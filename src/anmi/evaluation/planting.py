@@ -50,16 +50,9 @@ class Planting:
 
 
 def plant(
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    equivalents: pd.DataFrame,
-    copies: Mapping[str, str],
-    *,
-    kinds: Kinds = "auto",
-    hide: Hide = "half",
-    limit: int = 0,
-    seed: int,
-) -> Planting:
+    queries: pd.DataFrame, qrels: pd.DataFrame, equivalents: pd.DataFrame, copies: Mapping[str, str], *,
+    kinds: Kinds = "auto", hide: Hide = "half", limit: int = 0, seed: int,
+) -> Planting:  # fmt: skip
     """Hide positives and gather equivalents of the training queries.
 
     Documents of the same text are one document here: a text that is known to be relevant is never planted (the
@@ -117,11 +110,8 @@ def plant(
     if limit and limit < len(asked):
         asked = asked[choose([normalised(text) for text in asked["text"]], limit, seed)]
     truth = truth[truth["query_id"].isin(asked["query_id"])]
-    return Planting(
-        queries=asked.reset_index(drop=True),
-        qrels=known[known["query_id"].isin(asked["query_id"])].reset_index(drop=True),
-        truth=_with_copies(truth, first),
-    )
+    known = known[known["query_id"].isin(asked["query_id"])].reset_index(drop=True)
+    return Planting(asked.reset_index(drop=True), known, _with_copies(truth, first))
 
 
 def without_source(corpus: pd.DataFrame) -> pd.DataFrame:

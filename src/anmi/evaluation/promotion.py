@@ -28,13 +28,13 @@ class PromotionRule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system: Literal["hybrid", "dense"] = "hybrid"  # fmt: skip
-    margin: float = Field(0.01, ge=0, lt=1)  # fmt: skip
+    system: Literal["hybrid", "dense"] = "hybrid"
+    margin: float = Field(0.01, ge=0, lt=1)
     training_noise: float = Field(0.0055, ge=0, lt=1)
     confidence: float = Field(0.95, gt=0.5, lt=1)
-    min_queries: int = Field(50, ge=2)  # fmt: skip
-    min_unlabelled: int = Field(50, ge=2)  # fmt: skip
-    max_false_negative_rate: float = Field(0.05, ge=0, le=1)  # fmt: skip
+    min_queries: int = Field(50, ge=2)
+    min_unlabelled: int = Field(50, ge=2)
+    max_false_negative_rate: float = Field(0.05, ge=0, le=1)
 
     @property
     def luck(self) -> float:
@@ -85,15 +85,9 @@ class Decision:
 
 
 def decide(
-    challenger: pd.Series[Any],
-    champion: pd.Series[Any] | None,
-    rate: FalseNegativeRate | None,
-    rule: PromotionRule,
-    *,
-    seed: int,
-    resamples: int = 10_000,
-    unlabelled: Collection[str] = (),
-) -> Decision:
+    challenger: pd.Series[Any], champion: pd.Series[Any] | None, rate: FalseNegativeRate | None, rule: PromotionRule,
+    *, seed: int, resamples: int = 10_000, unlabelled: Collection[str] = (),
+) -> Decision:  # fmt: skip
     """Apply the rule.
 
     Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate`` is None for a
@@ -125,9 +119,7 @@ def decide(
     'kept'
     """
     if challenger.empty:
-        raise AnmiError(
-            "the test set is empty, so no model can be compared with another; give the collection test queries"
-        )
+        raise AnmiError("the test set is empty, so no models can be compared; give the collection test queries")
     compared = _compare(challenger, champion, rule, seed, resamples)
     found = [compared, _audit(rate, rule)]
     if champion is not None:
@@ -151,12 +143,8 @@ def _compare(
         )
     figures["champion"] = float(champion.mean())
     if len(challenger) < rule.min_queries:
-        return (
-            False,
-            f"{len(challenger)} test queries are fewer than the {rule.min_queries} that a comparison needs "
-            "(retrain.rule.min_queries)",
-            figures,
-        )
+        few = f"{len(challenger)} test queries are fewer than the {rule.min_queries} that a comparison needs "
+        return False, f"{few}(retrain.rule.min_queries)", figures
     difference = (challenger - champion.reindex(challenger.index)).to_numpy()
     mean, bound, _ = interval(difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1)
     figures |= {"difference": mean, "bound": bound, "margin": rule.allowed, "luck": rule.luck}
@@ -203,10 +191,6 @@ def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, s
     )
     if not holds and rate.value <= rule.max_false_negative_rate and rate.of == "audited":
         sentence += "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
-    figures = {
-        "false_negative_rate": rate.value,
-        "false_negative_rate_low": rate.low,
-        "false_negative_rate_high": rate.high,
-        "max_false_negative_rate": rule.max_false_negative_rate,
-    }
-    return holds, sentence, figures
+    figures = {"": rate.value, "_low": rate.low, "_high": rate.high}
+    named = {f"false_negative_rate{end}": value for end, value in figures.items()}
+    return holds, sentence, named | {"max_false_negative_rate": rule.max_false_negative_rate}

@@ -121,68 +121,43 @@ class Ranking:
 
 
 def search(
-    model: SentenceTransformer,
-    query_texts: Sequence[str],
-    document_texts: Sequence[str],
-    k: int,
-    *,
-    store: Store | None = None,
-    precision: str = "auto",
-    batch_size: int = 64,
-    description: str = "",
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    model: SentenceTransformer, query_texts: Sequence[str], document_texts: Sequence[str], k: int, *,
+    description: str = "", **how: Any,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
     """Encode, with the model's prompts, and search exactly.
 
-    Returns documents and scores, int32 and float32 [Q, k], best first. The store is for models that are used more than
-    once; see :func:`anmi.retrieval.encoders.encode` for the rest.
+    Returns documents and scores, int32 and float32 [Q, k], best first. ``how`` is as in :func:`vectors`.
     """
     from anmi.retrieval.index import build_index
 
-    options: dict[str, Any] = {"store": store, "precision": precision, "batch_size": batch_size}
     label = f"encoding for {description}" if description else ""
-    documents = vectors(model, document_texts, "document", description=label, **options)
-    queries = vectors(model, query_texts, "query", **options)
+    documents = vectors(model, document_texts, "document", description=label, **how)
+    queries = vectors(model, query_texts, "query", **how)
     index: Any = build_index(documents, [str(i) for i in range(len(document_texts))])
     found: tuple[NDArray[np.int32], NDArray[np.float32]] = index.search(queries, k)
     return found
 
 
 def ranked(
-    model: SentenceTransformer,
-    asked: pd.DataFrame,
-    qrels: pd.DataFrame,
-    corpus: pd.DataFrame,
-    depth: int,
-    *,
-    store: Store | None = None,
-    precision: str = "auto",
-    batch_size: int = 64,
-    description: str = "",
+    model: SentenceTransformer, asked: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int, **how: Any
 ) -> pd.DataFrame:
     """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
 
     See :meth:`Ranking.of` and :func:`search`.
     """
     ranking = Ranking.of(asked, qrels, corpus, depth)
-    options: dict[str, Any] = {"precision": precision, "batch_size": batch_size, "description": description}
-    texts = document_texts(corpus)
-    return ranking.run(*search(model, asked.text.tolist(), texts, ranking.searched, store=store, **options))
+    return ranking.run(*search(model, asked.text.tolist(), document_texts(corpus), ranking.searched, **how))
 
 
 def vectors(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    role: Literal["query", "document"],
-    *,
-    store: Store | None = None,
-    precision: str = "auto",
-    batch_size: int = 64,
-    description: str = "",
-) -> Vectors:
+    model: SentenceTransformer, texts: Sequence[str], role: Literal["query", "document"], *,
+    store: Store | None = None, precision: str = "auto", batch_size: int = 64, description: str = "",
+) -> Vectors:  # fmt: skip
     """Encode texts with the model's prompt for them.
 
     Returns float32 [T, D], rows of length 1, see :func:`anmi.retrieval.encoders.encode`; of a sparse retriever
-    [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`.
+    [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`. The store is for models that are used more than
+    once.
     """
     from anmi.retrieval.encoders import encode
     from anmi.retrieval.kinds import is_sparse

@@ -14,20 +14,7 @@ from anmi.corpus.sentences import excerpt
 from anmi.errors import visible
 from anmi.evaluation.generalisation import FEW
 from anmi.judging.expected import share_sentence
-from anmi.report.inputs import (
-    HEADLINE_METRICS,
-    METRIC,
-    ZERO_SHOT,
-    between,
-    bucket_counts,
-    difference,
-    lookup,
-    metric_name,
-    signed,
-    step_name,
-    system_name,
-    systems,
-)
+from anmi.report import sentences as words
 from anmi.search.hybrid import Hit
 
 NOTHING_MINED: Final = (
@@ -57,30 +44,30 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty.
     """
     rows = []
-    for system in systems(results):
-        found = [lookup(results, system, metric) for metric in HEADLINE_METRICS]
-        change = None if system == ZERO_SHOT else difference(comparisons, system)
-        bounds = f"[{between(change['low'], change['high'], signed, ', ')}]" if change else ""
-        delta = f"{signed(change['difference'])} {bounds}" if change else "–"
-        rows.append([system_name(system), *(f"{entry['value']:.3f}" if entry else "–" for entry in found), delta])
-    names = [metric_name(metric).replace("@", "\n@") for metric in HEADLINE_METRICS]
+    for system in words.systems(results):
+        found = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
+        change = None if system == words.ZERO_SHOT else words.difference(comparisons, system)
+        bounds = f"[{words.between(change['low'], change['high'], words.signed, ', ')}]" if change else ""
+        delta = f"{words.signed(change['difference'])} {bounds}" if change else "–"
+        rows.append([words.system_name(system), *(f"{entry['value']:.3f}" if entry else "–" for entry in found), delta])
+    names = [words.metric_name(metric).replace("@", "\n@") for metric in words.HEADLINE_METRICS]
     columns = ["system", *names, "Δ nDCG@10 vs zero-shot\n[95 % interval]"]
     return _table("Results on the test queries", columns, rows)
 
 
 def bucket_table(results: pd.DataFrame) -> Table | None:
     """Return nDCG@10 by what training saw and by system; None without buckets."""
-    counts = bucket_counts(results)
+    counts = words.bucket_counts(results)
     rows = []
-    for system in systems(results):
-        found = [lookup(results, system, METRIC, name) for name in counts]
+    for system in words.systems(results):
+        found = [words.lookup(results, system, words.METRIC, name) for name in counts]
         # Two decimals, so that three buckets fit a terminal.
-        ends = [between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]
+        ends = [words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]
         cells = [f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)]
-        rows.append([system_name(system), *cells])
+        rows.append([words.system_name(system), *cells])
     columns = [f"{name}\n{count:,} {'query' if count == 1 else 'queries'}{few}" for name, count in counts.items()
                for few in ("\ntoo few" if count < FEW else "",)]  # fmt: skip
-    title = f"{metric_name(METRIC)} by what training saw of a query's documents"
+    title = f"{words.metric_name(words.METRIC)} by what training saw of a query's documents"
     return _table(title, ["system", *columns], rows) if counts else None
 
 
@@ -93,7 +80,7 @@ def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Tabl
         # In a table what is missing is NaN.
         rule = found if isinstance(found := row.get("rule"), str) else ""
         share = f"{row['candidates'] / total:.1%}" if total else "–"
-        rows.append([step_name(row), rule, f"{row['candidates']:,}", share, f"{row['queries']:,}"])
+        rows.append([words.step_name(row), rule, f"{row['candidates']:,}", share, f"{row['queries']:,}"])
     columns: tuple[str, ...] = ("step", "rule", "candidates", "share", "queries")
     if not any(row[1] for row in rows):
         columns, rows = ("step", *columns[2:]), [[row[0], *row[2:]] for row in rows]
@@ -102,14 +89,16 @@ def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Tabl
 
 def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return what each part of the collection gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
-    cells = []
-    for row in rows:
-        rate = f"{row['passed'] / row['queries']:.1%}" if row["queries"] else "–"
-        counts = [f"{row[name]:,}" for name in ("queries", "passed", "failed")]
-        mean = "–" if row["negatives_mean"] is None else f"{row['negatives_mean']:.2f}"
-        spread = ["–" if row[f"negatives_{name}"] is None else str(row[f"negatives_{name}"]) for name in ("min", "max")]
-        made_of = [f"{row[name]:,}" for name in ("rows", "examples")]
-        cells.append([str(row["source"]), *counts, rate, *made_of, mean, *spread])
+
+    def written(value: float | None, how: str) -> str:
+        return "–" if value is None else format(value, how)
+
+    cells = [
+        [str(row["source"]), *(f"{row[name]:,}" for name in ("queries", "passed", "failed")),
+         written(row["passed"] / row["queries"] if row["queries"] else None, ".1%"),
+         *(f"{row[name]:,}" for name in ("rows", "examples")), written(row["negatives_mean"], ".2f"),
+         *(written(row[f"negatives_{name}"], "d") for name in ("min", "max"))] for row in rows
+    ]  # fmt: skip
     columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "examples", "mean", "min", "max")
     made = _table("Negatives by source", columns, cells)
     made.caption = (
@@ -122,10 +111,8 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
     """Return where the negatives came from: by source, and by tier of the back-off where there is one."""
     rows = [
-        (kind, name, f"{count:,}", f"{count / sum(counts.values()):.1%}")
-        for kind in ("source", "tier")
-        for counts in (origins.get(f"{kind}s") or {},)
-        for name, count in counts.items()
+        (kind, name, f"{count:,}", f"{count / sum(origins[f'{kind}s'].values()):.1%}")
+        for kind, name, count in words.origin_counts(origins)
     ]
     return _table("Where the negatives came from", ("by", "origin", "negatives", "share"), rows, 2)
 

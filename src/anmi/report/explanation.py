@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import KINDS
 from anmi.judging.fused import EVIDENCE
 from anmi.judging.fusing import contributions
+from anmi.selection.steps.samplers import TIERS
 
 TEXT_START: Final = 200
 _NUMBER: Final = r"(-?[\d.]+(?:e[-+]?\d+)?)"
@@ -28,7 +30,6 @@ _SHARE: Final = re.compile(rf"(\w+) ≥ {_NUMBER} of the positive's")
 _BELOW: Final = re.compile(rf"(\w+) ≥ the positive's − {_NUMBER}")
 _GAP: Final = re.compile(rf"gap < {_NUMBER} Elo")
 _CHANCE: Final = re.compile(rf"P\(gap < {_NUMBER} Elo\) > {_NUMBER}")
-_GAPS: Final = re.compile(rf"gap not in {_NUMBER}…{_NUMBER} Elo")
 STYLES = {"negative": "bold", "promoted": "green", "uncertain": "yellow", "unsafe": "red"}
 STYLES |= dict.fromkeys(("unwanted", "rejected", "query dropped"), "dim")
 # Shown below the value they belong to.
@@ -48,12 +49,9 @@ _OTHERS: Final = {False: 33, True: 42}
 
 
 def explain(
-    row: Candidates,
-    corpus: pd.DataFrame,
-    fused: Mapping[str, Any] | None = None,
-    fold: int = 0,
+    row: Candidates, corpus: pd.DataFrame, fused: Mapping[str, Any] | None = None, fold: int = 0,
     wanted: int | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Say of each candidate of a query what was measured and what was decided, by which rule.
 
     Parameters
@@ -90,19 +88,14 @@ def explain(
         choice, tier = (_plain(row.columns[n][0, place]) if n in row.columns else None for n in ("choice", "tier"))
         rule = rules.get(name)
         found = {
-            "place": int(place) + 1,
-            **_document(corpus, row.documents[0, place]),
+            "place": int(place) + 1, **_document(corpus, row.documents[0, place]),
             "source": [source for source, bit in SOURCES.items() if row.source[0, place] & bit],
-            "scores": _scores(row, place),
-            "verdict": rule.kind if rule else "rejected",
-            "step": name,
-            "rule": rule.text if rule else "",
-            "here": in_numbers(rule.text, row, place) if rule else "",
-            "weight": _plain(row.weight[0, place]),
-            "choice": None if choice is None else int(choice),
-            "tier": None if tier is None else tier_name(int(tier)),
+            "scores": _scores(row, place), "verdict": rule.kind if rule else "rejected", "step": name,
+            "rule": rule.text if rule else "", "here": in_numbers(rule.text, row, place) if rule else "",
+            "weight": _plain(row.weight[0, place]), "choice": None if choice is None else int(choice),
+            "tier": None if tier is None else TIERS[int(tier)],
             "evidence": {n: _plain(part[0, place]) for n, part in parts.items()},
-        }
+        }  # fmt: skip
         if row.verdict[0, place] == NEGATIVE:
             found |= {"verdict": "negative", "step": ""}
         elif row.verdict[0, place] == OPEN:
@@ -163,19 +156,6 @@ def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
     return f"{candidate['step']}: {told}" if told else str(candidate["step"])
 
 
-def tier_name(tier: int) -> str:
-    """Return the name of a value of the column ``tier``.
-
-    Examples
-    --------
-    >>> tier_name(0), tier_name(9)
-    ('window', 'tier 9')
-    """
-    from anmi.selection.steps.samplers import TIERS
-
-    return TIERS[tier] if 0 <= tier < len(TIERS) else f"tier {tier}"
-
-
 def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     """Return a rule that is relative to the positive in this query's numbers; empty for any other.
 
@@ -194,31 +174,25 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
         return float(row.positive_columns[column][0, 0]) if column in row.positive_columns else math.inf
 
     if found := _SHARE.match(rule):
-        of, text = positive(found[1]), f"{found[1]} ≥ {{}}"
-        limits = [of - abs(of) * (1 - float(found[2]))]
+        of = positive(found[1])
+        limit, text = of - abs(of) * (1 - float(found[2])), f"{found[1]} ≥ "
     elif found := _BELOW.fullmatch(rule):
-        limits, text = [positive(found[1]) - float(found[2])], f"{found[1]} ≥ {{}}"
+        limit, text = positive(found[1]) - float(found[2]), f"{found[1]} ≥ "
     elif found := _CHANCE.fullmatch(rule):
         gap = positive("elo") - row.columns["elo"][0, place] if "elo" in row.columns else math.nan
         error = row.columns["gap_se"][0, place] if "gap_se" in row.columns else math.nan
-        limits, text = [float(ndtr((float(found[1]) - gap) / np.maximum(error, 1e-6)))], "here {}"
+        limit, text = float(ndtr((float(found[1]) - gap) / np.maximum(error, 1e-6))), "here "
     elif found := _GAP.match(rule):
-        limits, text = [positive("elo") - float(found[1])], "elo > {}"
-    elif found := _GAPS.fullmatch(rule):
-        limits, text = [positive("elo") - float(found[2]), positive("elo") - float(found[1])], "elo not in {}…{}"
+        limit, text = positive("elo") - float(found[1]), "elo > "
     else:
         return ""
-    return "" if not all(map(math.isfinite, limits)) else text.format(*(f"{limit:.4g}" for limit in limits))
+    return f"{text}{limit:.4g}" if math.isfinite(limit) else ""
 
 
 def not_a_candidate(
-    document: int,
-    row: Candidates,
-    corpus: pd.DataFrame,
-    group: Mapping[str, str],
-    itself: str = "",
+    document: int, row: Candidates, corpus: pd.DataFrame, group: Mapping[str, str], itself: str = "",
     labelled: Collection[str] = (),
-) -> str:
+) -> str:  # fmt: skip
     """Say why a document of the corpus is not among the candidates of a query.
 
     ``labelled`` are the documents that labels call relevant, measured or not. ``group`` gives by the id of a document
@@ -348,10 +322,7 @@ def strongest(evidence: Mapping[str, float | None], count: int = 3) -> str:
 
 
 def _caption(rows: list[Mapping[str, Any]], shown: int) -> str:
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    told = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items())
     return f"{shown} of {len(rows)} candidates shown (--top); {told}. Everything about one: --doc ID"
 
 
@@ -361,10 +332,8 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
     Both are of what :func:`anmi.report.explanation.explain` returns.
     """
     first = found["positives"][0]
-    table = Table(show_lines=False)
-    table.add_column("name", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("the positive", overflow="fold")
+    table = Table("name", "value", "the positive")
+    table.columns[0].no_wrap, table.columns[1].overflow, table.columns[2].overflow = True, "fold", "fold"
 
     def add(name: str, value: str, beside: str = "", style: str = "") -> None:
         table.add_row(*(Text(cell) for cell in (name, value, beside)), style=style)

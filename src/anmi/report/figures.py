@@ -16,18 +16,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.evaluation.generalisation import ALL
-from anmi.report.inputs import (
-    HEADLINE_METRICS,
-    METRIC,
-    bucket_counts,
-    bucket_name,
-    is_step,
-    lookup,
-    metric_name,
-    system_name,
-    systems,
-)
-from anmi.report.sentences import of_the_hardest
+from anmi.report import sentences as words
 
 # After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
@@ -96,7 +85,7 @@ def colours(recipes: Iterable[str]) -> dict[str, str]:
 
 def metrics(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: one row of dots per metric, one colour and shape per system."""
-    rows = [(metric_name(metric), metric, ALL) for metric in HEADLINE_METRICS]
+    rows = [(words.metric_name(metric), metric, ALL) for metric in words.HEADLINE_METRICS]
     note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
     spec = _dots(results, rows, "mean over test queries (0 to 1)")
     return Figure("metrics", "Retrieval quality of each system", note, spec) if spec else None
@@ -104,22 +93,23 @@ def metrics(results: pd.DataFrame) -> Figure | None:
 
 def buckets(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: a row of dots per bucket, a colour and shape per system; None without buckets."""
-    rows = [(bucket_name(name, count), METRIC, name) for name, count in bucket_counts(results).items()]
+    counts = words.bucket_counts(results)
+    rows = [(words.bucket_name(name, count), words.METRIC, name) for name, count in counts.items()]
     note = "Dots are means over the queries of a bucket, bars 95 % intervals. Further right is better."
-    spec = _dots(results, rows, f"mean {metric_name(METRIC)} (0 to 1)")
+    spec = _dots(results, rows, f"mean {words.metric_name(words.METRIC)} (0 to 1)")
     return Figure("buckets", "Retrieval quality by what training saw", note, spec) if spec else None
 
 
 def _dots(results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str) -> dict[str, Any] | None:
     """Return a row of dots for each (label, metric, bucket), and a colour and shape per system."""
-    names = systems(results)
+    names = words.systems(results)
     palette, traces = colours(names), []
     for place, system in enumerate(names):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
-        found = [(i + offset, lookup(results, system, metric, of)) for i, (_, metric, of) in enumerate(rows)]
+        found = [(i + offset, words.lookup(results, system, metric, of)) for i, (_, metric, of) in enumerate(rows)]
         shown = [(y, entry) for y, entry in found if entry]
         traces.append(scatter(
-            system_name(system), [entry["value"] for _, entry in shown], [y for y, _ in shown], "markers",
+            words.system_name(system), [entry["value"] for _, entry in shown], [y for y, _ in shown], "markers",
             error_x=error_bars([entry for _, entry in shown]), hovertemplate="%{x:.3f}",
             marker={"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
         ))  # fmt: skip
@@ -136,20 +126,20 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     figures = []
     for column, entry in by_column.items():
         rejected = {step: np.asarray(counts) for step, counts in entry["rejected"].items()}
-        groups: list[tuple[str, Any, dict[str, Any], bool]] = [
-            ("positives", entry["positives"], {"color": POSITIVE, "width": 2.5}, True),
-            ("kept", entry["kept"], {"color": KEPT, "width": 2.5, "dash": "dash"}, True),
-            ("rejected", sum(rejected.values(), np.zeros(1)), {"color": REJECTED, "width": 2.5, "dash": "dot"}, True),
-        ]
-        for i, (step, counts) in enumerate(rejected.items() if len(rejected) > 1 else ()):
-            line = {"color": REJECTED, "width": 1.2, "dash": DASHES[i % len(DASHES)]}
-            groups.append((f"rejected: {step}", counts, line, False))
+        every = {"positives": entry["positives"], "kept": entry["kept"]}
+        every |= {"rejected": sum(rejected.values(), np.zeros(1))}
+        if len(rejected) > 1:
+            every |= {f"rejected: {step}": counts for step, counts in rejected.items()}
+        dashes, colours_of = ("solid", "dash", "dot", *DASHES), {"positives": POSITIVE, "kept": KEPT}
         traces = [
             scatter(
-                f"{name} ({int(np.sum(counts)):,})", entry["edges"], _shares(counts), line=line | {"shape": "hv"},
-                visible=True if shown else "legendonly", hovertemplate="%{y:.1f} %",
+                f"{name} ({int(np.sum(counts)):,})", entry["edges"], _shares(counts), hovertemplate="%{y:.1f} %",
+                visible=True if place < 3 else "legendonly", line={
+                    "color": colours_of.get(name, REJECTED), "width": 2.5 if place < 3 else 1.2, "shape": "hv",
+                    "dash": dashes[place if place < 3 else 3 + (place - 3) % len(DASHES)],
+                },
             )
-            for name, counts, line, shown in groups if np.sum(counts)
+            for place, (name, counts) in enumerate(every.items()) if np.sum(counts)
         ]  # fmt: skip
         if traces:
             layout = plot_layout(460, SCORES.get(column, column), "share of the group (%)")
@@ -266,15 +256,14 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
     low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
     layout["xaxis"] |= {"range": [low, high]}
-    shapes, notes, start = [], [], low
+    notes, start = [], low
     for name, border in ZONES:
         end = min(border, high)
         place = {"x": (max(start, low) + end) / 2, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left"}
         notes.append(place | {"text": name, "showarrow": False, "textangle": -35})
-        if math.isfinite(border):
-            line = {"color": NEUTRAL, "width": 1.5, "dash": "dash"}
-            shapes.append({"type": "line", "x0": border, "x1": border, "y0": 0, "y1": 1, "yref": "paper", "line": line})
         start = end
+    line = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dash"}}
+    shapes = [line | {"x0": border, "x1": border} for _, border in ZONES[:-1]]
     layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
     layout["margin"] |= {"t": 64}
     note = (
@@ -289,7 +278,7 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
     if not total:
         return None
-    steps = [row for row in rows if is_step(row) or row["kind"] == "undecided"]
+    steps = [row for row in rows if words.is_step(row) or row["kind"] == "undecided"]
     idle = [str(row["step"]) for row in steps if not row["candidates"]]
     drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
     bars = [("all candidates", total, "all")]
@@ -337,10 +326,8 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     middles = [(low + high) / 2 for low, high in zip(found["edges"], found["edges"][1:], strict=False)]
     traces, truth = [], 0
     for name, colour, symbol, dash in (("rejected", REJECTED, "diamond", "dash"), ("chosen", KEPT, "circle", "solid")):
-        rows = [
-            dict(zip(("near", *found[name]), values, strict=True))
-            for values in zip(middles, *found[name].values(), strict=True)
-        ]
+        values = zip(middles, *found[name].values(), strict=True)
+        rows = [dict(zip(("near", *found[name]), each, strict=True)) for each in values]
         judged = [row for row in rows if row["judged"] >= _LEAST]
         known = [row for row in rows if row["known"] >= _LEAST and row["relevant"]]
         truth += len(known)
@@ -366,7 +353,7 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     layout["yaxis"] |= {"type": "log", "dtick": 1}
     note = (
         "The nearer a candidate is to the query, the more it teaches, and the likelier it is relevant after all, a "
-        f"false negative.{of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are left out."
+        f"false negative.{words.of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are left out."
     )
     if truth:
         note += (
@@ -389,12 +376,12 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
         traces.append(scatter(
-            system_name(system), [row["hardness"] for row in mine], [row["value"] for row in mine], "lines+markers",
-            error_y=error_bars(mine), text=[f"{row['queries']:,} queries" for row in mine],
+            words.system_name(system), [row["hardness"] for row in mine], [row["value"] for row in mine],
+            "lines+markers", error_y=error_bars(mine), text=[f"{row['queries']:,} queries" for row in mine],
             marker={"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
             line={"color": palette[system], "width": 2}, hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
         ))  # fmt: skip
-    layout = plot_layout(420, "hardness of the query (0 to 1)", f"mean {metric_name(metric)}")
+    layout = plot_layout(420, "hardness of the query (0 to 1)", f"mean {words.metric_name(metric)}")
     note = "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right is harder."
     return Figure("hardness", "Retrieval quality by the hardness of queries", note, {"data": traces, "layout": layout})
 

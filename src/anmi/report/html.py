@@ -17,27 +17,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from anmi.report import figures
+from anmi.report import sentences as words
 from anmi.report.console import expected_sentence
 from anmi.report.figures import Figure
-from anmi.report.inputs import (
-    HEADLINE_METRICS,
-    METRIC,
-    ZERO_SHOT,
-    between,
-    bucket_counts,
-    bucket_name,
-    difference,
-    lookup,
-    metric_name,
-    origin_counts,
-    p_value,
-    routes,
-    signed,
-    step_name,
-    system_name,
-    systems,
-)
-from anmi.report.sentences import composition, false_negatives_lines, pseudo_query_notice, verdict, warning, where
 
 
 class Toned(str):
@@ -161,10 +143,12 @@ def render(inputs: ReportInputs) -> str:
     known = summary.get("recipe") and summary.get("collection")
     return page(
         title=f"{named['recipe']} on {named['collection']}" if known else "ANMI run",
-        where=where(named["collection"], named["recipe"], str(summary.get("run") or ""), named["date"]),
+        where=words.where(named["collection"], named["recipe"], str(summary.get("run") or ""), named["date"]),
         facts=facts,
-        verdict=verdict(inputs.results, inputs.comparisons),
-        sentences=[text for text in (composition(inputs.hybrid), pseudo_query_notice(inputs.test_queries)) if text],
+        verdict=words.verdict(inputs.results, inputs.comparisons),
+        sentences=list(
+            filter(None, (words.composition(inputs.hybrid), words.pseudo_query_notice(inputs.test_queries)))
+        ),
         sections=[made for made in _sections(inputs) if made.sentences or made.rows or any(made.figures)],
         versions=" · ".join(f"{name} {value}" for name, value in (summary.get("versions") or {}).items()),
         parameters=json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str),
@@ -173,22 +157,21 @@ def render(inputs: ReportInputs) -> str:
 
 def _sections(inputs: ReportInputs) -> Iterator[Section]:
     results, comparisons = inputs.results, inputs.comparisons
-    names = systems(results)
+    names = words.systems(results)
     yield Section(
         "Results", [] if names else ["No test query was asked, so there are no results."],
-        ["system", *map(metric_name, HEADLINE_METRICS)],
-        [[system_name(name), *(_result(inputs, name, metric) for metric in HEADLINE_METRICS)] for name in names],
+        ["system", *map(words.metric_name, words.HEADLINE_METRICS)],
+        [[words.system_name(name), *(_result(inputs, name, of) for of in words.HEADLINE_METRICS)] for name in names],
         [figures.metrics(results)],
         "Below each value its 95 % interval over queries (bootstrap); Δ is the difference to zero-shot on the same "
         "queries with the p-value of a paired permutation test.",
     )  # fmt: skip
-    counts = bucket_counts(results)
-    bucketed = [[system_name(name), *(_value(lookup(results, name, METRIC, of)) for of in counts)] for name in names]
+    counts = words.bucket_counts(results)
+    by_name = {name: [_value(words.lookup(results, name, words.METRIC, of)) for of in counts] for name in names}
     yield Section(
-        "By what training saw", [text] if (text := warning(results, comparisons)) else [],
-        ["system", *(bucket_name(name, count) for name, count in counts.items())],
-        bucketed if counts else [],
-        [figures.buckets(results)],
+        "By what training saw", list(filter(None, [words.warning(results, comparisons)])),
+        ["system", *(words.bucket_name(name, count) for name, count in counts.items())],
+        [[words.system_name(name), *found] for name, found in by_name.items() if counts], [figures.buckets(results)],
         "Labelled: a training query's label names one of the query's relevant documents. New: all of them were held "
         "out of mining and training, like documents that come later. Unlabelled: all other queries; adaptation has "
         "read their documents. Values are nDCG@10.",
@@ -202,55 +185,49 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
         "AUC: how often a judge scores a document labelled relevant above one that is not. Calibration error: mean "
         "distance between the probabilities a judge gives and the shares observed.",
     )  # fmt: skip
-    yield Section(
-        "Read by a language model", [str(inputs.llm["said"])] if inputs.llm.get("said") else [],
-        ["query", "quoted from the document", "grade", "P before", "P after"],
-        [
-            [row["query"], row["snippet"] or "–", f"{row['grade']:.0f}", f"{row['before']:.2f}", f"{row['after']:.2f}"]
-            for row in inputs.llm.get("examples", ())
-        ],
-    )  # fmt: skip
+    read = [
+        [row["query"], row["snippet"] or "–", f"{row['grade']:.0f}", f"{row['before']:.2f}", f"{row['after']:.2f}"]
+        for row in inputs.llm.get("examples", ())
+    ]
+    header = ["query", "quoted from the document", "grade", "P before", "P after"]
+    yield Section("Read by a language model", list(filter(None, [inputs.llm.get("said")])), header, read)
     metric = str(inputs.hardness.get("metric", ""))
+    buckets = [
+        [words.system_name(str(row["system"])), str(row["bucket"]), f"{row['queries']:,.0f}", f"{row[metric]:.3f}",
+         f"{row['rank_not_found']:,.0f}"] for row in inputs.hardness.get("buckets", ())
+    ]  # fmt: skip
+    header = ["system", "queries that are", "queries", words.metric_name(metric), "not found"]
     yield Section(
-        "By the hardness of queries", [], ["system", "queries that are", "queries", metric_name(metric), "not found"],
-        [
-            [system_name(str(row["system"])), str(row["bucket"]), f"{row['queries']:,.0f}", f"{row[metric]:.3f}",
-             f"{row['rank_not_found']:,.0f}"]
-            for row in inputs.hardness.get("buckets", ())
-        ],
+        "By the hardness of queries", [], header, buckets,
         [figures.hardness(inputs.hardness.get("profile", ()), metric)],
         "Hardness is told from the text alone: its length, the variety of its characters, its punctuation and words of "
         "another script or language. Easy is below 0.3, hard above 0.7.",
     )  # fmt: skip
     yield _pseudo_queries(inputs.pseudo_queries)
-    yield Section(
-        "Training", [],
-        figures=[
-            figures.training(inputs.training_log), figures.curriculum(inputs.training_log),
-            figures.sources(inputs.training_log), figures.latent_neighbours(inputs.latent_neighbours),
-        ],
-    )  # fmt: skip
+    drawn = [draw(inputs.training_log) for draw in (figures.training, figures.curriculum, figures.sources)]
+    yield Section("Training", figures=[*drawn, figures.latent_neighbours(inputs.latent_neighbours)])
     yield from _facts(inputs.knowledge, inputs.neighbours)
 
 
 def _mined(inputs: ReportInputs) -> Iterator[Section]:
-    expected = expected_sentence(inputs.expected)
-    ways = ", ".join(f"{count:,} {name}" for name, count in routes(inputs.funnel).items())
-    truth = "; ".join(map(str.strip, false_negatives_lines(inputs.false_negatives)))
-    said = [f"By truth: {truth}." if truth else "", f"By the judge: {expected}." if expected else ""]
-    said.append(f"Three ways: {ways}." if ways else "")
+    told = {
+        "By truth": "; ".join(map(str.strip, words.false_negatives_lines(inputs.false_negatives))),
+        "By the judge": expected_sentence(inputs.expected),
+        "Three ways": ", ".join(f"{count:,} {name}" for name, count in words.routes(inputs.funnel).items()),
+    }
     total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
+    steps = [
+        ["\n".join(filter(None, (words.step_name(row), str(row.get("rule") or "")))), f"{row['candidates']:,}",
+         _percent(row["candidates"], total), f"{row['queries']:,}"]
+        for row in inputs.funnel if row["candidates"] or row["queries"]
+    ]  # fmt: skip
     yield Section(
-        "From candidates to negatives", list(filter(None, said)), ["step", "candidates", "share", "queries"],
-        [
-            ["\n".join(filter(None, (step_name(row), str(row.get("rule") or "")))), f"{row['candidates']:,}",
-             _percent(row["candidates"], total), f"{row['queries']:,}"]
-            for row in inputs.funnel if row["candidates"] or row["queries"]
-        ],
+        "From candidates to negatives", [f"{by}: {said}." for by, said in told.items() if said],
+        ["step", "candidates", "share", "queries"], steps,
         [figures.funnel(inputs.funnel), figures.relevance_by_nearness(inputs.nearness), figures.elo_gap(inputs.gap)],
         "What became of one query's candidates is told by kedro anmi explain.",
     )  # fmt: skip
-    found = origin_counts(inputs.origins)
+    found = words.origin_counts(inputs.origins)
     totals = {kind: sum(count for other, _, count in found if other == kind) for kind, _, _ in found}
     rows = [[kind, name, f"{count:,}", _percent(count, totals[kind])] for kind, name, count in found]
     yield Section("Where the negatives came from", [], ["by", "origin", "negatives", "share"], rows)
@@ -258,17 +235,19 @@ def _mined(inputs: ReportInputs) -> Iterator[Section]:
 
 def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
     kinds = summary.get("kinds") or {}
-    rows, kept = [], sum(counts["kept"] for counts in kinds.values())
+    if not kinds:
+        return Section("What the corpus taught")
+    rows = []
     for kind, counts in kinds.items():
         dropped = sorted((counts.get("dropped") or {}).items(), key=lambda item: -item[1])
         told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
         rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", told])
     said = (
-        f"{kept:,} pseudo-queries were made of {summary['documents']:,} documents and kept. Training "
-        f"sees nothing of {summary['new']:,} documents, to measure what it does with documents that come later."
-        if kinds else ""
-    )  # fmt: skip
-    return Section("What the corpus taught", [said] if said else [], ["kind", "made", "kept", "dropped"], rows)
+        f"{sum(counts['kept'] for counts in kinds.values()):,} pseudo-queries were made of {summary['documents']:,} "
+        f"documents and kept. Training sees nothing of {summary['new']:,} documents, to measure what it does with "
+        "documents that come later."
+    )
+    return Section("What the corpus taught", [said], ["kind", "made", "kept", "dropped"], rows)
 
 
 def _facts(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]) -> Iterator[Section]:
@@ -283,14 +262,14 @@ def _facts(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, 
     for kind in ("", *kinds):
         cells = [_of_kind(found, kind) for found in tested.values()]
         rows.append([kind or "all false kinds", *(_value(cell, name) for cell in cells for name in ("auc", "paired"))])
-    columns = [f"{system_name(system)}: {name}" for system in tested for name in ("AUC", "own nearer")]
+    columns = [f"{words.system_name(system)}: {name}" for system in tested for name in ("AUC", "own nearer")]
     yield Section(
         "Facts: the own document against false variants of it", [], ["kind", *columns], rows if tested else [],
         note="AUC: how often the similarity of a held-out query to its own document lies above that of any query to a "
         "variant. Own nearer: how often the own document is nearer to its query than a variant. A half is chance.",
     )  # fmt: skip
     linked = [
-        [system_name(system), *(_value(found, name) for name in _LINKING), f"{found['linking_queries']:,}"]
+        [words.system_name(system), *(_value(found, name) for name in _LINKING), f"{found['linking_queries']:,}"]
         for system, found in knowledge.items()
     ]
     near = {name: f"{100 * share:.1f}\u00a0%" for name, share in shares.items()}
@@ -312,11 +291,11 @@ def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _result(inputs: ReportInputs, system: str, metric: str) -> str:
-    change = None if system == ZERO_SHOT else difference(inputs.comparisons, system, metric=metric)
-    value = _value(lookup(inputs.results, system, metric))
+    change = None if system == words.ZERO_SHOT else words.difference(inputs.comparisons, system, metric=metric)
+    value = _value(words.lookup(inputs.results, system, metric))
     if not change:
         return value
-    cell = Toned(f"{value}\nΔ {signed(change['difference'])}, {p_value(change['p_value'])}")
+    cell = Toned(f"{value}\nΔ {words.signed(change['difference'])}, {words.p_value(change['p_value'])}")
     cell.tone = "good" if change["low"] > 0 else "bad" if change["high"] < 0 else ""
     return cell
 
@@ -328,7 +307,7 @@ def _value(found: Mapping[str, Any] | None, name: str = "value") -> str:
         return "–"
     ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
     low, high = (found.get(end) for end in ends)
-    return f"{value:.3f}" if low is None or high is None else f"{value:.3f}\n{between(low, high)}"
+    return f"{value:.3f}" if low is None or high is None else f"{value:.3f}\n{words.between(low, high)}"
 
 
 def _judge(name: str, entry: Mapping[str, Any]) -> list[str]:

@@ -1,29 +1,218 @@
-"""These sentences sum up results: how the deployed system compares, what it is made of, and where it lost."""
+"""What results say: systems and numbers looked up, named and formatted, and the sentences that sum them up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
 from anmi.corpus.types import RUN_ENDINGS
-from anmi.evaluation.generalisation import ALL, FEW, NEW, UNLABELLED
-from anmi.report.inputs import (
-    BM25,
-    METRIC,
-    ZERO_SHOT,
-    between,
-    bucket_counts,
-    difference,
-    lookup,
-    metric_name,
-    of_bucket,
-    p_value,
-    signed,
-    system_name,
-    systems,
-)
+from anmi.evaluation.generalisation import ALL, BUCKETS, FEW, NEW, UNLABELLED
+
+BM25: Final = "bm25"
+NO_INTERVAL: Final = "no interval"
+ZERO_SHOT: Final = "zero_shot"
+HYBRID: Final = "hybrid"
+METRIC: Final = "ndcg@10"
+HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
+_SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
+# Rows of a funnel that are no step's.
+_COUNTS: Final = ("total", "undecided", "negative", "complete")
+_ROUTES: Final = {
+    "negative": "negatives", "uncertain": "uncertain, for distillation only", "promoted": "promoted to positives",
+}  # fmt: skip
+_BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
+
+
+def bucket_counts(results: pd.DataFrame) -> dict[str, int]:
+    """Return the number of queries of each bucket that has some, in the order of the tables."""
+    if "bucket" not in results:
+        return {}
+    count = results.drop_duplicates("bucket").set_index("bucket").queries
+    return {name: int(count[name]) for name in BUCKETS if name in count.index}
+
+
+def bucket_name(name: str, count: int) -> str:
+    """Write a bucket with its number of queries, and whether these are too few to conclude from.
+
+    Examples
+    --------
+    >>> bucket_name("unlabelled", 104), bucket_name("new", 7)
+    ('unlabelled (104)', 'new (7, too few)')
+    """
+    return f"{name} ({count:,}{', too few' if count < FEW else ''})"
+
+
+def judge_entries(
+    cross_encoder: Mapping[str, Any], fused_judge: Mapping[str, Any] | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """Return the ``judges`` of a report from what the judging stages wrote.
+
+    A ``cross_encoder`` without a reliability, as when nothing was judged, is left out. Under ``judges`` the fused judge
+    names others; one of the name ``cross_encoder`` replaces that above.
+
+    Examples
+    --------
+    >>> curve = {"bins": [], "expected_calibration_error": 0.0}
+    >>> found = judge_entries({"reliability": curve, "calibration": [{"slope": 1.0, "intercept": 0.0}] * 3})
+    >>> found["cross_encoder"]["method"]
+    'Platt scaling, cross-fitted over 3 folds'
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    if cross_encoder.get("reliability"):
+        found["cross_encoder"] = {
+            "auc": cross_encoder.get("auc_positive_against_candidates"),
+            "reliability": cross_encoder["reliability"],
+            "method": _fitted_how(cross_encoder.get("calibration") or []),
+        }
+    return found | dict((fused_judge or {}).get("judges") or {})
+
+
+def _fitted_how(calibrators: Sequence[Mapping[str, Any]]) -> str:
+    return "Platt scaling" + (f", cross-fitted over {len(calibrators)} folds" if len(calibrators) > 1 else "")
+
+
+def is_step(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a funnel tells what a step took out."""
+    return row["kind"] not in _COUNTS
+
+
+def step_name(row: Mapping[str, Any]) -> str:
+    """Return how a row of a funnel is written for readers.
+
+    Examples
+    --------
+    >>> step_name({"step": "max_ratio", "kind": "rejected"}), step_name({"step": "not drawn", "kind": "undecided"})
+    ('rejected: max_ratio', 'not drawn')
+    >>> step_name({"step": "promote", "kind": "promoted"}), step_name({"step": "uncertain", "kind": "uncertain"})
+    ('promoted: promote', 'uncertain')
+    """
+    return str(row["step"]) if not is_step(row) or row["kind"] == row["step"] else f"{row['kind']}: {row['step']}"
+
+
+def routes(funnel: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count the candidates that went each of the three ways; empty where all went one.
+
+    Examples
+    --------
+    >>> routes([{"kind": "negative", "candidates": 7}, {"kind": "promoted", "candidates": 2}])
+    {'negatives': 7, 'promoted to positives': 2}
+    """
+    counts = {name: sum(row["candidates"] for row in funnel if row["kind"] == kind) for kind, name in _ROUTES.items()}
+    found = {name: count for name, count in counts.items() if count}
+    return found if len(found) > 1 else {}
+
+
+def origin_counts(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
+    """Return (``source`` or ``tier``, its name, negatives); a negative counts once by source and once by tier.
+
+    Examples
+    --------
+    >>> origin_counts({"sources": {"bm25": 3, "dense": 4}, "tiers": {}})
+    [('source', 'bm25', 3), ('source', 'dense', 4)]
+    """
+    kinds = {"source": origins.get("sources", {}), "tier": origins.get("tiers", {})}
+    return [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
+
+
+def systems(results: pd.DataFrame) -> list[str]:
+    """Return the recipes of the results: the baselines first, then in order of appearance, the hybrid last."""
+    found = list(dict.fromkeys(results["recipe"])) if "recipe" in results else []
+    trained = [name for name in found if name not in (*_BASELINES, HYBRID)]
+    return [b for b in _BASELINES if b in found] + trained + [HYBRID] * (HYBRID in found)
+
+
+def system_name(recipe: str) -> str:
+    """Return how a system is written for readers."""
+    return _BASELINES.get(recipe, recipe)
+
+
+def metric_name(metric: str) -> str:
+    """Return how a metric is written for readers.
+
+    Examples
+    --------
+    >>> metric_name("ndcg@10"), metric_name("recall@100")
+    ('nDCG@10', 'Recall@100')
+    """
+    name, at, k = metric.partition("@")
+    return f"{_SPELLED.get(name, name.capitalize())}{at}{k}"
+
+
+def of_bucket(table: pd.DataFrame, bucket: str) -> pd.DataFrame:
+    """Return the rows of a bucket of queries; without a column of buckets every row is about all queries."""
+    if "bucket" in table:
+        return table[table["bucket"] == bucket]
+    return table if bucket == ALL else table[:0]
+
+
+def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -> Mapping[str, float] | None:
+    """Return ``value, low, high`` of one system and metric, over all queries or those of a bucket, or None."""
+    results = of_bucket(results, bucket)
+    if not len(results):
+        return None
+    rows = results[(results["recipe"] == recipe) & (results["metric"] == metric)]
+    return _last(rows, ["value", "low", "high"])
+
+
+def difference(
+    comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL, baseline: str = ZERO_SHOT
+) -> Mapping[str, float] | None:
+    """Return ``difference, low, high, p_value`` of a system against another; None also of too few queries."""
+    comparisons = of_bucket(comparisons, bucket)
+    if not len(comparisons) or ("queries" in comparisons and comparisons["queries"].max() < FEW):
+        return None
+    asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)
+    rows = comparisons[asked & (comparisons["baseline"] == baseline)]
+    return _last(rows, ["difference", "low", "high", "p_value"])
+
+
+def _last(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[str, float] | None:
+    # JSON writes an end that an interval lacks as null.
+    return {column: float(pd.to_numeric(rows[column].iloc[-1])) for column in columns} if len(rows) else None
+
+
+def signed(value: float) -> str:
+    """Write a difference with its sign, to three decimals, without a negative zero.
+
+    Examples
+    --------
+    >>> signed(0.0214), signed(-0.0001), signed(-0.02)
+    ('+0.021', '0.000', '−0.020')
+    """
+    text = f"{abs(value):.3f}"
+    if float(text) == 0:
+        return text
+    return f"+{text}" if value > 0 else f"−{text}"
+
+
+def between(
+    low: float | None, high: float | None, write: Callable[[float], str] = "{:.3f}".format, joint: str = " to "
+) -> str:
+    """Write an interval; of a single query there is none.
+
+    Examples
+    --------
+    >>> between(0.25, 0.5), between(-0.1, 0.1, signed), between(float("nan"), float("nan"))
+    ('0.250 to 0.500', '−0.100 to +0.100', 'no interval')
+    """
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return NO_INTERVAL
+    return f"{write(low)}{joint}{write(high)}"
+
+
+def p_value(value: float) -> str:
+    """Write a p-value.
+
+    Examples
+    --------
+    >>> p_value(0.0312), p_value(0.00002)
+    ('p = 0.031', 'p < 0.001')
+    """
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
 
 _PARTS: Final = {"bm25": "BM25"}
 _OF: Final = {UNLABELLED: "on documents that nobody labelled", NEW: "on new documents"}

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from anmi.candidates import GRADE, MARKED, SHIFT, Candidates, CandidateShards, ColumnShards
 from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
-from anmi.selection.steps import STEPS, Context, StepType
+from anmi.selection.steps import STEPS, Context, Params, StepType, named
 
 # The candidates, and the columns that stages added to them. Here, so that who reads them imports no training.
 STAGE_COLUMNS: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
@@ -56,10 +56,8 @@ def needed(requires: Collection[str]) -> set[str]:
     return {*requires, *more, GRADE, SHIFT} if {"p_relevant", "p_evidence"} & {*requires} else {*requires}
 
 
-class Step(BaseModel):
+class Step(Params):
     """One step of a recipe: its kind and validated parameters."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     params: Any
@@ -67,17 +65,9 @@ class Step(BaseModel):
     @classmethod
     def of(cls, name: str, params: Any) -> Step:
         """Validate the parameters of a step; raises ValueError, which names the step and what is wrong with it."""
-        if name not in STEPS:
-            raise ValueError(f'unknown step "{name}"; {nearest(name, STEPS)}')
-        known, params = STEPS[name].params, {} if params is None else params
-        if not isinstance(params, dict):
-            raise ValueError(
-                f'the parameters of step "{name}" are names with values, as in `{name}: {{name: value}}`: {params!r}'
-            )
-        if wrong := [str(key) for key in params if key not in known.model_fields]:
-            raise ValueError(f'step "{name}" has no parameter "{wrong[0]}"; {nearest(wrong[0], known.model_fields)}')
+        name, params = named({name: params}, {known: kind.params for known, kind in STEPS.items()}, "step ")
         try:
-            return cls(name=name, params=known(**params))
+            return cls(name=name, params=STEPS[name].params(**params))
         except ValidationError as error:
             raise ValueError(f'step "{name}", {_sentence(error)}') from error
 
@@ -90,8 +80,7 @@ class Step(BaseModel):
     def threshold(self) -> str | None:
         """The step's threshold: of several that exclude each other the one that is set, else the first."""
         known = self.type.thresholds
-        given = [found for found in known if getattr(self.params, found) is not None]
-        return next(iter(given or known), None)
+        return next((found for found in known if getattr(self.params, found) is not None), next(iter(known), None))
 
 
 def _on_dev(item: Step) -> bool:
@@ -107,16 +96,14 @@ OF_EVIDENCE: Final = frozenset(
 )
 OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se", "p_preferred"})
 
-Params = TypeVar("Params", bound=BaseModel)
+Settings = TypeVar("Settings", bound=BaseModel)
 # What a recipe may state settings of.
 MINING_STAGES: Final = ("bm25", "dense", "consistency", "denoising", "elo")
 _PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross", "p_preferred"})
 
 
-class Recipe(BaseModel):
+class Recipe(Params):
     """A complete, citable configuration of one way to choose negatives and train on them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     extends: str | None = Field(None, description="Recipe whose fields and settings hold where this one has none.")
     description: str = Field(description="One sentence for people who choose among recipes.")
@@ -161,7 +148,7 @@ class Recipe(BaseModel):
         """Return the recipe itself, which never changes: Kedro copies all of them for each node that asks for one."""
         return self
 
-    def settings(self, stage: str, params: Params) -> Params:
+    def settings(self, stage: str, params: Settings) -> Settings:
         """Return the parameters of a stage of mining with what this recipe states of it in their place.
 
         Parameters
@@ -238,11 +225,9 @@ class RecipeBook(BaseModel):
     def _inherit(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
+        # Its results would be taken for theirs.
         if taken := [name for name in cls.reserved if name in value]:
-            # Its results would be taken for theirs.
-            raise ValueError(
-                f"{taken[0]}: the name stands for another system in the results; call the recipe otherwise"
-            )
+            raise ValueError(f"{taken[0]}: results use the name for another system; call the recipe otherwise")
         return {name: inherited(name, value) for name in value}
 
     @model_validator(mode="after")
@@ -268,8 +253,9 @@ class RecipeBook(BaseModel):
             Unknown name, with the nearest known one.
         """
         if name == self.every:
-            steps = tuple(item for recipe in self.__pydantic_extra__.values() for item in recipe.steps)
-            reads = tuple({name for recipe in self.__pydantic_extra__.values() for name in recipe.reads})
+            recipes = self.__pydantic_extra__.values()
+            steps = tuple(item for recipe in recipes for item in recipe.steps)
+            reads = tuple({name for recipe in recipes for name in recipe.reads})
             return Recipe.model_construct(description="The steps of all recipes; never run.", steps=steps, reads=reads)
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')

@@ -20,16 +20,9 @@ from anmi.retrieval.prompts import prompts_of
 
 InBatch = Literal["none", "positives", "all"]
 COLUMNS: Final = (
-    "query_id",
-    "query",
-    "positive_id",
-    "positive",
-    "negative_ids",
-    "negatives",
-    "weights",
-    "query_weight",
+    "query_id", "query", "positive_id", "positive", "negative_ids", "negatives", "weights", "query_weight",
     "positive_ids",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,13 +58,36 @@ class Row:
         if len(places) == len(self.negatives) and all(place == i for i, place in enumerate(places)):
             return self
         judged = {name: (own, tuple(values[i] for i in places)) for name, (own, values) in self.judged.items()}
-        return replace(
-            self,
-            negative_ids=tuple(self.negative_ids[place] for place in places),
-            negatives=tuple(self.negatives[place] for place in places),
-            weights=tuple(self.weights[place] for place in places),
-            judged=judged,
-        )
+        ids, texts = (tuple(part[place] for place in places) for part in (self.negative_ids, self.negatives))
+        weights = tuple(self.weights[place] for place in places)
+        return replace(self, negative_ids=ids, negatives=texts, weights=weights, judged=judged)
+
+
+class NegativeSampler:
+    """Chooses the negatives of a step; a draw may depend on nothing but the seed, the step and the row.
+
+    Attributes
+    ----------
+    seconds
+        Time spent so far; NaN where it is not measured.
+    """
+
+    seconds: float = math.nan
+
+    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+        """Return the rows of the given numbers with the negatives of this step (from 0)."""
+        raise NotImplementedError
+
+    def report(self) -> dict[str, float]:
+        """Return numbers of the last step for the log, by name."""
+        return {}
+
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
+        return {}, {}
+
+    def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
 
 
 def read_rows(table: pd.DataFrame, columns: Sequence[str] = ()) -> list[Row]:
@@ -104,39 +120,29 @@ def read_rows(table: pd.DataFrame, columns: Sequence[str] = ()) -> list[Row]:
 
 
 def _row(record: Mapping[Any, Any], columns: Sequence[str]) -> Row:
-    known = frozenset(record["positive_ids"]) | {record["positive_id"]}
-    row = Row(
-        query_id=str(record["query_id"]),
-        query=str(record["query"]),
-        positive_id=str(record["positive_id"]),
-        positive=str(record["positive"]),
-        negative_ids=tuple(record["negative_ids"]),
-        negatives=tuple(record["negatives"]),
-        weights=tuple(float(weight) for weight in record["weights"]),
-        query_weight=float(record["query_weight"]),
-        positive_ids=known,
-        # Rows that somebody made by hand need not say what must stay out of their batch.
-        excluded_ids=frozenset(record.get("excluded_ids", ())),
-        judged={
-            name: (float(record[f"positive_{name}"]), tuple(map(float, record[f"negative_{name}"]))) for name in columns
-        },
-    )
-    _check(row, *(len(record[name]) for name in ("negative_ids", "negatives", "weights")))
-    return row
-
-
-def _check(row: Row, ids: int, texts: int, weights: int) -> None:
-    if not ids == texts == weights:
+    query = str(record["query_id"])
+    ids, texts, weights = (tuple(record[name]) for name in ("negative_ids", "negatives", "weights"))
+    if not len(ids) == len(texts) == len(weights):
         raise AnmiError(
-            f'Training row of query "{row.query_id}" has {ids} negative ids, {texts} texts and {weights} weights; '
-            "they must be equally many: run the selection stage again."
+            f'Training row of query "{query}" has {len(ids)} negative ids, {len(texts)} texts and {len(weights)} '
+            "weights; they must be equally many: run the selection stage again."
         )
-    wrong = [weight for weight in (*row.weights, row.query_weight) if not (math.isfinite(weight) and weight >= 0)]
-    if wrong:
+    numbers = (*map(float, weights), float(record["query_weight"]))
+    if wrong := [weight for weight in numbers if not (math.isfinite(weight) and weight >= 0)]:
         raise AnmiError(
-            f'Training row of query "{row.query_id}" has the weight {wrong[0]}; '
+            f'Training row of query "{query}" has the weight {wrong[0]}; '
             "weights must be finite and not negative: check the recipe's weighters."
         )
+    judged = {
+        name: (float(record[f"positive_{name}"]), tuple(map(float, record[f"negative_{name}"]))) for name in columns
+    }
+    known = frozenset(record["positive_ids"]) | {record["positive_id"]}
+    # Rows that somebody made by hand need not say what must stay out of their batch.
+    excluded = frozenset(record.get("excluded_ids", ()))
+    return Row(
+        query, str(record["query"]), str(record["positive_id"]), str(record["positive"]), ids, texts, numbers[:-1],
+        numbers[-1], known, excluded, judged,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -183,55 +189,31 @@ def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
     column: dict[str, int] = {}
     positive = np.array([column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64)
     positives = len(column)
+    ids = {row.positive: row.positive_id for row in reversed(rows)}
     for row in rows:
-        for text, weight in zip(row.negatives, row.weights, strict=True):
+        for name, text, weight in zip(row.negative_ids, row.negatives, row.weights, strict=True):
             if weight > 0:
                 column.setdefault(text, len(column))
+            ids.setdefault(text, name)
 
     weights = np.zeros((len(rows), len(column)), np.float32)
     weights[:, : {"none": 0, "positives": positives, "all": len(column)}[in_batch]] = 1.0
+    judged = {name: np.full(weights.shape, np.nan, np.float32) for name in rows[0].judged}
+    own: list[dict[int, float]] = [{} for _ in rows]
     for i, row in enumerate(rows):
-        own: dict[int, float] = {}
-        for text, weight in zip(row.negatives, row.weights, strict=True):
-            if text in column:
-                own[column[text]] = min(weight, own.get(column[text], weight))
-        weights[i, list(own.keys())] = list(own.values())
+        there = [(place, column[text]) for place, text in enumerate(row.negatives) if text in column]
+        for place, c in there:
+            own[i][c] = min(row.weights[place], own[i].get(c, row.weights[place]))
+        weights[i, list(own[i])] = list(own[i].values())
+        for name, (of_positive, values) in row.judged.items():
+            judged[name][i, [c for _, c in there]] = [values[place] for place, _ in there]
+            judged[name][i, positive[i]] = of_positive
     _mask_positives(rows, column, weights)
-    negatives, judged = _own(rows, column, weights), _judgments(rows, column)
-    return Assembly(list(column), positive, weights, negatives, judged, _ids(rows, column))
-
-
-def _ids(rows: Sequence[Row], column: dict[str, int]) -> list[str]:
-    found = [""] * len(column)
-    for row in reversed(rows):
-        for name, text in zip(reversed(row.negative_ids), reversed(row.negatives), strict=True):
-            if text in column:
-                found[column[text]] = name
-    for row in reversed(rows):
-        found[column[row.positive]] = row.positive_id
-    return found
-
-
-def _own(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]) -> NDArray[np.int64]:
-    own = [
-        [c for c in dict.fromkeys(column[text] for text in row.negatives if text in column) if weights[i, c] > 0]
-        for i, row in enumerate(rows)
-    ]
-    result = np.full((len(own), max(map(len, own))), -1, np.int64)
-    for i, columns in enumerate(own):
-        result[i, : len(columns)] = columns
-    return result
-
-
-def _judgments(rows: Sequence[Row], column: dict[str, int]) -> dict[str, NDArray[np.float32]]:
-    found = {name: np.full((len(rows), len(column)), np.nan, np.float32) for name in rows[0].judged}
-    for i, row in enumerate(rows):
-        for name, (own, values) in row.judged.items():
-            for text, value in zip(row.negatives, values, strict=True):
-                if text in column:
-                    found[name][i, column[text]] = value
-            found[name][i, column[row.positive]] = own
-    return found
+    kept = [[c for c in columns if weights[i, c] > 0] for i, columns in enumerate(own)]
+    negatives = np.full((len(rows), max(map(len, kept))), -1, np.int64)
+    for i, columns in enumerate(kept):
+        negatives[i, : len(columns)] = columns
+    return Assembly(list(column), positive, weights, negatives, judged, [ids[text] for text in column])
 
 
 def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]) -> None:
@@ -259,22 +241,16 @@ class Batcher:
     """
 
     def __init__(
-        self,
-        tokenise: Callable[[list[str], str], dict[str, Any]],
-        in_batch: InBatch,
-        texts_per_pass: int,
+        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: InBatch, texts_per_pass: int,
         guide: SentenceTransformer | None = None,
-    ) -> None:
-        self._guide = guide
-        self._tokenise = tokenise
-        self._in_batch = in_batch
-        self._texts_per_pass = texts_per_pass
+    ) -> None:  # fmt: skip
+        self._tokenise, self._in_batch = tokenise, in_batch
+        self._texts_per_pass, self._guide = texts_per_pass, guide
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
-        hardness = [row.hardness for row in rows]
-        queries = [row.query for row in rows]
+        hardness, queries = [row.hardness for row in rows], [row.query for row in rows]
         return {
             "guide": None if self._guide is None else guided(self._guide, queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],

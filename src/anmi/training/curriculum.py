@@ -7,27 +7,16 @@ import logging
 import math
 import statistics
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from anmi import seeds
 from anmi.errors import AnmiError
 from anmi.selection.steps.elo_zones import BORDERS, EloWindow
-from anmi.training.parts import (
-    BanditOptions,
-    LearningProgressOptions,
-    LinearOptions,
-    NoCurriculum,
-    PartOptions,
-    ScheduleOptions,
-    StepOptions,
-    TiersOptions,
-    TriggeredOptions,
-    WindowOptions,
-    check_sources,
-)
+from anmi.training import parts
+from anmi.training.parts import BanditOptions, WindowOptions
 
 log = logging.getLogger(__name__)
 
@@ -68,18 +57,33 @@ class State:
         return {"difficulty": self.difficulty, **known, **window}
 
 
+class Seen(NamedTuple):
+    """What a step gave: see :meth:`Curriculum.observe`."""
+
+    step: int
+    loss: float
+    grad_norm: float
+    validation: float | None
+    violations: float | None
+
+
 class Curriculum(ABC):
     """Observes the training and says how hard the next step's negatives are to be."""
 
     # Attributes, without their underscore, that a checkpoint holds.
-    remembers: ClassVar[tuple[str, ...]] = ()
+    remembers: ClassVar[tuple[str, ...]] = ("step",)
+    _step = 0
 
     @property
     @abstractmethod
     def state(self) -> State:
         """What holds for the next step."""
 
-    @abstractmethod
+    @property
+    def transitions(self) -> list[dict[str, Any]] | None:
+        """Changes of the stage so far: ``step, origin, target, why``; None where there are no stages."""
+        return None
+
     def observe(
         self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
     ) -> State:
@@ -98,6 +102,13 @@ class Curriculum(ABC):
         violations
             Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin.
         """
+        self._look(Seen(step, loss, grad_norm, validation, violations))
+        self._step = step
+        return self.state
+
+    def _look(self, seen: Seen) -> None:
+        # Those that go by the number of the step alone need nothing else.
+        return
 
     def state_dict(self) -> dict[str, Any]:
         """Return all it needs to go on elsewhere, as plain JSON values."""
@@ -107,20 +118,6 @@ class Curriculum(ABC):
         """Go on from what :meth:`state_dict` gave."""
         for name in self.remembers:
             setattr(self, f"_{name}", copy.deepcopy(state[name]))
-
-
-class ByStep(Curriculum):
-    """What curricula share that go by the number of the step alone."""
-
-    remembers = ("step",)
-    _step = 0
-
-    def observe(
-        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
-    ) -> State:
-        """Take in how many steps were made; what they gave does not matter."""
-        self._step = step
-        return self.state
 
 
 TIERS: Final = 4
@@ -161,7 +158,7 @@ def tier_state(options: WindowOptions, tier: int, base: int | None) -> State:
 
     Examples
     --------
-    >>> state = tier_state(TiersOptions(), 2, 7)
+    >>> state = tier_state(parts.TiersOptions(), 2, 7)
     >>> state.low, state.high, state.tier
     (400.0, inf, 2)
     """
@@ -170,12 +167,11 @@ def tier_state(options: WindowOptions, tier: int, base: int | None) -> State:
     return State((tier - 1) / (TIERS - 1), low, math.inf if by_elo else 1.0, base, tier)
 
 
-class Tiers(ByStep):
+class Tiers(Curriculum):
     """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2)."""
 
-    def __init__(self, options: TiersOptions, steps: int, negatives: int | None) -> None:
-        self._options = options
-        self._negatives = negatives
+    def __init__(self, options: WindowOptions, steps: int, negatives: int | None) -> None:
+        self._options, self._negatives = options, negatives
         self._ends = [tier * steps / TIERS for tier in range(1, TIERS)]
 
     @property
@@ -203,20 +199,17 @@ class LearningProgress(Curriculum):
     """
 
     remembers = (
-        "difficulty", "steps", "losses", "norms", "stabilities", "mean_stability", "validations", "validated",
+        "difficulty", "seen", "losses", "norms", "stabilities", "mean_stability", "validations", "validated",
     )  # fmt: skip
 
-    def __init__(self, options: LearningProgressOptions, steps: int, negatives: int | None) -> None:
-        self._options = options
-        self._negatives = negatives
+    def __init__(self, options: parts.LearningProgressOptions, steps: int, negatives: int | None) -> None:
+        self._options, self._negatives = options, negatives
         self._window = options.window_steps or (100 if options.as_published else min(max(round(steps / 20), 5), 100))
-        self._difficulty = 0.0
-        self._steps = 0
+        self._difficulty, self._seen = 0.0, 0
         # Of the last two windows, and of the last one; None where gradients are not clipped, and so not measured.
         self._losses: list[float] = []
         self._norms: list[float | None] = []
-        self._stabilities = 0
-        self._mean_stability = 0.0
+        self._stabilities, self._mean_stability = 0, 0.0
         self._validations: list[float] = []
         self._validated = False
 
@@ -225,26 +218,22 @@ class LearningProgress(Curriculum):
         """What holds for the next step."""
         return sliding_state(self._options, self._difficulty, self._negatives)
 
-    def observe(
-        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
-    ) -> State:
-        """Take in a step, and set the difficulty anew when it was the last of a window."""
-        if validation is not None:
-            self._validations = [*self._validations, validation][-2 * _VALIDATIONS :]
+    def _look(self, seen: Seen) -> None:
+        if seen.validation is not None:
+            self._validations = [*self._validations, seen.validation][-2 * _VALIDATIONS :]
             self._validated = True
-        self._steps += 1
-        self._losses = [*self._losses, loss][-2 * self._window :]
-        self._norms = [*self._norms, grad_norm if math.isfinite(grad_norm) else None][-self._window :]
+        self._seen += 1
+        self._losses = [*self._losses, seen.loss][-2 * self._window :]
+        self._norms = [*self._norms, seen.grad_norm if math.isfinite(seen.grad_norm) else None][-self._window :]
         if signals := self._signals():
             self._difficulty = min(max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0)
-        return self.state
 
     def _signals(self) -> list[float]:
         """What a decision goes by; nothing where none is due."""
         if self._options.as_published:
             full = len(self._norms) == self._window
             return [self._decrease() or 0.0, (self._steadiness() or 0.0) if full else 0.0]
-        if self._steps % self._window:
+        if self._seen % self._window:
             return []
         return [signal for signal in (self._decrease(), self._stability(), self._gain()) if signal is not None]
 
@@ -307,11 +296,8 @@ class Bandit(Curriculum):
     remembers = ("arm", "alpha", "beta", "held")
 
     def __init__(self, options: BanditOptions, negatives: int | None, seed: int) -> None:
-        self._options = options
-        self._negatives = negatives
-        self._seed = seed
-        self._alpha = [1.0] * options.arms
-        self._beta = [1.0] * options.arms
+        self._options, self._negatives, self._seed = options, negatives, seed
+        self._alpha, self._beta = [1.0] * options.arms, [1.0] * options.arms
         self._held = False
         self._arm = self._draw(0)
 
@@ -320,18 +306,14 @@ class Bandit(Curriculum):
         """What holds for the next step."""
         return sliding_state(self._options, self._arm / (self._options.arms - 1), self._negatives)
 
-    def observe(
-        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
-    ) -> State:
-        """Take in a step; where the dev metric was measured before it, reward the arm and draw the next one."""
+    def _look(self, seen: Seen) -> None:
         # What was measured before the first step is nobody's.
-        if validation is not None and self._held:
-            reward = min(max(validation, 0.0), 1.0)
+        if seen.validation is not None and self._held:
+            reward = min(max(seen.validation, 0.0), 1.0)
             self._alpha[self._arm] += reward
             self._beta[self._arm] += 1 - reward
-            self._arm = self._draw(step)
+            self._arm = self._draw(seen.step)
         self._held = True
-        return self.state
 
     def _draw(self, step: int) -> int:
         random = seeds.stream(self._seed, "training/bandit", str(step))
@@ -348,24 +330,9 @@ _HALF_LIFE: Final = 20.0
 _MIN_GAIN, _MAX_DROP = 0.002, 0.01
 
 
-@dataclass(frozen=True)
-class Transition:
-    """A change of the stage.
-
-    Attributes
-    ----------
-    step
-        Steps made before it.
-    origin, target
-        Stages, from 1 to 3.
-    why
-        In words.
-    """
-
-    step: int
-    origin: int
-    target: int
-    why: str
+def _transition(step: int, origin: int, target: int, why: str) -> dict[str, Any]:
+    """Return a change between stages, from 1 to 3, after so many steps."""
+    return {"step": step, "origin": origin, "target": target, "why": why}
 
 
 def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
@@ -390,17 +357,17 @@ def mixed_state(mix: Mix, stage: int | None = None) -> State:
     return State(1 - mix[0], -math.inf, math.inf, mix=mix, stage=stage)
 
 
-class Linear(ByStep):
+class Linear(Curriculum):
     """Goes from random negatives only to the final shares in a straight line, step by step.
 
     Examples
     --------
-    >>> schedule = Linear(LinearOptions(warm_up=2), (0.2, 0.5, 0.3, 0.0), epoch=10)
+    >>> schedule = Linear(parts.LinearOptions(warm_up=2), (0.2, 0.5, 0.3, 0.0), epoch=10)
     >>> schedule.observe(10, 1.0, 1.0, None).mix
     (0.6, 0.25, 0.15, 0.0)
     """
 
-    def __init__(self, options: LinearOptions, mix: Mix, epoch: int) -> None:
+    def __init__(self, options: parts.LinearOptions, mix: Mix, epoch: int) -> None:
         self._mix, self._last = mix, options.warm_up * epoch
 
     @property
@@ -415,10 +382,10 @@ class Linear(ByStep):
         return mixed_state((random, graph, latent, edit))
 
 
-class Step(ByStep):
+class Step(Curriculum):
     """Adds the harder sources at fixed times: see :func:`stages`."""
 
-    def __init__(self, options: StepOptions, mix: Mix, epoch: int) -> None:
+    def __init__(self, options: parts.StepOptions, mix: Mix, epoch: int) -> None:
         self._stages = stages(mix)
         self._ends = [math.ceil(options.warm_up * epoch), math.ceil(options.latent_from * epoch)]
 
@@ -429,13 +396,10 @@ class Step(ByStep):
         return mixed_state(self._stages[stage - 1], stage)
 
     @property
-    def transitions(self) -> list[Transition]:
+    def transitions(self) -> list[dict[str, Any]]:
         """Changes of the stage so far."""
-        return [
-            Transition(end, stage, stage + 1, "as the schedule says")
-            for stage, end in enumerate(self._ends, start=1)
-            if end <= self._step
-        ]
+        ends = enumerate(self._ends, start=1)
+        return [_transition(end, at, at + 1, "as the schedule says") for at, end in ends if end <= self._step]
 
 
 class Triggered(Curriculum):
@@ -459,19 +423,18 @@ class Triggered(Curriculum):
         Steps of an epoch.
     """
 
-    remembers = ("place", "begun", "sum", "weight", "best")
+    remembers = ("place", "begun", "sum", "weight", "best", "transitions")
 
-    def __init__(self, options: TriggeredOptions, mix: Mix, epoch: int) -> None:
+    def __init__(self, options: parts.TriggeredOptions, mix: Mix, epoch: int) -> None:
         self._options = options
         self._stages = stages(mix)
         self._path = [0, *(i for i in (1, 2) if self._stages[i] != self._stages[i - 1])]
         self._stay, self._cool_down = epoch, math.ceil(epoch / 2)
-        self._place = 0
-        self._begun = 0
+        self._place = self._begun = 0
         # Of the violations in this stage: the weighted sum, and the sum of the weights.
         self._sum = self._weight = 0.0
         self._best: float | None = None
-        self.transitions: list[Transition] = []
+        self._transitions: list[dict[str, Any]] = []
 
     @property
     def state(self) -> State:
@@ -479,16 +442,17 @@ class Triggered(Curriculum):
         stage = self._path[self._place]
         return mixed_state(self._stages[stage], stage + 1)
 
-    def observe(
-        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
-    ) -> State:
-        """Take in a step, and go to another stage where it gives reason to."""
+    @property
+    def transitions(self) -> list[dict[str, Any]]:
+        """Changes of the stage so far."""
+        return self._transitions
+
+    def _look(self, seen: Seen) -> None:
         by_dev = self._options.measure == "validation"
-        change, why = self._by_dev(validation) if by_dev else self._by_share(violations)
-        lasted = step - self._begun
+        change, why = self._by_dev(seen.validation) if by_dev else self._by_share(seen.violations)
+        lasted = seen.step - self._begun
         if (change > 0 and lasted >= self._stay) or (change < 0 and lasted >= self._cool_down):
-            self._move(step, change, why, validation)
-        return self.state
+            self._move(seen.step, change, why, seen.validation)
 
     def _by_share(self, violations: float | None) -> tuple[int, str]:
         given = self._options
@@ -518,33 +482,18 @@ class Triggered(Curriculum):
         place = self._place + change
         if not 0 <= place < len(self._path):
             return
-        self.transitions.append(Transition(step, self._path[self._place] + 1, self._path[place] + 1, why))
+        self._transitions.append(_transition(step, self._path[self._place] + 1, self._path[place] + 1, why))
         self._place, self._begun = place, step
         self._sum = self._weight = 0.0
         if change < 0:
             # By violations it may be anything, and is not looked at.
             self._best = validation if validation is not None and math.isfinite(validation) else None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return all it needs to go on elsewhere, as plain JSON values."""
-        return super().state_dict() | {"transitions": [asdict(change) for change in self.transitions]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        super().load_state_dict(state)
-        self.transitions = [Transition(**change) for change in state["transitions"]]
-
 
 def build_curriculum(
-    options: PartOptions,
-    steps: int,
-    seed: int,
-    negatives: int | None = None,
-    *,
-    mix: Mix | None = None,
-    epochs: int = 1,
-    dev: bool = True,
-) -> Curriculum | None:
+    options: parts.CurriculumOptions, steps: int, seed: int, negatives: int | None = None, *, mix: Mix | None = None,
+    epochs: int = 1, dev: bool = True,
+) -> Curriculum | None:  # fmt: skip
     """Return the curriculum that ``options`` describe, or None for none.
 
     ``negatives`` are what a row brings to a step at difficulty 0 (None: all it has), ``mix`` the final shares of
@@ -556,49 +505,36 @@ def build_curriculum(
     AnmiError
         The curriculum does not go with where negatives come from, or with what is measured.
     """
-    check_sources(options, mixed=mix is not None)
+    parts.check_sources(options, mixed=mix is not None)
+    by_dev = isinstance(options, BanditOptions) or getattr(options, "measure", "") == "validation"
+    if by_dev and not dev:
+        raise AnmiError(
+            f'training: curriculum "{options.kind}" goes by the dev metric, and there are no dev queries; choose '
+            "another, or for triggered `measure: violations`"
+        )
+    final, epoch = mix or RANDOM_ONLY, steps // epochs
+    made: Curriculum | None = None
     match options:
-        case NoCurriculum():
-            return None
-        case TiersOptions():
-            return Tiers(options, steps, negatives)
-        case LearningProgressOptions():
-            return LearningProgress(options, steps, negatives)
+        case parts.TiersOptions():
+            made = Tiers(options, steps, negatives)
+        case parts.LearningProgressOptions():
+            made = LearningProgress(options, steps, negatives)
         case BanditOptions():
-            if not dev:
-                raise AnmiError(
-                    'training: curriculum "bandit" goes by the dev metric, and there are no dev queries; choose another'
-                )
-            return Bandit(options, negatives, seed)
-        case ScheduleOptions() if mix is not None:
-            return _schedule(options, mix, steps // epochs, epochs, dev=dev)
-    raise ValueError(f"{options!r} is no curriculum")
-
-
-def _schedule(options: ScheduleOptions, mix: Mix, epoch: int, epochs: int, *, dev: bool) -> Curriculum:
-    match options:
-        case LinearOptions():
+            made = Bandit(options, negatives, seed)
+        case parts.LinearOptions():
             _say_if_unreached(options.warm_up, epochs, "linear")
-            return Linear(options, mix, epoch)
-        case StepOptions():
-            _say_if_unreached(options.latent_from if mix[2] > 0 else options.warm_up, epochs, "step")
-            return Step(options, mix, epoch)
-        case TriggeredOptions():
-            if options.measure == "validation" and not dev:
-                raise AnmiError(
-                    'training: curriculum "triggered" goes by the dev metric, and there are no dev queries; set '
-                    "`measure: violations`"
-                )
-            return Triggered(options, mix, epoch)
-    raise ValueError(f"{options!r} is no schedule")
+            made = Linear(options, final, epoch)
+        case parts.StepOptions():
+            _say_if_unreached(options.latent_from if final[2] > 0 else options.warm_up, epochs, "step")
+            made = Step(options, final, epoch)
+        case parts.TriggeredOptions():
+            made = Triggered(options, final, epoch)
+    return made
 
 
 def _say_if_unreached(end: float, epochs: int, kind: str) -> None:
     if end >= epochs:
         log.warning(
             'The schedule "%s" comes to its final shares after %g epochs and the training has %d: give it more epochs, '
-            "or a shorter schedule",
-            kind,
-            end,
-            epochs,
-        )
+            "or a shorter schedule", kind, end, epochs,
+        )  # fmt: skip

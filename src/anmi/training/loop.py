@@ -25,8 +25,8 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text, hash_value
 from anmi.retrieval.encoders import fingerprint
 from anmi.retrieval.kinds import is_static
-from anmi.training.batch import Batcher
-from anmi.training.mixed import Observed
+from anmi.training.batch import Batcher, NegativeSampler
+from anmi.training.mixed.sampler import DNHSampler
 from anmi.training.objective import not_finite
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import Layout, OneKindBatches, PseudoRows, WithPseudoQueries
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 STATIC_LEARNING_RATE: Final = 1e-2
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
 # The newest so many stay, so that the one before remains should a kill have damaged the newest.
-CHECKPOINTS_KEPT: Final = 2
+_CHECKPOINTS_KEPT: Final = 2
 _PARTS: Final = ("encoder", "loss", "best", "sampler")
 _NO_MEMORY: Final = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
 
@@ -71,13 +71,11 @@ def digest_table(table: pd.DataFrame) -> str:
     >>> digest_table(pd.DataFrame({"a": [["x"]]})) == digest_table(pd.DataFrame({"a": [("x",)]}))
     True
     """
-    state = hashlib.blake2b(digest_size=16)
     content = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, content.schema) as stream:
         stream.write_table(content)
-    state.update(memoryview(sink.getvalue()))
-    return state.hexdigest()
+    return hashlib.blake2b(memoryview(sink.getvalue()), digest_size=16).hexdigest()
 
 
 def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
@@ -110,8 +108,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     curriculum know is in the state of the trainer.
     """
 
-    # None where nothing is labelled.
-    sampler: Any = None
+    sampler: NegativeSampler
     batcher: Batcher
     recorder: Recorder
     # None for the library's own, at random.
@@ -140,9 +137,9 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         self._batch = batch = self.batcher(self.recorder.rows)
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()
-        if hasattr(self.sampler, "update_index"):
+        if isinstance(self.sampler, DNHSampler):
             queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
-            self.recorder.observed = Observed(numbers, queries, batch["document_ids"], documents)
+            self.sampler.update_index(step + 1, numbers, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
@@ -186,8 +183,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        drawing = self.sampler.state_dict()[1] if hasattr(self.sampler, "state_dict") else {}
-        parts = (self.model.state_dict(), self.loss.loss.state_dict(), self.recorder.best_state or {}, drawing)
+        best, drawing = self.recorder.best_state or {}, self.sampler.state_dict()[1]
+        parts = (self.model.state_dict(), self.loss.loss.state_dict(), best, drawing)
         for name, tensors in zip(_PARTS, parts, strict=True):
             # A copy of each, since safetensors refuses tensors that share memory.
             copies = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in tensors.items()}
@@ -218,27 +215,15 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """Return what the library's trainer is told; ``steps`` are those of the whole training."""
     by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
+    # The recorder asks for checkpoints.
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=options.epochs,
-        per_device_train_batch_size=options.batch_size,
-        learning_rate=options.learning_rate or by_kind,
-        warmup_steps=warmup_steps(options.warmup, steps),
+        output_dir=str(folder), num_train_epochs=options.epochs, per_device_train_batch_size=options.batch_size,
+        learning_rate=options.learning_rate or by_kind, warmup_steps=warmup_steps(options.warmup, steps),
         lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
-        seed=seed,
-        data_seed=seed,
-        use_cpu=encoder.device.type == "cpu",
-        # The recorder asks for checkpoints.
-        save_strategy="no",
-        save_total_limit=CHECKPOINTS_KEPT,
-        eval_strategy="no",
-        logging_strategy="no",
-        logging_nan_inf_filter=False,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        remove_unused_columns=False,
-    )
+        seed=seed, data_seed=seed, use_cpu=encoder.device.type == "cpu", remove_unused_columns=False,
+        save_strategy="no", save_total_limit=_CHECKPOINTS_KEPT, eval_strategy="no", logging_strategy="no",
+        logging_nan_inf_filter=False, report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
+    )  # fmt: skip
     # One process, one device: with more, the library would wrap the model in DataParallel.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments
@@ -267,16 +252,12 @@ def build_optimizer(
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
     ]
     told: set[int] = set()
-
-    def rate(of: Any) -> float:
-        return learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
-
-    for name, of in (("temperature", options.temperature), ("predictor", options.hardness), ("drawing", options.draw)):
-        parameters = list(getattr(loss, name, nn.Module()).parameters())
+    own = {"temperature": options.temperature, "predictor": options.hardness, "drawing": options.draw}
+    for part, of in (*((getattr(loss, name, nn.Module()), of) for name, of in own.items()), (loss, options.loss)):
+        parameters = [p for p in part.parameters() if id(p) not in told]
         told |= {id(p) for p in parameters}
-        groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate(of)})
-    rest = [p for p in loss.parameters() if id(p) not in told]
-    groups.append({"params": rest, "weight_decay": 0.0, "lr": rate(options.loss)})
+        rate = learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
+        groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
     # Fused is one pass over the memory instead of ten; for a table of token vectors they are a third of the step.
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
 

@@ -66,26 +66,13 @@ class ContrastiveObjective(nn.Module):
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        loss: nn.Module,
-        autocast: torch.dtype | None = None,
-        *,
-        recompute: bool = False,
-        margin: float | None = None,
-        most: float | None = None,
-        sparsity: SparsityOptions | None = None,
+        self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None, *, recompute: bool = False,
+        margin: float | None = None, most: float | None = None, sparsity: SparsityOptions | None = None,
         adversary: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.model = model
-        self.loss = loss
-        self.autocast = autocast
-        self.recompute = recompute
-        self.margin = margin
-        self.most = most
-        self.adversary = adversary
-        self.sparsity = sparsity
+        self.model, self.loss, self.autocast, self.recompute = model, loss, autocast, recompute
+        self.margin, self.most, self.sparsity, self.adversary = margin, most, sparsity, adversary
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
         # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
@@ -185,11 +172,6 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
-
-
-def autocast_type(precision: torch.dtype) -> torch.dtype | None:
-    """Return what :class:`ContrastiveObjective` wants to be told of a precision."""
-    return None if precision == torch.float32 else precision
 
 
 def filtered(weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, most: float) -> Tensor:

@@ -7,11 +7,12 @@ They are written as in recipes: a name, or one name with its parameters, ``debia
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError
+from anmi.selection.steps.registry import Params, named
 
 SOURCES: Final = ("random", "graph", "latent", "edit")
 LOWEST_TEMPERATURE: Final = 0.01
@@ -19,10 +20,9 @@ HIGHEST_TEMPERATURE: Final = 1.0
 HIGHEST_ADAPTIVE: Final = 0.5
 
 
-class PartOptions(BaseModel):
+class PartOptions(Params):
     """Base of the parameters of one kind."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     kind: str
 
     @property
@@ -35,35 +35,12 @@ def _kind(name: str) -> Any:
     return Field(name, description="Which kind it is.")
 
 
-def _named(*kinds: type[PartOptions]) -> BeforeValidator:
-    """Read a name, or one name with its parameters, as the fields of that kind."""
-    known = {options.model_fields["kind"].default: options for options in kinds}
-
-    def read(value: Any) -> Any:
-        if isinstance(value, PartOptions):
-            return value
-        if isinstance(value, str):
-            value = {value: {}}
-        if isinstance(value, Mapping) and "kind" in value:
-            value = {value["kind"]: {key: given for key, given in value.items() if key != "kind"}}
-        if not isinstance(value, Mapping) or len(value) != 1:
-            example = next(iter(known))
-            raise ValueError(
-                f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not {value!r}"
-            )
-        name, parameters = next(iter(value.items()))
-        if name not in known:
-            raise ValueError(f'there is no "{name}"; {nearest(str(name), known)}')
-        if not isinstance(parameters := parameters or {}, Mapping):
-            raise ValueError(f'the parameters of "{name}" are names with values, and not {parameters!r}')
-        fields = known[name].model_fields.keys() - {"kind"}
-        wrong = [str(key) for key in parameters if key not in fields]
-        if wrong:
-            hint = nearest(wrong[0], fields) if fields else "it has none"
-            raise ValueError(f'"{name}" has no parameter "{wrong[0]}"; {hint}')
-        return {"kind": name, **parameters}
-
-    return BeforeValidator(read)
+def read_kind(value: Any, union: Any) -> Any:
+    """Return a name, or one name with its parameters, as the fields of one of the kinds of a union."""
+    if isinstance(value, PartOptions) or (isinstance(value, Mapping) and "kind" in value):
+        return value
+    name, parameters = named(value, {kind.model_fields["kind"].default: kind for kind in get_args(union)})
+    return {"kind": name, **parameters}
 
 
 class InfoNCEOptions(PartOptions):
@@ -78,9 +55,7 @@ class HybridOptions(PartOptions):
     kind: Literal["hybrid"] = _kind("hybrid")
     learning_rate: ClassVar[float] = 1e-3
     alpha: float = Field(0.6, ge=0, le=1, description="Share of InfoNCE; the rest is the head's. 0.6: the report's.")
-    targets: Literal["standardised", "raw"] = Field(
-        "standardised", description="Elo that the head predicts. raw: as in the report, where it drowns InfoNCE."
-    )
+    targets: Literal["standardised", "raw"] = Field("standardised", description="Elo to predict. raw: as reported.")
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -94,25 +69,21 @@ class DebiasedOptions(PartOptions):
     kind: Literal["debiased"] = _kind("debiased")
     learning_rate: ClassVar[float] = 1e-2
     tau_plus: float | Literal["labelled", "judged"] = Field(
-        "labelled",
-        description="Share of positives among negatives, in [0, 1), or how to estimate it: labelled positives a query "
-        "over corpus size, or the share of the mined negatives that judges call relevant.",
-    )
+        "labelled", description="Share of positives among negatives, or how it is estimated: labelled positives per "
+        "query over corpus size, or the share of mined negatives that judges call relevant.",
+    )  # fmt: skip
     form: Literal["source", "paraphrase"] = Field(
         "source",
         description="source: the paper's formula. paraphrase: the ANMI 2.1 report's, which subtracts 1, not N.",
     )
     learned: bool = Field(False, description="Learn its logit. Off: the loss falls with any larger share.")
-    prior_strength: float = Field(
-        3.0, ge=0, description="Strength of the Beta prior of a learned share. 3: at most 1.5 times its start; 0: none."
-    )
+    prior_strength: float = Field(3.0, ge=0, description="Of a learned share's Beta prior. 3: at most 1.5 × the start.")
 
-    @field_validator("tau_plus")
-    @classmethod
-    def _a_share(cls, value: float | str) -> float | str:
-        if isinstance(value, float) and not 0.0 <= value < 1.0:
-            raise ValueError(f"{value:g} lies outside [0, 1)")
-        return value
+    @model_validator(mode="after")
+    def _a_share(self) -> Self:
+        if isinstance(self.tau_plus, float) and not 0.0 <= self.tau_plus < 1.0:
+            raise ValueError(f"tau_plus {self.tau_plus:g} lies outside [0, 1)")
+        return self
 
 
 class HardDebiasedOptions(DebiasedOptions):
@@ -157,25 +128,13 @@ class EntityOptions(PartOptions):
 
     kind: Literal["entity"] = _kind("entity")
     learning_rate: ClassVar[float] = 1e-2
-    share: float = Field(
-        0.2, ge=0, le=1, description="Of the head's cross-entropy. 0.2: it then weighs as much as InfoNCE at first."
-    )
+    share: float = Field(0.2, ge=0, le=1, description="Of the head's cross-entropy. 0.2: at first as much as InfoNCE.")
 
 
-LossOptions = Annotated[
-    InfoNCEOptions
-    | HybridOptions
-    | EntityOptions
-    | DebiasedOptions
-    | HardDebiasedOptions
-    | TripletOptions
-    | DistillationOptions,
-    Field(discriminator="kind"),
-    _named(
-        InfoNCEOptions, HybridOptions, EntityOptions, DebiasedOptions, HardDebiasedOptions, TripletOptions,
-        DistillationOptions,
-    ),
-]  # fmt: skip
+LossOptions = (
+    InfoNCEOptions | HybridOptions | EntityOptions | DebiasedOptions | HardDebiasedOptions | TripletOptions
+    | DistillationOptions
+)  # fmt: skip
 
 _Value = Annotated[float, Field(ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)]
 
@@ -220,11 +179,7 @@ class AdaptiveTemperature(PartOptions):
     learned_base: bool = Field(False, description="Learn the base as well, as the report does.")
 
 
-TemperatureOptions = Annotated[
-    FixedTemperature | LearnableTemperature | DualTemperature | AdaptiveTemperature,
-    Field(discriminator="kind"),
-    _named(FixedTemperature, LearnableTemperature, DualTemperature, AdaptiveTemperature),
-]
+TemperatureOptions = FixedTemperature | LearnableTemperature | DualTemperature | AdaptiveTemperature
 
 
 class MinedSources(PartOptions):
@@ -243,23 +198,16 @@ class MixedSources(PartOptions):
     kind: Literal["mixed"] = _kind("mixed")
     random: float = Field(0.2, ge=0, le=1, description="Share drawn from the whole corpus. 0.2: methods.")
     graph: float = Field(
-        0.5, ge=0, le=1, description="Share of variants of the row's document: an entity swapped, or facts shared."
+        0.5, ge=0, le=1, description="Share of variants of the document: entity swapped, facts shared."
     )
-    latent: float = Field(
-        0.3, ge=0, le=1, description="Share nearest to the query, of those encoded last, about another entity."
-    )
+    latent: float = Field(0.3, ge=0, le=1, description="Share of the nearest encoded of late, about another entity.")
     edit: float = Field(0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods.")
     refresh: int = Field(50, ge=1, description="Steps between two indexes of latent negatives.")
     fact_filter: bool = Field(True, description="Never take a document that states all facts of a positive.")
     boost: float = Field(0.0, ge=0, description="Weight added to a row, times its share of hard negatives.")
-    margin: float = Field(
-        0.1, ge=0, le=2, description="A negative violates it whose cosine is above the positive's less so much."
-    )
+    margin: float = Field(0.1, ge=0, le=2, description="A negative less far below the positive's cosine violates it.")
     adversary: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Length by which a negative's embedding is moved up the loss's gradient. 0: optional.",
+        0.0, ge=0, lt=1, description="Length of the step of a negative's embedding up the loss's gradient. 0: optional."
     )
 
     @model_validator(mode="after")
@@ -274,7 +222,7 @@ class MixedSources(PartOptions):
         return (self.random, self.graph, self.latent, self.edit)
 
 
-SourceOptions = Annotated[MinedSources | MixedSources, Field(discriminator="kind"), _named(MinedSources, MixedSources)]
+SourceOptions = MinedSources | MixedSources
 
 
 class FirstDraw(PartOptions):
@@ -302,7 +250,7 @@ class SimAnsDraw(PartOptions):
         return ("dense",) if self.form == "score" else ("dense_rank",)
 
 
-DrawOptions = Annotated[FirstDraw | SimAnsDraw, Field(discriminator="kind"), _named(FirstDraw, SimAnsDraw)]
+DrawOptions = FirstDraw | SimAnsDraw
 
 
 class NoFilter(PartOptions):
@@ -326,9 +274,7 @@ class GuideFilter(PartOptions):
     margin: float = Field(0.0, ge=0, description="By how much, of the guide's scores. 0: as in GISTEmbed.")
 
 
-FilterOptions = Annotated[
-    NoFilter | ScoreFilter | GuideFilter, Field(discriminator="kind"), _named(NoFilter, ScoreFilter, GuideFilter)
-]
+FilterOptions = NoFilter | ScoreFilter | GuideFilter
 
 
 class NoCurriculum(PartOptions):
@@ -340,10 +286,7 @@ class NoCurriculum(PartOptions):
 class WindowOptions(PartOptions):
     """What all curricula with a window share: which negatives of its pool a row is shown at a difficulty."""
 
-    window: Literal["elo", "rank"] = Field(
-        "elo",
-        description="In gaps of Elo, of rated candidates only, or in places of a pool that is ordered by hardness.",
-    )
+    window: Literal["elo", "rank"] = Field("elo", description="In gaps of Elo, or in places of a pool, hardest first.")
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -361,9 +304,7 @@ class LearningProgressOptions(WindowOptions):
     """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
 
     kind: Literal["learning_progress"] = _kind("learning_progress")
-    window_steps: int | None = Field(
-        None, ge=2, description="Steps of one decision. None: a share of the training, between 5 and 100."
-    )
+    window_steps: int | None = Field(None, ge=2, description="Of one decision. None: a share of all, 5 to 100.")
     as_published: bool = Field(False, description="Decide in every step, as the ANMI 2.1 report's code does.")
 
 
@@ -385,11 +326,7 @@ class LinearOptions(ScheduleOptions):
     """From random negatives only to the final shares of the sources, in a straight line."""
 
     kind: Literal["linear"] = _kind("linear")
-    warm_up: float = Field(
-        2.0,
-        ge=0,
-        description="Epochs in which random falls from 1 to its final share, and the others rise. 2: methods.",
-    )
+    warm_up: float = Field(2.0, ge=0, description="Epochs in which random falls to its final share. 2: methods.")
 
 
 class StepOptions(ScheduleOptions):
@@ -410,37 +347,24 @@ class TriggeredOptions(ScheduleOptions):
     """The stages of step, each until the model masters it, and back where it fails."""
 
     kind: Literal["triggered"] = _kind("triggered")
-    measure: Literal["violations", "validation"] = Field(
-        "violations", description="What tells: the share of negatives that violate the margin, or the dev metric."
-    )
+    measure: Literal["violations", "validation"] = Field("violations", description="Of the margin, or the dev metric.")
     advance: float = Field(0.05, ge=0, le=1, description="Violations below which the next stage begins.")
     retreat: float = Field(0.25, ge=0, le=1, description="Violations above which the last stage begins anew.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if not self.advance < self.retreat:
-            raise ValueError(
-                f"advance is below retreat, or the schedule would go to and fro: they are {self.advance:g} and "
-                f"{self.retreat:g}"
-            )
+            raise ValueError(f"advance ({self.advance:g}) must lie below retreat ({self.retreat:g})")
         return self
 
 
-SCHEDULES: Final = (LinearOptions, StepOptions, TriggeredOptions)
-CurriculumOptions = Annotated[
-    NoCurriculum
-    | TiersOptions
-    | LearningProgressOptions
-    | BanditOptions
-    | LinearOptions
-    | StepOptions
-    | TriggeredOptions,
-    Field(discriminator="kind"),
-    _named(NoCurriculum, TiersOptions, LearningProgressOptions, BanditOptions, *SCHEDULES),
-]
+CurriculumOptions = (
+    NoCurriculum | TiersOptions | LearningProgressOptions | BanditOptions | LinearOptions | StepOptions
+    | TriggeredOptions
+)  # fmt: skip
 
 
-class Adaptation(BaseModel):
+class Adaptation(Params):
     """One setting of the training as a linear function of the hardness of a query.
 
     Examples
@@ -448,8 +372,6 @@ class Adaptation(BaseModel):
     >>> Adaptation(low=0.5, high=1.5, direction="falling").at(0.25)
     1.25
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: float = Field(ge=0, description="The smallest value it takes.")
     high: float = Field(ge=0, description="The largest value it takes.")
@@ -503,7 +425,7 @@ class HansOptions(PartOptions):
     detached: bool = Field(True, description="Whether the predictor leaves the embedding alone.")
 
 
-HardnessOptions = Annotated[NoAdaptation | HansOptions, Field(discriminator="kind"), _named(NoAdaptation, HansOptions)]
+HardnessOptions = NoAdaptation | HansOptions
 
 
 def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:

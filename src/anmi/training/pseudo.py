@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler
 from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.retrieval.related import RelatedDocuments
-from anmi.training.batch import Row
+from anmi.training.batch import NegativeSampler, Row
 from anmi.training.options import TrainingOptions
 
 STREAM: Final = "training/batches"
@@ -84,7 +84,7 @@ class PseudoRows:
         ]
 
 
-class WithPseudoQueries:
+class WithPseudoQueries(NegativeSampler):
     """Draws labelled rows as ``labelled`` does, and behind them the slots of pseudo-queries.
 
     Parameters
@@ -99,7 +99,7 @@ class WithPseudoQueries:
         Of an epoch.
     """
 
-    def __init__(self, labelled: Any, count: int, pseudo: PseudoRows, steps: int) -> None:
+    def __init__(self, labelled: NegativeSampler | None, count: int, pseudo: PseudoRows, steps: int) -> None:
         self._labelled, self._count, self._pseudo, self._steps = labelled, count, pseudo, steps
         self._share = 0.0
 
@@ -107,7 +107,7 @@ class WithPseudoQueries:
         """Return the rows of the given numbers with the negatives and views of this step (from 0)."""
         own, others = rows[rows < self._count], rows[rows >= self._count] - self._count
         self._share = len(others) / len(rows)
-        drawn = self._labelled(own, step) if len(own) else []
+        drawn = self._labelled(own, step) if self._labelled and len(own) else []
         return [*drawn, *(self._pseudo.rows(others, step // self._steps) if len(others) else [])]
 
     def report(self) -> dict[str, float]:

@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from anmi.training.batch import Row
+from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed import Observed
 from anmi.training.sampling import DrawnNegatives
 
 logger = logging.getLogger(__name__)
@@ -46,18 +44,11 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        loss: nn.Module,
-        curriculum: Curriculum | None,
-        evaluate_dev: Callable[[Any], float] | None,
-        *,
-        keep_best: bool,
-        checkpoint_minutes: float | None = None,
-    ) -> None:
-        self._loss = loss
-        self._curriculum = curriculum
-        self._evaluate_dev = evaluate_dev
-        self._keep_best = keep_best
+        self, loss: nn.Module, curriculum: Curriculum | None, evaluate_dev: Callable[[Any], float] | None, *,
+        keep_best: bool, checkpoint_minutes: float | None = None,
+    ) -> None:  # fmt: skip
+        self._loss, self.curriculum = loss, curriculum
+        self._evaluate_dev, self._keep_best = evaluate_dev, keep_best
         self._checkpoint_seconds = math.inf if checkpoint_minutes is None else 60 * checkpoint_minutes
         self._checkpoint = time.monotonic()
         self._bar: Any = None
@@ -67,19 +58,15 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.best_dev: float | None = None
         # Measured since the last step, for the curriculum to be told with the next.
         self._validation: float | None = None
-        # What draws the negatives, whose ``report`` is logged if it has one.
-        self.sampler: Any = None
+        # What draws the negatives, whose ``report`` is logged.
+        self.sampler = NegativeSampler()
         # Of the step that is being made; what was drawn counts once the step was.
         self.rows: Sequence[Row] = ()
         self.drawn: DrawnNegatives | None = None
-        # What the step encoded, for a sampler that goes by it.
-        self.observed: Observed | None = None
         # Encodes and compares; its ``report`` is logged.
         self.objective: Any = None
-        self.loss = float("nan")
-        self.grad_norm = float("nan")
-        self._began = time.monotonic()
-        self._told = self._began
+        self.loss = self.grad_norm = math.nan
+        self._began = self._told = time.monotonic()
         self._earlier = 0.0
         # From the start of a step to what is observed of it, without dev.
         self.step_seconds = 0.0
@@ -97,17 +84,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         ``step_seconds`` are those of all steps, drawing included and dev not, ``sampling_seconds`` those of the drawing
         and of taking in what was encoded; ``transitions`` the changes. What nobody measures is not there.
         """
-        changes = getattr(self._curriculum, "transitions", None)
-        drawn: float | None = getattr(self.sampler, "seconds", None)
-        return {
-            "step_seconds": round(self.step_seconds, 3),
-            **({} if drawn is None else {"sampling_seconds": round(drawn, 3)}),
-            **({} if changes is None else {"transitions": [asdict(change) for change in changes]}),
-        }
+        changes, drawn = self.curriculum and self.curriculum.transitions, self.sampler.seconds
+        found = {"step_seconds": round(self.step_seconds, 3)} | ({} if changes is None else {"transitions": changes})
+        return found if math.isnan(drawn) else found | {"sampling_seconds": round(drawn, 3)}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds as JSON values; tensors are saved beside."""
-        drawing = self.sampler.state_dict()[0] if hasattr(self.sampler, "state_dict") else None
         values = {
             "steps": pd.DataFrame(self._steps).to_dict("split"),
             "best_epoch": self.best_epoch,
@@ -116,8 +98,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             "seconds": self.seconds,
             "step_seconds": self.step_seconds,
             "drawn": {} if self.drawn is None else self.drawn.state_dict(),
-            "curriculum": None if self._curriculum is None else self._curriculum.state_dict(),
-            "sampler": drawing,
+            "curriculum": None if self.curriculum is None else self.curriculum.state_dict(),
+            "sampler": self.sampler.state_dict()[0],
         }
         return {"args": {}, "attributes": values}
 
@@ -131,10 +113,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._earlier, self.step_seconds = values["seconds"], values["step_seconds"]
         if self.drawn is not None:
             self.drawn.load_state_dict(values["drawn"])
-        if self._curriculum is not None:
-            self._curriculum.load_state_dict(values["curriculum"])
-        if hasattr(self.sampler, "load_state_dict"):
-            self.sampler.load_state_dict(values["sampler"], drawing)
+        if self.curriculum is not None:
+            self.curriculum.load_state_dict(values["curriculum"])
+        self.sampler.load_state_dict(values["sampler"], drawing)
         self.resumed_from = len(self._steps)
 
     def log(self) -> pd.DataFrame:
@@ -154,9 +135,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the progress bar."""
-        self._bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=None
-        )  # fmt: skip
+        done, of = state.global_step, state.max_steps
+        self._bar = tqdm(total=of, initial=done, desc="training", unit="step", disable=None)
         if self._evaluate_dev is not None and state.global_step == 0:
             self._validation = self._measure(kwargs["model"], 0)
 
@@ -169,31 +149,21 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         if self.drawn is not None:
             self.drawn.add(self.rows)
         step = state.global_step + 1
-        self._steps.append(
-            {
-                "step": step,
-                "epoch": step * args.num_train_epochs / state.max_steps,
-                "loss": self.loss,
-                "grad_norm": self.grad_norm,
-                **_report(getattr(self._loss, "temperature", None)),
-                "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
-                **_report(self._loss),
-                **({} if self._curriculum is None else self._curriculum.state.report()),
-                **_report(self.sampler),
-                **_report(self.objective),
-                DEV_METRIC: np.nan,
-            }
-        )
+        self._steps.append({
+            "step": step, "epoch": step * args.num_train_epochs / state.max_steps,
+            "loss": self.loss, "grad_norm": self.grad_norm,
+            **_report(getattr(self._loss, "temperature", None)),
+            "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
+            **_report(self._loss), **_report(self.curriculum and self.curriculum.state),
+            **self.sampler.report(), **_report(self.objective), DEV_METRIC: np.nan,
+        })  # fmt: skip
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum, and move the progress bar."""
-        if self._curriculum is not None:
-            violations = getattr(self.objective, "violations", None)
-            self._curriculum.observe(state.global_step, self.loss, self.grad_norm, self._validation, violations)
+        if self.curriculum is not None:
+            seen = (self.loss, self.grad_norm, self._validation, self.objective.violations)
+            self.curriculum.observe(state.global_step, *seen)
             self._validation = None
-        if self.observed is not None:
-            self.sampler.update_index(state.global_step, self.observed)
-            self.observed = None
         self.step_seconds += time.perf_counter() - self._step_began
         self._bar.update()
         self._bar.set_postfix(loss=f"{self.loss:.3f}", refresh=False)

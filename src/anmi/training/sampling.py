@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,11 @@ from anmi import seeds
 from anmi.corpus.hardness import hardness
 from anmi.corpus.splits import choose
 from anmi.errors import AnmiError
-from anmi.training.batch import Row
+from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum, State
 from anmi.training.losses.drawn import RELAXATION, SLOT, DrawnBySimAns
-from anmi.training.mixed import DNHSampler, Stock
+from anmi.training.mixed.latent import Stock
+from anmi.training.mixed.sampler import DNHSampler
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDraw, WindowOptions
 
@@ -32,15 +33,7 @@ MOST_QUERIES: Final = 2_000
 COLUMNS: Final = ("query_id", "document_id", "count")
 
 
-class NegativeSampler(Protocol):
-    """Called once a step, with the rows of the batch; a draw may depend on nothing but the seed, step and row."""
-
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
-        """Return the rows of the given numbers with the negatives of this step (from 0)."""
-        ...
-
-
-class FirstNegatives:
+class FirstNegatives(NegativeSampler):
     """The best of each row, the same in every step."""
 
     def __init__(self, rows: Sequence[Row], count: int | None) -> None:
@@ -51,7 +44,49 @@ class FirstNegatives:
         return [self._rows[number] for number in rows]
 
 
-class PoolSampler:
+class _Pools(NegativeSampler):
+    """What is known of all negatives that were mined for the rows, each row's own in a line of an array.
+
+    Parameters
+    ----------
+    rows
+        All training rows with all negatives that were mined for them.
+    count
+        Negatives that a row brings to a step; None is all it has.
+    seed
+        Of the training.
+    column
+        Judgment that the draw goes by; empty for places in the pool, from 0 to 1.
+    keep
+        Judgments that the loss reads; others are not carried into the batches.
+    """
+
+    stream: str
+
+    def __init__(self, rows: Sequence[Row], count: int | None, seed: int, column: str, keep: Sequence[str]) -> None:
+        lengths = np.array([len(row.negatives) for row in rows])
+        self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
+        self._exists = exists = self._places < lengths[:, None]
+        weights, self._values = np.zeros(exists.shape), np.full(exists.shape, np.nan)
+        weights[exists] = [weight for row in rows for weight in row.weights]
+        if column:
+            self._values[exists] = [value for row in rows for value in row.judged[column][1]]
+            self._own = np.array([row.judged[column][0] for row in rows])[:, None]
+        else:
+            places = self._places / np.maximum(lengths[:, None] - 1, 1)
+            self._values[exists] = places[exists]
+        self._usable = weights > 0
+        self._rows = [replace(row, judged={name: row.judged[name] for name in keep}) for row in rows]
+        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
+        self._count, self._seed = count, seed
+
+    def _uniform(self, rows: NDArray[np.int64], step: int) -> NDArray[np.float64]:
+        keys = [self._keys[number] for number in rows.tolist()]
+        slots = np.broadcast_to(self._places, (len(rows), len(self._places)))
+        return seeds.uniform(self._seed, f"training/{self.stream}/{step}", keys, slots)
+
+
+class PoolSampler(_Pools):
     """Draws the negatives of a step uniformly from those inside the curriculum's window, without replacement.
 
     Where the window holds too few, those nearest to it follow, and negatives that nobody rated come last. What lies
@@ -61,41 +96,30 @@ class PoolSampler:
 
     Parameters
     ----------
-    rows
-        All training rows with all negatives that were mined for them. With a window in Elo they were judged in
-        ``elo``.
-    count
-        Negatives a row brings where the curriculum does not say; None is all it has.
-    seed
-        Of the training.
+    rows, count, seed, keep
+        As of the pools; with a window in Elo rows were judged in ``elo``.
     curriculum
         Whose state every draw goes by.
     options
         Of the curriculum: what its window is in.
-    keep
-        Judgments that the loss reads; others are not carried into the batches.
     """
 
+    stream = "pool"
+
     def __init__(
-        self,
-        rows: Sequence[Row],
-        count: int | None,
-        seed: int,
-        curriculum: Curriculum,
-        options: WindowOptions,
+        self, rows: Sequence[Row], count: int | None, seed: int, curriculum: Curriculum, options: WindowOptions,
         keep: Sequence[str] = (),
-    ) -> None:
-        lengths = np.array([len(row.negatives) for row in rows])
-        self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
-        exists = self._places < lengths[:, None]
-        weights = _padded([row.weights for row in rows], exists, 0.0)
-        self._gap = _gaps(rows, exists, options.window)
-        danger = _DANGER if options.window == "elo" else -math.inf
+    ) -> None:  # fmt: skip
+        by_elo = options.window == "elo"
+        super().__init__(rows, count, seed, "elo" if by_elo else "", keep)
+        self._gap = self._own - self._values if by_elo else self._values
         # A gap nobody knows is not known to be below the border.
-        self._usable = (weights > 0) & ~(self._gap < danger)
-        self._rows = [_stripped(row, exists[i] & ~self._usable[i], keep) for i, row in enumerate(rows)]
-        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
-        self._count, self._seed, self._curriculum = count, seed, curriculum
+        self._usable &= ~(self._gap < (_DANGER if by_elo else -math.inf))
+        for number, barred in enumerate(self._exists & ~self._usable):
+            row = self._rows[number]
+            excluded = row.excluded_ids.union(row.negative_ids[place] for place in np.flatnonzero(barred))
+            self._rows[number] = replace(row, excluded_ids=excluded)
+        self._curriculum = curriculum
         self._report: dict[str, float] = {}
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
@@ -117,16 +141,11 @@ class PoolSampler:
         Returns, for B rows and n wanted: places in the pool in the order drawn, int64 [B, n]; which of them were drawn,
         bool, true ones first; and which lie inside the window, bool.
         """
-        gap = self._gap[rows]
+        gap, usable = self._gap[rows], self._usable[rows]
         outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
         outside[np.isnan(gap)] = np.inf
-        usable = self._usable[rows]
-        keys = [self._keys[number] for number in rows.tolist()]
-        slots = np.broadcast_to(self._places, gap.shape)
-        uniform = seeds.uniform(self._seed, f"training/pool/{step}", keys, slots)
-        order = np.lexsort((uniform, np.where(usable, outside, np.inf), ~usable), axis=1)
-        wanted = self._count if state.negatives is None else state.negatives
-        order = order[:, :wanted]
+        order = np.lexsort((self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1)
+        order = order[:, : self._count if state.negatives is None else state.negatives]
         taken = np.take_along_axis(usable, order, axis=1)
         return order, taken, np.take_along_axis(outside == 0, order, axis=1)
 
@@ -146,27 +165,7 @@ def _check_pool(rows: Sequence[Row], negatives: int | None) -> None:
         )
 
 
-def _gaps(rows: Sequence[Row], exists: NDArray[np.bool_], window: str) -> NDArray[np.float64]:
-    if window == "elo":
-        rated = [row.judged["elo"][1] for row in rows]
-        own = np.array([row.judged["elo"][0] for row in rows])
-        return own[:, None] - _padded(rated, exists, np.nan)
-    lengths = exists.sum(axis=1, keepdims=True)
-    return np.where(exists, np.arange(exists.shape[1]) / np.maximum(lengths - 1, 1), np.nan)
-
-
-def _padded(values: Sequence[Sequence[float]], exists: NDArray[np.bool_], fill: float) -> NDArray[np.float64]:
-    result = np.full(exists.shape, fill)
-    result[exists] = [value for line in values for value in line]
-    return result
-
-
-def _stripped(row: Row, barred: NDArray[np.bool_], keep: Sequence[str]) -> Row:
-    excluded = row.excluded_ids.union(row.negative_ids[place] for place in np.flatnonzero(barred))
-    return replace(row, excluded_ids=excluded, judged={name: row.judged[name] for name in keep})
-
-
-class SimAnsSampler:
+class SimAnsSampler(_Pools):
     """Draws the negatives of a step from each row's pool by the present a and b, without replacement.
 
     The draw is exact: the Gumbel top-k of the pool. How far a softmax in its place would have drawn each candidate is
@@ -175,51 +174,31 @@ class SimAnsSampler:
 
     Parameters
     ----------
-    rows
-        All training rows with all that was mined for them, judged in what the form reads.
-    count
-        Negatives a row brings.
-    seed
-        Of the training.
+    rows, count, seed, column, keep
+        As of the pools.
     loss
         That of the training, with what is learned of the draw.
-    column
-        Judgment that chances go by.
-    keep
-        Judgments that the loss reads; others are not carried into the batches.
     """
+
+    stream = "simans"
 
     def __init__(
         self, rows: Sequence[Row], count: int, seed: int, loss: DrawnBySimAns, column: str, keep: Sequence[str] = ()
     ) -> None:
-        lengths = np.array([len(row.negatives) for row in rows])
-        self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
-        exists = self._places < lengths[:, None]
-        self._scores, weights = np.full(exists.shape, np.nan), np.zeros(exists.shape)
-        self._scores[exists] = [value for row in rows for value in row.judged[column][1]]
-        weights[exists] = [weight for row in rows for weight in row.weights]
-        self._own = np.array([row.judged[column][0] for row in rows])[:, None]
-        self._usable = (weights > 0) & np.isfinite(self._scores)
+        super().__init__(rows, count, seed, column, keep)
+        self._usable &= np.isfinite(self._values)
         if loss.drawing.form == "score":
             self._usable &= np.isfinite(self._own)
-        self._rows = [replace(row, judged={name: row.judged[name] for name in keep}) for row in rows]
-        self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
-        self._count, self._seed, self._loss = count, seed, loss
+        self._wanted, self._loss = count, loss
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
-        names = [self._keys[number] for number in rows.tolist()]
-        slots = np.broadcast_to(self._places, (len(rows), len(self._places)))
-        uniform = seeds.uniform(self._seed, f"training/simans/{step}", names, slots)
         drawing = self._loss.drawing
-        device = drawing.b.device
-        scores, own, usable, uniforms = (
-            torch.from_numpy(each).to(device)
-            for each in (np.nan_to_num(self._scores[rows]), self._own[rows], self._usable[rows], uniform)
-        )
-        keys = drawing.keys(scores, own, usable, uniforms)
-        self._loss.relaxed = drawing.relaxed(keys, usable, self._count, RELAXATION)
-        order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._count].cpu().numpy()
+        given = (np.nan_to_num(self._values[rows]), self._own[rows], self._usable[rows], self._uniform(rows, step))
+        scores, own, usable, uniform = (torch.from_numpy(each).to(drawing.b.device) for each in given)
+        keys = drawing.keys(scores, own, usable, uniform)
+        self._loss.relaxed = drawing.relaxed(keys, usable, self._wanted, RELAXATION)
+        order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._wanted].cpu().numpy()
         taken = np.take_along_axis(self._usable[rows], order, axis=1).sum(axis=1)
         return [
             _placed(self._rows[number], line[:count])
@@ -233,7 +212,18 @@ def _placed(row: Row, places: list[int]) -> Row:
     return replace(drawn, judged={**drawn.judged, SLOT: (math.nan, tuple(map(float, places)))})
 
 
-class InTurn:
+class _Around(NegativeSampler):
+    """What changes the rows of another sampler has in common."""
+
+    def __init__(self, inner: NegativeSampler) -> None:
+        self._inner = inner
+
+    def report(self) -> dict[str, float]:
+        """Return the inner sampler's numbers."""
+        return self._inner.report()
+
+
+class InTurn(_Around):
     """Shows the positives of queries that have more of them than rows, as many in an epoch as there are rows.
 
     The positives of a query stand in an order that its own stream draws, and each epoch goes on where the last one
@@ -256,7 +246,8 @@ class InTurn:
     def __init__(
         self, inner: NegativeSampler, rows: Sequence[Row], positives: pd.DataFrame, seed: int, steps: int
     ) -> None:
-        self._inner, self._steps = inner, steps
+        super().__init__(inner)
+        self._steps = steps
         table = positives.sort_values(["query_id", "document_id"])
         self._turns: dict[str, list[tuple[str, str]]] = {}
         for query, group in table.groupby("query_id", sort=False):
@@ -282,10 +273,6 @@ class InTurn:
         turns = self._turns[row.query_id]
         document, text = turns[(epoch * len(places) + places[row.positive_id]) % len(turns)]
         return replace(row, positive_id=document, positive=text)
-
-    def report(self) -> dict[str, float]:
-        """Return the inner sampler's numbers."""
-        return self._inner.report() if hasattr(self._inner, "report") else {}
 
 
 def with_hardness(rows: Sequence[Row]) -> list[Row]:
@@ -313,7 +300,7 @@ def round_at_random(values: NDArray[np.float64], query_ids: Sequence[str], step:
     return (whole + (uniform < values - whole)).astype(np.int64)
 
 
-class HardnessSampler:
+class HardnessSampler(_Around):
     """Lets a row keep the first of the negatives that another sampler chose, as many as its hardness asks for.
 
     Parameters
@@ -326,10 +313,9 @@ class HardnessSampler:
         Of the training.
     """
 
-    def __init__(self, inner: Callable[[NDArray[np.int64], int], list[Row]], count: Adaptation, seed: int) -> None:
-        self._inner = inner
-        self._count = count
-        self._seed = seed
+    def __init__(self, inner: NegativeSampler, count: Adaptation, seed: int) -> None:
+        super().__init__(inner)
+        self._count, self._seed = count, seed
         self._mean: float | None = None
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
@@ -347,25 +333,19 @@ class HardnessSampler:
 
     def report(self) -> dict[str, float]:
         """Return the inner sampler's numbers, and the mean number of negatives of the last step."""
-        inner: dict[str, float] = self._inner.report() if hasattr(self._inner, "report") else {}
-        return inner if self._mean is None else inner | {"negatives": self._mean}
+        return super().report() | ({} if self._mean is None else {"negatives": self._mean})
 
 
 def build_sampler(
-    rows: Sequence[Row],
-    options: TrainingOptions,
-    curriculum: Curriculum | None,
-    seed: int,
-    *,
-    keep: Sequence[str] = (),
-    stock: Stock | None = None,
-    dimension: int = 0,
-    loss: nn.Module | None = None,
-) -> NegativeSampler:
+    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum | None, seed: int, *,
+    keep: Sequence[str] = (), stock: Stock | None = None, dimension: int = 0, loss: nn.Module | None = None,
+    positives: pd.DataFrame | None = None, epoch: int = 1,
+) -> NegativeSampler:  # fmt: skip
     """Return what chooses the negatives of every step.
 
     ``rows`` have all negatives that were mined for them. ``keep`` are the judgments that the loss reads; others serve
     the draw only. ``stock`` is what negatives of mixed sources are drawn from. ``loss`` learns the draw of ``simans``.
+    ``positives`` are those of :class:`InTurn`, and ``epoch`` the steps of one.
 
     Raises
     ------
@@ -392,9 +372,10 @@ def build_sampler(
         made = SimAnsSampler(rows, count, seed, loss, options.draw.reads[0], keep)
     else:
         made = FirstNegatives(rows, count)
-    return (
-        HardnessSampler(made, options.hardness.negatives, seed) if isinstance(options.hardness, HansOptions) else made
-    )
+    hans = options.hardness
+    if isinstance(hans, HansOptions):
+        made = HardnessSampler(made, hans.negatives, seed)
+    return made if positives is None or positives.empty else InTurn(made, rows, positives, seed, epoch)
 
 
 class DrawnNegatives:

@@ -19,24 +19,24 @@ from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from torch import nn
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.files import aside, room
 from anmi.retrieval.kinds import is_sparse, is_static, quieter, resolve_precision, two_encoders
 from anmi.retrieval.prompts import prompts_of, settle_prompts
-from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
-from anmi.training.curriculum import Curriculum, build_curriculum
+from anmi.training.batch import Batcher, NegativeSampler, Row, Tokeniser, read_rows
+from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import CheckpointPlan, Loop, RowNumbers, build_optimizer, newest_checkpoint, training_arguments
-from anmi.training.losses import build_loss
-from anmi.training.mixed import Stock, neighbour_table
-from anmi.training.objective import ContrastiveObjective, autocast_type
+from anmi.training.losses import Loss, build_loss
+from anmi.training.mixed.latent import Stock, neighbour_table
+from anmi.training.mixed.sampler import DNHSampler
+from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions, MixedSources
 from anmi.training.pseudo import Layout, PseudoRows
 from anmi.training.recorder import Recorder
-from anmi.training.sampling import DrawnNegatives, InTurn, build_sampler, with_hardness
+from anmi.training.sampling import DrawnNegatives, build_sampler, with_hardness
 
 logger = logging.getLogger(__name__)
 
@@ -126,8 +126,7 @@ def train(
     encoder = _to_train(encoder, options)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     data = [] if pseudo is not None and rows.empty else _read(rows, loss, options, stock)
-    if callable(prepare := getattr(loss, "prepare", None)):
-        prepare(data)
+    loss.prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
@@ -140,18 +139,17 @@ def train(
         layout = Layout.of(len(data), pseudo, options)
         steps = options.epochs * layout.steps
         arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
-        curriculum = _curriculum(options, steps, seed, dev=evaluate_dev is not None)
-        recorder = Recorder(
-            loss.to(encoder.device),
-            curriculum,
-            evaluate_dev,
-            keep_best=options.keep_best,
-            checkpoint_minutes=None if kept is None else options.checkpoint_minutes,
-        )
+        recorder = _recorder(loss.to(encoder.device), options, steps, seed, evaluate_dev, checkpoints=kept is not None)
         stack.callback(recorder.close)
-        loop = _loop(data, encoder, loss, options, arguments, precision, recorder, curriculum, stock, pseudo, guide)
-        if positives is not None and len(positives) and data and stock is None:
-            loop.sampler = InTurn(loop.sampler, data, positives, seed, layout.steps)
+        loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
+        if data:
+            loop.sampler = build_sampler(
+                data, options, recorder.curriculum, seed, keep=loss.columns, stock=stock,
+                dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=layout.steps,
+            )  # fmt: skip
+        recorder.sampler = loop.sampler
+        if options.draws:
+            recorder.drawn = DrawnNegatives((row.query_id for row in data), seed)
         if pseudo:
             loop.add_pseudo_queries(len(data), pseudo, layout)
         start = None if kept is None else newest_checkpoint(kept)
@@ -169,32 +167,23 @@ def train(
     encoder.eval()
     log = recorder.log()
     summary = {
-        "rows": len(data),
-        "pseudo_queries": 0 if pseudo is None else len(pseudo),
+        "rows": len(data), "pseudo_queries": 0 if pseudo is None else len(pseudo),
         "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
-        "steps": len(log),
-        "epochs": options.epochs,
-        "best_epoch": recorder.best_epoch,
-        "best_dev_ndcg@10": recorder.best_dev,
+        "steps": len(log), "epochs": options.epochs,
+        "best_epoch": recorder.best_epoch, "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]) if steps else None,
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
-        "learning_rate": arguments.learning_rate,
-        "precision": str(precision).removeprefix("torch."),
-        "device": str(encoder.device),
-        "prompts": prompts_of(encoder),
-        "relative_weight_change": moved,
-        "resumed_from_step": recorder.resumed_from,
-        "seconds": round(recorder.seconds, 2),
-        **recorder.sampling(),
-        "seed": seed,
-    }
+        "learning_rate": arguments.learning_rate, "precision": str(precision).removeprefix("torch."),
+        "device": str(encoder.device), "prompts": prompts_of(encoder), "relative_weight_change": moved,
+        "resumed_from_step": recorder.resumed_from, "seconds": round(recorder.seconds, 2),
+        **recorder.sampling(), "seed": seed,
+    }  # fmt: skip
     if output is not None:
         save(encoder, output)
     if kept is not None:
         shutil.rmtree(kept, ignore_errors=True)
     drawn = recorder.drawn or DrawnNegatives([], seed)
-    watched = getattr(loop.sampler, "watched", None)
-    neighbours = neighbour_table() if watched is None else watched.table()
+    neighbours = loop.sampler.neighbours() if isinstance(loop.sampler, DNHSampler) else neighbour_table()
     return TrainingResult(encoder, log, summary, drawn.table(), neighbours)
 
 
@@ -224,61 +213,48 @@ def save(encoder: SentenceTransformer, output: Path) -> None:
         encoder.save(str(folder), create_model_card=False, safe_serialization=True)
 
 
-def _curriculum(options: TrainingOptions, steps: int, seed: int, *, dev: bool) -> Curriculum | None:
+def _recorder(
+    loss: Loss, options: TrainingOptions, steps: int, seed: int, evaluate_dev: Callable[[Any], float] | None, *,
+    checkpoints: bool,
+) -> Recorder:  # fmt: skip
     mix = options.sources.mix if isinstance(options.sources, MixedSources) else None
-    return build_curriculum(
-        options.curriculum, steps, seed, options.negatives, mix=mix, epochs=options.epochs, dev=dev
-    )  # fmt: skip
+    curriculum = build_curriculum(
+        options.curriculum, steps, seed, options.negatives, mix=mix, epochs=options.epochs, dev=evaluate_dev is not None
+    )
+    minutes = options.checkpoint_minutes if checkpoints else None
+    return Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, checkpoint_minutes=minutes)
 
 
 def _loop(
-    data: list[Row],
-    encoder: SentenceTransformer,
-    loss: nn.Module,
-    options: TrainingOptions,
-    arguments: SentenceTransformerTrainingArguments,
-    precision: torch.dtype,
-    recorder: Recorder,
-    curriculum: Curriculum | None,
-    stock: Stock | None,
-    pseudo: PseudoRows | None,
+    encoder: SentenceTransformer, loss: Loss, options: TrainingOptions,
+    arguments: SentenceTransformerTrainingArguments, precision: torch.dtype, recorder: Recorder, rows: int,
     guide: SentenceTransformer | None,
-) -> Loop:
+) -> Loop:  # fmt: skip
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
-    autocast = autocast_type(precision)
     objective = ContrastiveObjective(
-        encoder, loss, autocast, recompute=options.recompute, margin=None if mixed is None else mixed.margin,
+        encoder, loss, None if precision == torch.float32 else precision, recompute=options.recompute,
+        margin=None if mixed is None else mixed.margin, adversary=0.0 if mixed is None else mixed.adversary,
+        sparsity=options.sparsity if is_sparse(encoder) else None,
         most=getattr(options.in_batch_filter, "margin", None),
-        sparsity=options.sparsity if is_sparse(encoder) else None, adversary=0.0 if mixed is None else mixed.adversary,
     )  # fmt: skip
+    optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
     loop = Loop(
-        model=encoder,
-        args=arguments,
-        train_dataset=Dataset.from_dict({"row": list(range(len(data) + (0 if pseudo is None else len(pseudo))))}),
-        loss=objective,
-        data_collator=RowNumbers(),
-        optimizers=(build_optimizer(encoder, loss, options, arguments.learning_rate), None),
-        callbacks=[recorder],
-    )
+        model=encoder, args=arguments, train_dataset=Dataset.from_dict({"row": list(range(rows))}), loss=objective,
+        data_collator=RowNumbers(), optimizers=(optimizer, None), callbacks=[recorder],
+    )  # fmt: skip
     loop.remove_callback(PrinterCallback)
-    dimension, columns = encoder.get_embedding_dimension() or 0, getattr(loss, "columns", ())
-    if data:
-        loop.sampler = build_sampler(
-            data, options, curriculum, arguments.seed, keep=columns, stock=stock, dimension=dimension, loss=loss
-        )
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide)
-    loop.recorder = recorder
-    recorder.objective, recorder.sampler = objective, loop.sampler
-    if options.draws:
-        recorder.drawn = DrawnNegatives((row.query_id for row in data), arguments.seed)
+    # Until there is one; without labelled rows none is needed.
+    loop.sampler = NegativeSampler()
+    loop.recorder, recorder.objective = recorder, objective
     return loop
 
 
-def _read(rows: pd.DataFrame, loss: nn.Module, options: TrainingOptions, stock: Stock | None) -> list[Row]:
+def _read(rows: pd.DataFrame, loss: Loss, options: TrainingOptions, stock: Stock | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
-    columns = dict.fromkeys((*getattr(loss, "columns", ()), *options.curriculum.reads, *options.draw.reads))
+    columns = dict.fromkeys((*loss.columns, *options.curriculum.reads, *options.draw.reads))
     data = read_rows(rows, tuple(columns))
     if stock is not None:
         data = [replace(row, about=_about(row, stock)) for row in data]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tests.selection.conftest import named
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.selection.recipe import Recipe, Runner, Step
+from anmi.selection.recipe import Recipe, Runner
 from anmi.selection.steps import Context
 from anmi.selection.steps.routing import Bars, Route, fit_route
 from anmi.selection.steps.samplers import TIERS
@@ -63,17 +63,6 @@ def test_only_the_likelier_of_the_uncertain_are_barred_inside_a_batch() -> None:
     all_barred = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
     assert all_barred.barred_in_batch[0].tolist() == [True] * 5 + [False] * 2
     assert names(all_barred)[1:5] == ["uncertain"] * 4
-
-
-def test_uncertain_ones_with_a_soft_weight_come_after_all_others_however_far_those_are() -> None:
-    block = block_of(np.array([[0.5, 0.2, 0.01, 0.0]]))
-    steps = ({"route": {"negative": 0.1, "positive": 0.9, "uncertain": "soft"}}, {"back_off": {"last": 100}}, "top")
-    block = block.with_columns({"dense_rank": np.array([[1, 2, 3, 4000]])})
-    for order in (steps, (steps[1], steps[0], steps[2])):
-        after = run(block, *order, negatives=3)
-        assert after.columns["choice"][0].tolist()[:1] == [3.0] and np.isnan(after.columns["choice"][0, 1])
-        assert after.weight[0, [0, 2, 3]].tolist() == [0.5, 1.0, 1.0]
-        assert TIERS[int(after.columns["tier"][0, 0])] == "uncertain"
 
 
 def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> None:
@@ -159,13 +148,6 @@ def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:
     cuts = [block.take(slice(start, start + 700)) for start in range(0, 6000, 700)]
     assert fit_route(cuts, params, context) == whole
     assert fit_route([block.take(rng.permutation(6000))], params, context) == whole
-
-
-def test_rocketqa_promotes_what_it_is_sure_of() -> None:
-    block = block_of(np.array([[0.95, 0.5, 0.05]]))
-    item = Step.of("promote", {})
-    after = item.type.apply(block, item.params, Context(1, 1))
-    assert after.of_kind("promoted").tolist() == [[True, False, False]]
 
 
 IN_DOUBT = {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9, "at_least": 15}}

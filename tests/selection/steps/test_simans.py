@@ -137,15 +137,6 @@ def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
         np.testing.assert_allclose(weighed.weight[i, chosen], inverse / inverse.max(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["simans", "draw"])
-def test_samplers_go_tier_by_tier(name: str) -> None:
-    block = rows_of(60)
-    block = block.with_columns({"tier": np.tile([1, 1, 0, 0, 0, 0], (60, 1))})
-    after = applied(block, name, 3, **({"by": "dense"} if name == "draw" else {}))
-    assert after.negatives[:, 2:4].all() and (after.negatives.sum(axis=1) == 3).all()
-    assert after.negatives[:, 0].any() and after.negatives[:, 1].any()
-
-
 def test_the_variance_is_that_of_all_shards() -> None:
     recipe = Recipe.model_validate({"description": "-", "negatives": 2, "steps": {"simans": {"form": "score"}}})
     block = rows_of(30)

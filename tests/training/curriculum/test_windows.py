@@ -87,12 +87,6 @@ def test_each_tier_sees_the_gaps_of_methods():
     assert seen == [(600, math.inf), (400, math.inf), (200, math.inf), (100, math.inf)]
 
 
-def test_by_rank_a_quarter_of_the_pool_is_added_from_its_end():
-    curriculum = Tiers(TiersOptions(window="rank"), 4, 7)
-    lows = [curriculum.observe(step, 1.0, 1.0, None).low for step in range(4)]
-    assert lows == [0.75, 0.5, 0.25, 0.0]
-
-
 def posteriors(bandit: Bandit) -> list[tuple[float, float]]:
     state = bandit.state_dict()
     return list(zip(state["alpha"], state["beta"], strict=True))

@@ -114,23 +114,6 @@ def test_the_report_s_form_at_the_values_of_its_example(expected):
     assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_report_s_floor_counts_once_for_every_negative():
-    # Far behind, Σ - τ⁺p is negative, and 1e-8 stands for the mean of N = 7.
-    loss = DebiasedContrastive(Temperature(0.1).double(), 0.1, "paraphrase")
-    positive, negatives = (
-        torch.full(shape, value, dtype=torch.float64) for shape, value in (((1,), 0.5), ((1, 7), -0.9))
-    )
-    found = loss(positive, negatives, torch.zeros(1, 7, dtype=torch.float64))
-    assert found.item() == pytest.approx(7e-8 / math.exp(0.5 / 0.1), rel=1e-4)
-
-
-def test_the_floor_stops_the_gradient_of_negatives_already_beaten():
-    similarity = torch.tensor([[0.1, 0.0]], requires_grad=True)
-    loss = DebiasedContrastive(Temperature(0.07), tau_plus=0.1)(torch.tensor([0.9]), similarity, torch.zeros(1, 2))
-    loss.sum().backward()
-    assert torch.equal(similarity.grad, torch.zeros(1, 2))
-
-
 def slow_hard_debiased(positive, negatives, weights, t, tau, beta):
     """As in the paper's released code, with weights."""
     n = sum(weights)
@@ -216,15 +199,6 @@ def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strengt
     got = share.penalty(torch.tensor([count], dtype=torch.float64)).item()
     assert got == pytest.approx(log_density(start) - log_density(now), rel=1e-4, abs=1e-4 * strength * count)
     assert got >= 0
-
-
-def test_it_starts_as_the_fixed_one():
-    block = torch.tensor([0.4, 0.1]), torch.tensor([[0.5, 0.3], [0.2, 0.6]]), torch.zeros(2, 2)
-    fixed = DebiasedContrastive(Temperature(T), 0.1)
-    learning = DebiasedContrastive(Temperature(T), TauPlus(0.1, learnable=True, prior_strength=3.0))
-    torch.testing.assert_close(learning(*block), fixed(*block))
-    assert fixed.report() == {}
-    assert learning.report() == pytest.approx({"tau_plus": 0.1})
 
 
 def test_options_choose_it_of_tau_plus():

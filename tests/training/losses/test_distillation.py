@@ -112,13 +112,6 @@ def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
     assert got.item() == pytest.approx(slow_kl([0.6, 0.2], same, 0.5, 1.0), rel=1e-5)
 
 
-def test_a_positive_without_elo_leaves_infonce_alone():
-    loss = Distillation(Temperature(0.5), "elo", share=0.5)
-    facts = Facts(positive_judged={"elo": torch.tensor([math.nan])}, judged={"elo": torch.tensor([[900.0]])})
-    block = torch.tensor([0.6]), torch.tensor([[0.2]]), torch.zeros(1, 1)
-    torch.testing.assert_close(loss(*block, facts), 0.5 * WeightedInfoNCE(loss.temperature)(*block))
-
-
 @pytest.mark.parametrize("loss", ["distillation", "hybrid"])
 def test_rows_that_nobody_judged_are_refused_before_the_first_step(loss):
     loss = build_loss(TrainingOptions(loss=loss))

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.training.batch import Row
-from anmi.training.mixed import Stock
+from anmi.training.mixed.latent import Stock
 
 ENTITIES = 10
 

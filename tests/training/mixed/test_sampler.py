@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.training.curriculum import State, build_curriculum
-from anmi.training.mixed import DNHSampler, Observed
+from anmi.training.mixed.sampler import DNHSampler
 from anmi.training.parts import LinearOptions, MixedSources
 
 ALL = np.arange(10)
@@ -34,7 +34,7 @@ def embeddings(world, seed=5):
 
 def observe(sampler, world, step=1, seed=5):
     documents, queries = embeddings(world, seed)
-    sampler.update_index(step, Observed(ALL, queries, list(world.ids), documents))
+    sampler.update_index(step, ALL, queries, list(world.ids), documents)
     return documents, queries
 
 
@@ -170,10 +170,9 @@ def test_the_loop_of_the_docs_comes_to_the_final_shares(world):
     names = {
         "np": np, "rows": world.rows, "stock": world.stock, "encode": encode, "MixedSources": MixedSources,
         "LinearOptions": LinearOptions, "build_curriculum": build_curriculum, "DNHSampler": DNHSampler,
-        "Observed": Observed,
     }  # fmt: skip
     exec(snippet, names)
     report = names["sampler"].report()
     assert names["curriculum"].state.mix == (0, 0.6, 0.4, 0)
     assert report["share_latent"] > 0.2 and report["negatives"] == 7
-    assert names["sampler"].watched.table().step.unique().tolist() == [10, 20, 30, 40, 50]
+    assert names["sampler"].neighbours().step.unique().tolist() == [10, 20, 30, 40, 50]

@@ -1,8 +1,11 @@
-"""Trainings with a schedule and the loss of entities, from rows to weights."""
+"""Trainings on negatives of mixed sources, with a schedule and the loss of entities, from rows to weights."""
 
 import pandas as pd
 import pytest
+import torch
+from tests.training.resuming import Killed, stop_at
 
+from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -14,7 +17,7 @@ SHARES = ["share_random", "share_graph", "share_latent"]
 
 @pytest.fixture
 def fit(made, word_encoder):
-    def run(plan=None, evaluate_dev=None, **changes):
+    def run(plan=None, kill_at=0, **changes):
         rows = pd.DataFrame(
             {
                 "query_id": row.query_id, "query": row.query, "positive_id": row.positive_id, "positive": row.positive,
@@ -24,9 +27,11 @@ def fit(made, word_encoder):
             for row in made.rows
         )  # fmt: skip
         options = {"epochs": 6, "batch_size": 4, "negatives": 3, "learning_rate": 0.05, "sources": SOURCES, **changes}
+        encoder = word_encoder(WORDS)
+        stop_at(encoder[0], kill_at)
         return train(
-            rows, encoder=word_encoder(WORDS), options=TrainingOptions(**options), output=None, seed=1,
-            checkpoints=plan, stock=made.stock, evaluate_dev=evaluate_dev,
+            rows, encoder=encoder, options=TrainingOptions(**options), output=None, seed=1,
+            checkpoints=plan, stock=made.stock,
         )  # fmt: skip
 
     return run
@@ -56,3 +61,22 @@ def test_the_head_learns_which_entity_a_query_is_about(fit):
     accuracy = fit(loss={"entity": {"share": 0.5}}, epochs=60).log.entity_accuracy
     assert accuracy.head(3).mean() < 0.4
     assert accuracy.tail(3).mean() > 0.8
+
+
+def test_all_sources_are_used_and_a_killed_training_goes_on_as_if_undisturbed(fit, tmp_path):
+    shares = {"random": 0.1, "graph": 0.3, "latent": 0.4, "edit": 0.2, "refresh": 2, "boost": 0.5}
+    options = {"sources": {"mixed": shares}, "temperature": "learnable", "checkpoint_minutes": 1e-9}
+    expected = fit(**options)
+    shares = expected.log[[f"share_{name}" for name in ("random", "graph", "latent", "edit")]]
+    assert (shares.sum(axis=1) - 1).abs().max() < 1e-9 and (shares.tail(10).mean() > 0).all()
+    assert expected.log.latent_staleness.dropna().between(0, 30).all()
+    assert expected.log.loss.tail(3).mean() < expected.log.loss.head(3).mean()
+    assert len(expected.neighbours) and expected.neighbours.step.is_monotonic_increasing
+    assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all(), "three in each of six epochs"
+    with pytest.raises(Killed):
+        fit(CheckpointPlan(tmp_path), kill_at=10, **options)
+    resumed = fit(CheckpointPlan(tmp_path), **options)
+    assert resumed.summary["resumed_from_step"] == 9
+    for table in ("neighbours", "log", "drawn"):
+        pd.testing.assert_frame_equal(getattr(resumed, table), getattr(expected, table), check_exact=True)
+    assert torch.equal(resumed.model[0].embedding.weight, expected.model[0].embedding.weight)

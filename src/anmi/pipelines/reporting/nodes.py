@@ -107,7 +107,7 @@ def render_report(
 ) -> str:  # fmt: skip
     """Return the report as one self-contained HTML document."""
     from anmi.report.html import ReportInputs, render
-    from anmi.report.inputs import judge_entries
+    from anmi.report.sentences import judge_entries
 
     return render(
         ReportInputs(

@@ -139,11 +139,9 @@ def make_variants(
 
 def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> Exported:
     """Return the rows in the pair format, of which there may be none."""
-    from anmi.selection.export import FORMATS
     from anmi.selection.rows import pair_rows
 
-    found, table = FORMATS["pairs"], pair_rows(rows, corpus, queries, info["collection"], info["language"])
-    return Exported("pairs", found.description, found.files, found.loading, table)
+    return Exported("pairs", pair_rows(rows, corpus, queries, info["collection"], info["language"]))
 
 
 def summarise_selection(

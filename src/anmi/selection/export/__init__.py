@@ -1,17 +1,10 @@
 """Training rows in the formats that other trainers read."""
 
-from anmi.selection.export.flat import Collection, ExportOptions
-from anmi.selection.export.formats import FORMATS, Format, find_format, make_export
-from anmi.selection.export.writing import Exported, export_collection, may_replace
+from anmi.selection.export.formats import FORMATS, find_format
+from anmi.selection.export.tables import Collection, ExportOptions
+from anmi.selection.export.writing import Exported, export_collection, make_export, may_replace
 
 __all__ = [
-    "FORMATS",
-    "Collection",
-    "ExportOptions",
-    "Exported",
-    "Format",
-    "export_collection",
-    "find_format",
-    "make_export",
+    "FORMATS", "Collection", "ExportOptions", "Exported", "export_collection", "find_format", "make_export",
     "may_replace",
-]
+]  # fmt: skip

@@ -14,9 +14,12 @@ import pandas as pd
 
 from anmi.corpus.related import documents_of
 from anmi.corpus.texts import to_json
+from anmi.errors import AnmiError
 from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.prompts import in_words
-from anmi.selection.export.flat import Collection
+from anmi.selection.export import tables
+from anmi.selection.export.formats import FORMATS, find_format
+from anmi.selection.export.tables import Collection, ExportOptions
 
 README: Final = "README.md"
 _OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_([\w.-]+_)?\d{3,}\.jsonl")
@@ -32,12 +35,8 @@ class Exported:
 
     Attributes
     ----------
-    name, description
+    name
         Of the format.
-    files
-        ``train.parquet``, ``train.jsonl``, or ``part_*.jsonl`` for numbered files of 100,000 lines.
-    loading
-        How the file is read, with the place for its path as ``{path}``.
     table
         The lines.
     score
@@ -53,9 +52,6 @@ class Exported:
     """
 
     name: str
-    description: str
-    files: str
-    loading: str
     table: pd.DataFrame
     score: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
@@ -63,9 +59,15 @@ class Exported:
     parted_by: str | None = None
     mined: Mapping[str, str] = field(default_factory=dict)
 
-    def how_to_load(self, folder: Path) -> str:
-        """Return the line that reads the export from a folder."""
-        return self.loading.format(path=json.dumps(str(folder / self.files), ensure_ascii=False))
+    @property
+    def files(self) -> str:
+        """See :class:`anmi.selection.export.formats.Format`."""
+        return FORMATS[self.name].files
+
+    def how_to_load(self, folder: Path | None = None) -> str:
+        """Return the line that reads the export from a folder, or from the one that it is run in."""
+        path = json.dumps(str(folder / self.files) if folder else self.files, ensure_ascii=False)
+        return FORMATS[self.name].loading.format(path=path)
 
     def save(self, folder: Path) -> None:
         """Write the files into a folder, which is made where there is none."""
@@ -94,21 +96,59 @@ class Exported:
     def readme(self, folder: Path) -> str:
         """Return what the README of a folder with the files says."""
         columns = ", ".join(map(str, self.table))
-        lines = [card_header(folder, {"default": self.files}), f"# {self.name}", "", self.description, ""]
+        about = FORMATS[self.name].description
+        lines = [card_header(folder, {"default": self.files}), f"# {self.name}", "", about, ""]
         lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
-        if self.score is not None:
-            lines.append(f"Scores: {self.score}.")
+        lines += [] if self.score is None else [f"Scores: {self.score}."]
         if any(self.prompts.values()):
-            lines += [
-                "",
+            told = (
                 f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are without them: give them "
-                "to your trainer if it trains the same encoder.",
-            ]
+            )
+            lines += ["", f"{told}to your trainer if it trains the same encoder."]
         if self.left_out:
             lines += ["", "Left out:", "", *(f"- {what}: {count:,}" for what, count in self.left_out.items())]
-        return "\n".join(
-            [*lines, "", "Read it with", "", f"    {self.loading.format(path=json.dumps(self.files))}", ""]
-        )
+        return "\n".join([*lines, "", "Read it with", "", f"    {self.how_to_load()}", ""])
+
+
+def make_export(
+    rows: pd.DataFrame, name: str, options: ExportOptions | None = None, collection: Collection | None = None,
+    encoder_info: Mapping[str, Any] | None = None, mined: Mapping[str, str] | None = None,
+) -> Exported:  # fmt: skip
+    """Turn training rows into a format.
+
+    Parameters
+    ----------
+    rows
+        As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
+    name
+        Of the format.
+    options
+        What goes into it.
+    collection
+        What the rows were made of; ``pairs`` needs it, ``tevatron`` takes titles from it.
+    encoder_info
+        What is known of the encoder that mined, ``prompts`` among it, for the README.
+    mined
+        What else the README says of how the rows were made.
+
+    Raises
+    ------
+    AnmiError
+        Unknown format or score, an option the format has no place for, or nothing is left to export.
+    """
+    options = options or ExportOptions()
+    found = find_format(name, options)
+    score = options.score or (tables.preferred_score(rows) if found.needs_score and len(rows) else None)
+    laid = tables.flatten(rows, options.negatives, score)
+    table = found.make(laid, options, collection)
+    if not len(table):
+        lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
+        known = f"; scores of these rows: {tables.coverage_text(tables.known_shares(rows))}" if score else ""
+        raise AnmiError(f'nothing is left to export as "{name}": {lost or "there are no training rows"}{known}')
+    prompts = (encoder_info or {}).get("prompts") or {}
+    parted = "source" if options.by_source else None
+    about = {"Collection": f"{collection.name} ({collection.language})"} if collection else {}
+    return Exported(name, table, score, laid.left_out, prompts, parted, about | dict(mined or {}))
 
 
 def card_header(folder: Path, files: Mapping[str, str | Mapping[str, str]], language: str | None = None) -> str:

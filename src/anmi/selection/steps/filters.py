@@ -15,7 +15,7 @@ from anmi.errors import nearest
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.routing import Route
-from anmi.selection.steps.samplers import choose
+from anmi.selection.steps.samplers import choose, places
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +100,7 @@ def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
     """
     rank = block.columns[params.column]
     ranked = np.where(block.filled, np.nan_to_num(rank, nan=np.inf), np.inf)
-    order = np.lexsort((block.documents, ranked), axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    place = places(block.documents, ranked)
     block = block.rejected("shift", place < params.skip, f"among the first {params.skip} by {params.column}")
     return block.rejected("shift", ~(rank <= params.last), f"{params.column} > {params.last} or unknown")
 
@@ -112,10 +110,7 @@ class Denoise(Params):
 
     column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
     threshold: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Reject from it on. 0.3: medicine and law; 0.7: nearly complete labels.",
+        0.5, gt=0, le=1, description="Reject from it on. 0.3: medicine, law; 0.7: complete labels."
     )
     unjudged: Literal["reject", "keep"] = Field(
         "reject", description="A candidate nobody judged is not known to be clean, so it is not used."
@@ -132,8 +127,7 @@ def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     if params.unjudged == "reject":
         block = block.rejected("unjudged", np.isnan(probability), "no judge saw it", "unsafe")
     doubt = np.where(block.undecided & np.isfinite(probability), probability, np.inf)
-    place = np.argsort(np.argsort(doubt, axis=1, kind="stable"), axis=1)
-    wrong = (probability >= params.threshold) & (place >= params.at_least)
+    wrong = (probability >= params.threshold) & (places(doubt) >= params.at_least)
     return block.rejected("denoise", wrong, f"{params.column} ≥ {params.threshold:.3g}", "unsafe", in_batch=True)
 
 
@@ -159,12 +153,11 @@ class DuplicateGuard(Params):
 @step("duplicate_guard", DuplicateGuard, requires=lambda p: {"related"} if p.near or p.siblings else set())
 def duplicate_guard(block: Candidates, params: DuplicateGuard, context: Context) -> Candidates:
     """Reject candidates that ingestion found to be near-duplicates or siblings of any positive of the query."""
-    if params.near:
-        rule = "almost the same text as a positive"
-        block = block.rejected("near_duplicate", block.columns["related"] == 1, rule, "unsafe", in_batch=True)
-    if params.siblings:
-        rule = "part of the same document as a positive"
-        block = block.rejected("sibling", block.columns["related"] == 2, rule, "unsafe", in_batch=True)
+    near = (params.near, "near_duplicate", "almost the same text as a positive")
+    sibling = (params.siblings, "sibling", "part of the same document as a positive")
+    for code, (asked, name, rule) in enumerate((near, sibling), start=1):
+        if asked:
+            block = block.rejected(name, block.columns["related"] == code, rule, "unsafe", in_batch=True)
     return block
 
 
@@ -187,13 +180,10 @@ class MaxRatio(Params):
 
     column: str = Field("dense", description="Score that is compared.")
     max_ratio: Annotated[float, Field(gt=0, le=1.5)] | Literal["auto"] = Field(
-        0.95,
-        description="Share of the positive's score, `strict` (0.90), `balanced` or `bold` (0.98); `auto`: the largest "
-        "of 0.90 to 0.98 at which the judge expects at most 1.5 % false negatives.",
-    )
-    adaptive: bool = Field(
-        False, description="Lower it by 0.02 above a cosine of 0.9 of the positive, raise it by 0.03 below 0.7."
-    )
+        0.95, description="Share of the positive's score, `strict` (0.90), `balanced` or `bold` (0.98); `auto`: the "
+        "largest of 0.90 to 0.98 at which the judge expects at most 1.5 % false negatives.",
+    )  # fmt: skip
+    adaptive: bool = Field(False, description="By the positive's cosine: 0.02 less above 0.9, 0.03 more below 0.7.")
 
     @field_validator("max_ratio", mode="before")
     @classmethod
@@ -230,12 +220,9 @@ def fit_max_ratio(blocks: Iterable[Candidates], params: MaxRatio, context: Conte
 
 
 @step(
-    "max_ratio",
-    MaxRatio,
+    "max_ratio", MaxRatio, fit=fit_max_ratio, thresholds=("max_ratio",),
     requires=lambda p: {p.column} | ({"p_relevant"} if p.max_ratio == "auto" else set()),
-    fit=fit_max_ratio,
-    thresholds=("max_ratio",),
-)
+)  # fmt: skip
 def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
     """Keep s < s⁺ − |s⁺|(1 − p) for the ratio p (NV-Retriever's TopK-PercPos; methods §3.2).
 

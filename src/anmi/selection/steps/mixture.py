@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.selection.steps.elo_zones import gap
 from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
@@ -174,12 +172,8 @@ def _maximised(z: Floats, belongs: Floats, number: Floats, least: Floats) -> tup
 
 def _log_densities(values: Floats, means: Floats, variances: Floats, shares: Floats) -> Floats:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
-    far = values[:, :, None] - means[:, None, :]
-    result: Floats = (
-        np.log(np.maximum(shares, 1e-300))[:, None, :]
-        - 0.5 * np.log(variances)[:, None, :]
-        - 0.5 * far**2 / variances[:, None, :]
-    )
+    logs, far = np.log(np.maximum(shares, 1e-300)), values[:, :, None] - means[:, None, :]
+    result: Floats = logs[:, None, :] - 0.5 * np.log(variances)[:, None, :] - 0.5 * far**2 / variances[:, None, :]
     return result
 
 
@@ -193,14 +187,14 @@ _LEAST: Final = 1e-12
 
 @dataclass(frozen=True)
 class Betas:
-    """A mixture per row, the component of the lower mean first.
+    """A mixture of two Beta distributions, that of the lower mean first.
 
     Attributes
     ----------
     alphas, betas, shares
-        [Q, 2].
+        [2, 1].
     sound
-        False where one Beta distribution is better by BIC, [Q].
+        False where one Beta distribution is better by BIC, [1].
     """
 
     alphas: Floats
@@ -214,20 +208,17 @@ class Betas:
         The log-odds of the upper component, (α₁ − α₀)·log x + (β₁ − β₀)·log(1 − x), may turn at one point. On the far
         side of it the posterior stays what it is there, where the released code lets it rise again.
         """
-        x = np.clip(np.asarray(values, np.float64), _LEAST, 1 - _LEAST)
-        rise = self.alphas[:, 1:] - self.alphas[:, :1]
-        fall = self.betas[:, 1:] - self.betas[:, :1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            turn = rise / (rise + fall)
-        highest = np.where((rise > 0) & (fall > 0), turn, 1.0)
-        lowest = np.where((rise < 0) & (fall < 0), turn, 0.0)
-        x = np.clip(x, np.maximum(lowest, _LEAST), np.minimum(highest, 1 - _LEAST))
-        lower, upper = _beta_log_densities(x, self.alphas, self.betas, self.shares)
-        return 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
+        rise, fall = float(self.alphas[1, 0] - self.alphas[0, 0]), float(self.betas[1, 0] - self.betas[0, 0])
+        highest = rise / (rise + fall) if rise > 0 and fall > 0 else 1.0
+        lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
+        x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
+        lower, upper = _beta_log_densities(x.reshape(1, -1), self.alphas, self.betas, self.shares)
+        found: Floats = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
+        return found.reshape(x.shape)
 
 
 def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
-    """Fit two Beta distributions to each row by the weighted method of moments (ProGCL; methods §3.4).
+    """Fit two Beta distributions by the weighted method of moments (ProGCL; methods §3.4).
 
     Ten steps of expectation–maximisation from Beta(1, 2) with 95 % and Beta(2, 1) with 5 %. As in the released code
     no density counts as less than 1e-12, and a β of the upper component that falls below 1 is set to 1.01.
@@ -235,7 +226,7 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     Parameters
     ----------
     values
-        In [0, 1], [Q, M], each row sorted, NaN at its end; a row needs at least one value.
+        In [0, 1], sorted, [1, M] with M at least 1.
     steps
         Of expectation–maximisation.
 
@@ -245,29 +236,28 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     >>> values = np.sort(np.concatenate([rng.beta(20, 20, 900), rng.beta(90, 10, 100)]))[None, :]
     >>> mixture = fit_betas(values, steps=100)
     >>> (mixture.alphas / (mixture.alphas + mixture.betas)).round(1).tolist()
-    [[0.5, 0.9]]
+    [[0.5], [0.9]]
     """
-    known = np.isfinite(values)
-    x = np.clip(np.where(known, values, 0.5).astype(np.float64), _LEAST, 1 - _LEAST)
-    rows = np.ones((len(x), 1))
-    alphas, betas = rows * _ALPHAS, rows * _BETAS
-    shares = rows * (1 - _UPPER_SHARE, _UPPER_SHARE)
+    x = np.clip(values.astype(np.float64), _LEAST, 1 - _LEAST)
+    alphas, betas = np.array(_ALPHAS)[:, None], np.array(_BETAS)[:, None]
+    shares = np.array([[1 - _UPPER_SHARE], [_UPPER_SHARE]])
     for _ in range(steps):
         logs = np.maximum(_beta_log_densities(x, alphas, betas, shares), np.log(_LEAST))
-        belongs = np.where(known, np.exp(logs - np.logaddexp(logs[0], logs[1])), 0.0)
-        found = [_moments(x, each) for each in belongs]
-        alphas, betas = (np.concatenate([each[k] for each in found], axis=1) for k in (0, 1))
-        betas[:, 1] = np.where(betas[:, 1] < 1, 1.01, betas[:, 1])
-        masses = np.concatenate([total(each) for each in belongs], axis=1)
-        shares = masses / masses.sum(axis=1, keepdims=True)
-    order = np.argsort(alphas / (alphas + betas), axis=1, kind="stable")
-    sound = _two_are_better(x, known, alphas, betas, shares)
-    alphas, betas, shares = (np.take_along_axis(each, order, axis=1) for each in (alphas, betas, shares))
-    return Betas(alphas, betas, shares, sound)
+        belongs = np.exp(logs - np.logaddexp(*logs))
+        alphas, betas = _moments(x, belongs)
+        betas[1] = np.where(betas[1] < 1, 1.01, betas[1])
+        masses = total(belongs)
+        shares = masses / masses.sum()
+    # By BIC, which has to pay for three further parameters.
+    double = np.logaddexp(*_beta_log_densities(x, alphas, betas, shares))
+    single = _beta_log_densities(x, *_moments(x, np.ones_like(x)), np.ones((1, 1)))
+    sound = 2 * (total(double[None]) - total(single)) > 3 * np.log(x.shape[1])
+    order = np.argsort((alphas / (alphas + betas))[:, 0], kind="stable")
+    return Betas(alphas[order], betas[order], shares[order], sound[0])
 
 
 def _moments(x: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return α and β of the Beta distribution that has the weighted mean and variance of each row, each [Q, 1]."""
+    """Return α and β of the Beta distribution with the weighted mean and variance for each row of weights, [K, 1]."""
     mass = np.maximum(total(weights), 1e-300)
     mean = np.clip(total(weights * x) / mass, _LEAST, 1 - _LEAST)
     variance = np.maximum(total(weights * (x - mean) ** 2) / mass, _LEAST)
@@ -275,37 +265,14 @@ def _moments(x: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return mean * both, (1 - mean) * both
 
 
-def _beta_log_densities(x: Floats, alphas: Floats, betas: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """Logarithm of share · density of both components, each [Q, M]."""
-    log_x, log_rest = np.log(x), np.log1p(-x)
-    lower, upper = (
-        np.log(np.maximum(shares[:, [k]], 1e-300))
-        + (alphas[:, [k]] - 1) * log_x
-        + (betas[:, [k]] - 1) * log_rest
-        - scipy.special.betaln(alphas[:, [k]], betas[:, [k]])
-        for k in (0, 1)
-    )
-    return lower, upper
-
-
-def _two_are_better(
-    x: Floats, known: NDArray[np.bool_], alphas: Floats, betas: Floats, shares: Floats
-) -> NDArray[np.bool_]:
-    """Whether BIC pays for the three further parameters, [Q]."""
-    number = total(known.astype(np.float64))
-    double = total(np.where(known, np.logaddexp(*_beta_log_densities(x, alphas, betas, shares)), 0.0))
-    alpha, beta = _moments(x, known.astype(np.float64))
-    density = (alpha - 1) * np.log(x) + (beta - 1) * np.log1p(-x) - scipy.special.betaln(alpha, beta)
-    single = total(np.where(known, density, 0.0))
-    better: NDArray[np.bool_] = 2 * (double - single) > 3 * np.log(np.maximum(number, 1.0))
-    return better[:, 0]
+def _beta_log_densities(x: Floats, alphas: Floats, betas: Floats, shares: Floats) -> Floats:
+    """Logarithm of share · density of components whose parameters are [K, 1], [K, M]."""
+    logs, scale = np.log(np.maximum(shares, 1e-300)), scipy.special.betaln(alphas, betas)
+    found: Floats = logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
+    return found
 
 
 _MOST_VALUES: Final = 50_000
-# Standard deviation, in Elo, of the difference between two documents' Thurstone variables.
-_ELO_SPREAD: Final = 200 * math.sqrt(2)
-
-
 Fitted = Gaussians | Betas
 
 
@@ -313,20 +280,12 @@ class Mixture(Params):
     """What the mixture is made of, and what it is fitted to."""
 
     column: str = Field("dense", description="Similarity; times P(true negative) it becomes the `hardness`.")
-    measure: Literal["similarity", "elo_gap"] = Field(
-        "similarity", description="What is fitted: the similarity, as published, or the Elo gap to the positive."
-    )
-    family: Literal["gaussian", "beta"] = Field(
-        "gaussian", description="`gaussian`: as often retold. `beta`: ProGCL's own, on (s + 1)/2."
-    )
-    components: Literal[2, 3] = Field(
-        2, description="Of Gaussians: true and false negatives, and one in between (ANMI 2.1 report)."
-    )
+    family: Literal["gaussian", "beta"] = Field("gaussian", description="`beta`: ProGCL's own, fitted to (s + 1)/2.")
+    components: Literal[2, 3] = Field(2, description="Of Gaussians; a third lies in between (ANMI 2.1 report).")
     per: Literal["pooled", "query", "dev"] = Field(
-        "pooled",
-        description="One fit for all queries, or one per row, however few its values (ANMI 2.1 report). `dev`: one, "
-        "fitted to what retrieval finds for dev queries.",
-    )
+        "pooled", description="One fit for all queries, or one per row, however few its values (ANMI 2.1 report). "
+        "`dev`: one, fitted to what retrieval finds for dev queries.",
+    )  # fmt: skip
     fewest: int = Field(200, ge=10, description="Below this many values a pooled fit is noise, and weights stay 1.")
 
     @model_validator(mode="after")
@@ -335,8 +294,6 @@ class Mixture(Params):
             kept = type(self).model_fields[name].default
             if self.family != "gaussian" and getattr(self, name) not in (kept, "dev"):
                 raise ValueError(f"{name} is {kept} with family {self.family}; take gaussian, or leave out {name}")
-        if self.per == "dev" and self.measure == "elo_gap":
-            raise ValueError("per dev fits similarities, since dev queries have no Elo; leave out measure")
         return self
 
 
@@ -356,10 +313,11 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         log.warning("mixture: %d values are too few to fit a mixture; weights stay 1", len(values))
         return None
     # Every k-th of the sorted values has their distribution, whatever the order of the candidates.
-    fitted = _family(params)(values[:: math.ceil(len(values) / _MOST_VALUES)][None, :])
+    some = values[:: math.ceil(len(values) / _MOST_VALUES)][None, :]
+    fitted = fit_gaussians(some, params.components) if params.family == "gaussian" else fit_betas(some)
     if not fitted.sound[0]:
-        many = "two" if params.components == 2 else "three"
-        log.warning("mixture: one %s fits as well as %s (by BIC); weights stay 1", _name(params), many)
+        one = "Gaussian" if params.family == "gaussian" else "Beta distribution"
+        log.warning("mixture: one %s fits as well as %d (by BIC); weights stay 1", one, params.components)
         return None
     return fitted
 
@@ -380,44 +338,24 @@ def _fitted_rows(block: Candidates, params: Mixture) -> NDArray[np.float64]:
 
 def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
     """Return what is fitted, [Q, M]: the lower it is, the surer a candidate is a negative; NaN where unknown."""
-    if params.measure == "elo_gap":
-        distance = gap(block).astype(np.float64)
-        return -distance if params.family == "gaussian" else scipy.special.ndtr(-distance / _ELO_SPREAD)
     similarity = block.columns[params.column].astype(np.float64)
-    return similarity if params.family == "gaussian" else _unit(similarity, params.column)
-
-
-def _unit(similarity: NDArray[np.float64], column: str) -> NDArray[np.float64]:
-    """Map cosines to [0, 1]."""
+    if params.family == "gaussian":
+        return similarity
     # A cosine computed in single or half precision may lie a little beyond 1.
     if (np.abs(similarity) > 1.01).any():
         raise AnmiError(
-            f'mixture: a Beta distribution needs cosines, and "{column}" has values outside [−1, 1]; take the family '
-            "gaussian for it"
+            f'mixture: a Beta distribution needs cosines, and "{params.column}" has values outside [−1, 1]; take the '
+            "family gaussian for it"
         )
     return np.clip((similarity + 1) / 2, 0.0, 1.0)
 
 
-def _family(params: Mixture) -> Any:
-    return partial(fit_gaussians, count=params.components) if params.family == "gaussian" else fit_betas
-
-
-def _name(params: Mixture) -> str:
-    return "Gaussian" if params.family == "gaussian" else "Beta distribution"
-
-
-@step(
-    "mixture",
-    Mixture,
-    requires=lambda p: {p.column} | ({"elo"} if p.measure == "elo_gap" else set()),
-    fit=fit,
-    makes=("p_negative", "hardness"),
-)
+@step("mixture", Mixture, requires=lambda p: {p.column}, fit=fit, makes=("p_negative", "hardness"))
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).
 
-    Where a Beta mixture is fitted to the similarity, that in the product is (s + 1)/2, as in ProGCL's code, and so is
-    never negative. A candidate of unknown value has no weight where there is a fit.
+    Where a Beta mixture is fitted, the similarity in the product is (s + 1)/2, as in ProGCL's code, and so is never
+    negative. A candidate of unknown value has no weight where there is a fit.
     """
     fitted: Fitted | None = context.fitted
     values = _measured(block, params)
@@ -425,6 +363,5 @@ def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
         negative = _fitted_rows(block, params)
     else:
         negative = np.ones_like(values) if fitted is None else fitted.probability_lower(values)
-    similarity = values if params.measure == "similarity" else block.columns[params.column]
-    block = block.with_columns({"p_negative": negative, "hardness": similarity * negative})
+    block = block.with_columns({"p_negative": negative, "hardness": values * negative})
     return replace(block, weight=(block.weight * np.nan_to_num(negative)).astype(np.float32))

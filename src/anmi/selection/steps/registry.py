@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from anmi.candidates import Candidates
+from anmi.errors import nearest
 
 
 class Params(BaseModel):
     """Base of the parameters of a step."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def named(value: Any, known: Mapping[str, type[BaseModel]], what: str = "") -> tuple[str, dict[str, Any]]:
+    """Read a name, or one name with its parameters, as recipes have them.
+
+    Raises
+    ------
+    ValueError
+        The name or a parameter is not known, with the nearest that is; or the value has another form.
+    """
+    value = {value: {}} if isinstance(value, str) else value
+    if not isinstance(value, Mapping) or len(value) != 1:
+        example = next(iter(known))
+        raise ValueError(f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not {value!r}")
+    ((name, params),) = value.items()
+    if name not in known:
+        raise ValueError(f'there is no {what}"{name}"; {nearest(str(name), known)}')
+    if not isinstance(params := {} if params is None else params, Mapping):
+        raise ValueError(f'the parameters of {what}"{name}" are names with values, and not {params!r}')
+    fields = known[name].model_fields.keys() - {"kind"}
+    if wrong := [str(key) for key in params if key not in fields]:
+        hint = nearest(wrong[0], fields) if fields else "it has none"
+        raise ValueError(f'{what}"{name}" has no parameter "{wrong[0]}"; {hint}')
+    return str(name), dict(params)
 
 
 @dataclass(frozen=True)
@@ -44,15 +69,14 @@ Fit = Callable[[Iterable[Candidates], Any, Context], Any]
 class StepType:
     """A kind of step.
 
-    Its parameters, the columns it reads, what it does to a block, the parameters by which it trades false
-    negatives against hardness, the columns it makes for
-    later steps, and whether it draws the negatives.
+    Its parameters, what it does to a block, the columns it reads, how it is fitted, the parameters by which it trades
+    false negatives against hardness, the columns it makes for later steps, and whether it draws the negatives.
     """
 
     name: str
     params: type[Params]
     apply: Apply
-    requires: Callable[[Any], set[str]]
+    requires: Callable[[Any], set[str]] = lambda params: set()
     fit: Fit | None = None
     thresholds: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
@@ -62,19 +86,11 @@ class StepType:
 STEPS: Final[dict[str, StepType]] = {}
 
 
-def step(
-    name: str,
-    params: type[Params],
-    requires: Callable[[Any], set[str]] = lambda p: set(),
-    fit: Fit | None = None,
-    thresholds: tuple[str, ...] = (),
-    makes: tuple[str, ...] = (),
-    sampler: bool = False,
-) -> Callable[[Apply], Apply]:
-    """Register a function as the step ``name``."""
+def step(name: str, params: type[Params], **kind: Any) -> Callable[[Apply], Apply]:
+    """Register a function as the step ``name``; ``kind`` are further fields of :class:`StepType`."""
 
     def register(apply: Apply) -> Apply:
-        STEPS[name] = StepType(name, params, apply, requires, fit, thresholds, makes, sampler)
+        STEPS[name] = StepType(name, params, apply, **kind)
         return apply
 
     return register

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import scipy
@@ -19,7 +19,7 @@ from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.fused import SURE, unread
 from anmi.selection.steps.registry import Context, Params, step
-from anmi.selection.steps.samplers import TIERS
+from anmi.selection.steps.samplers import TIERS, places
 
 log = logging.getLogger(__name__)
 # Bars that are tried, from and to which log-odds, and how many: what is no longer a negative up to an even chance,
@@ -67,36 +67,20 @@ class Route(Params):
         None, gt=0, le=1, description="Negatives lie below it. None finds it by the rates below."
     )
     max_false_negative_rate: float | None = Field(
-        0.1,
-        gt=0,
-        lt=1,
+        0.1, gt=0, lt=1,
         description="Share of the held-out known positives that may pass as negatives. 10 % left 0.4 to 1.3 % relevant "
         "among the negatives of each of six collections; 5 % half as many, but easier (benchmarks/mining_quality.py).",
-    )
+    )  # fmt: skip
     max_expected_share: float = Field(
-        0.015,
-        gt=0,
-        lt=1,
+        0.015, gt=0, lt=1,
         description="Share of relevant ones that the judge expects among the negatives; it decides where no rate is "
         "given or fewer than 100 positives were held out (1.5 %: benchmarks/calibration.py).",
-    )
-    positive: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="From it on candidates are promoted. None: in no case more than 5 % wrong.",
-    )
+    )  # fmt: skip
+    positive: float | None = Field(None, gt=0, le=1, description="Promoted from it on. None: at most 5 % are wrong.")
     barred: float | None = Field(
         None, gt=0, le=1, description="From it on an uncertain one is no negative inside a batch either. None bars all."
     )
-    uncertain: Literal["distil", "soft"] = Field(
-        "distil", description="Between the bars: left out, or (`soft`) drawn after all others, its weight times 1 − p."
-    )
-    at_least: int = Field(
-        0,
-        ge=0,
-        description="Negatives of a row in any case, the least doubted below ½, after all others. 0: strict.",
-    )
+    at_least: int = Field(0, ge=0, description="Negatives of a row in any case, the least doubted below ½. 0: strict.")
 
     @model_validator(mode="after")
     def _bars_do_not_cross(self) -> Route:
@@ -147,12 +131,8 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     positives = np.concatenate(heldout)
     queries, values = sample.rows()
     drawn = _Drawn(values, params, max(context.negatives, 1))
-    negative = params.negative
-    if negative is None:
-        negative = _negative_bar(drawn, positives, params)
-    positive = params.positive
-    if positive is None:
-        positive = count.bar(positives, params)
+    negative = _negative_bar(drawn, positives, params) if params.negative is None else params.negative
+    positive = count.bar(positives) if params.positive is None else params.positive
     found = ExpectedShare()
     found.add(drawn.at(negative), queries)
     told = (found.share, *found.interval) if found.documents else (None, None, None)
@@ -171,9 +151,8 @@ def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) 
         found = threshold_for(np.concatenate([positives, others]), labels, params.max_false_negative_rate)
         log.info(
             "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
-            *(100 * share for share in (found.rate, found.low, found.high)),
-            found.positives,
-        )
+            *(100 * share for share in (found.rate, found.low, found.high)), found.positives,
+        )  # fmt: skip
         return found.threshold
     bars = _chances(*_BARS)
     bars = bars if params.barred is None else np.append(bars[params.barred > bars], params.barred)
@@ -183,9 +162,8 @@ def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) 
         log.warning(
             "route: no bar meets max_expected_share %g, since the judge doubts every candidate; the least doubted are "
             "taken, of which it expects %.2g %% to be relevant",
-            params.max_expected_share,
-            100 * shares[0],
-        )
+            params.max_expected_share, 100 * shares[0],
+        )  # fmt: skip
     return float(bars[meets[-1]] if len(meets) else bars[0])
 
 
@@ -204,7 +182,7 @@ class _Drawn:
 
     def __init__(self, values: NDArray[np.float32], params: Route, count: int) -> None:
         self.values, self._count = values, count
-        self._fill = 0 if params.uncertain == "soft" else min(params.at_least, count)
+        self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in any case.
         least = np.sort(values, axis=1)[:, : self._fill]
         self._least = np.where(least < _EVEN, least, np.nan)
@@ -240,7 +218,7 @@ class _HighCount:
         share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
         self._found += _at_least(held[known], share[known])
 
-    def bar(self, positives: NDArray[np.float32], params: Route) -> float:
+    def bar(self, positives: NDArray[np.float32]) -> float:
         """Return the lowest bar that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
         found = self._found.round(6)
@@ -295,12 +273,9 @@ def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 
 
 @step(
-    "route",
-    Route,
-    requires=lambda p: {p.column, "dense"},
-    fit=fit_route,
+    "route", Route, requires=lambda p: {p.column, "dense"}, fit=fit_route,
     thresholds=("negative", "max_expected_share", "max_false_negative_rate"),
-)
+)  # fmt: skip
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
     bars: Bars = context.fitted
@@ -316,16 +291,14 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     # Nothing that was doubted before becomes a negative by it.
     doubted = np.fmax(judged, before)
     between = block.undecided & (doubted >= bars.negative)
-    if params.uncertain == "soft":
-        weight = np.where(between, block.weight * (1 - judged), block.weight).astype(np.float32)
-        return replace(_last(block, between), weight=weight)
     if params.at_least:
-        rows = np.flatnonzero(between.any(axis=1))
-        spared = np.zeros_like(between)
-        spared[rows] = between[rows] & _least_doubted(
-            block.take(rows), doubted[rows], min(params.at_least, context.negatives), _EVEN
-        )
-        block, between = _last(block, spared), between & ~spared
+        doubt = np.where(block.undecided, doubted, np.inf)
+        least = places(block.documents, doubt) < min(params.at_least, context.negatives)
+        spared = between & least & (doubt < _EVEN)
+        # What is doubtful comes after what is safe, however far away that is.
+        tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
+        block = block.with_columns({"tier": np.where(spared, np.float32(TIERS.index("uncertain")), tier)})
+        between &= ~spared
     barred = bars.negative if params.barred is None else params.barred
     if barred > bars.negative:
         rule = f"{params.column} ≥ {barred:.3g}"
@@ -337,16 +310,3 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         return block
     empty = np.logical_and(between.any(axis=1), ~block.undecided.any(axis=1))
     return block.dropped("nothing_safe", empty, f"no candidate has {params.column} < {_EVEN:g}")
-
-
-def _least_doubted(block: Candidates, judged: NDArray[np.float32], count: int, below: float) -> NDArray[np.bool_]:
-    """True for the ``count`` candidates of each row with the lowest probability, if that is below the given one."""
-    doubt = np.where(block.undecided, judged, np.inf)
-    place = np.argsort(np.lexsort((block.documents, doubt), axis=1), axis=1)
-    return (place < count) & (doubt < below)
-
-
-def _last(block: Candidates, doubtful: NDArray[np.bool_]) -> Candidates:
-    """Let what is doubtful come after what is safe, however far away that is."""
-    tier = block.columns.get("tier", np.zeros(doubtful.shape, np.float32))
-    return block.with_columns({"tier": np.where(doubtful, np.float32(TIERS.index("uncertain")), tier)})

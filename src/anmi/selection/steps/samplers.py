@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,14 @@ from anmi.selection.steps.registry import Context, Params, step
 # Names of the values of the column `tier`, in the order in which samplers draw.
 TIERS: Final = ("window", "deeper", "graph", "random", "uncertain")
 _RETRIEVED: Final = SOURCES["bm25"] | SOURCES["dense"]
+
+
+def places(*keys: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each candidate in its row, from 0, in the order of keys as those of ``numpy.lexsort``."""
+    order = np.lexsort(keys, axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    return place
 
 
 def choose(
@@ -32,9 +40,7 @@ def choose(
     tier = np.nan_to_num(block.columns.get("tier", np.zeros(key.shape, np.float32)))
     # What cannot be used is behind the last tier; one number sorts faster than three.
     group = np.where(usable, 2 * tier + late, np.inf)
-    order = np.lexsort((block.documents, -key, group), axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+    place = places(block.documents, -key, group)
     taken = usable & (place < count)
     block = block.with_columns({"choice": np.where(taken, place + 1, np.nan)})
     return replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
@@ -143,9 +149,6 @@ def _least(block: Candidates, among: np.ndarray, share: float) -> np.ndarray:
     # Most columns hold what was retrieved.
     some = np.flatnonzero(among.any(axis=0))
     similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
-    order = np.lexsort((block.documents[:, some], similarity), axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
     found = among.copy()
-    found[:, some] &= place < np.ceil(share * among.sum(axis=1))[:, None]
+    found[:, some] &= places(block.documents[:, some], similarity) < np.ceil(share * among.sum(axis=1))[:, None]
     return found

@@ -105,13 +105,9 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
 
 
 @step(
-    "simans",
-    SimAns,
+    "simans", SimAns, fit=fit_scale, makes=("importance",), sampler=True,
     requires=lambda p: {p.column, f"{p.column}_rank"} if p.form == "rank" else {p.column},
-    fit=fit_scale,
-    makes=("importance",),
-    sampler=True,
-)
+)  # fmt: skip
 def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     """Draw n candidates without replacement around the positive's score or rank (methods §3.5).
 

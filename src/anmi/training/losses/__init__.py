@@ -4,12 +4,8 @@ Plain ``nn.Module`` objects that know neither encoders nor batches; see :mod:`an
 and weights of a batch come about. A document that is no negative of a row has a log-weight of -inf there; so has the
 row's own positive, which is a column like any other.
 
-A loss has, optionally,
-
-- ``temperature``: the module by whose value similarities are divided,
-- ``columns``: names of the judgments in :class:`~anmi.training.losses.common.Facts` it cannot do without,
-- ``prepare(rows)``: called with all rows before the first step,
-- ``report()``: numbers for the log of the training, by name.
+A :class:`~anmi.training.losses.common.Loss` with a temperature has the module ``temperature``, by whose value
+similarities are divided.
 
 Gradient caching, by which a batch of any size takes the memory of one pass, is no matter of the loss: see ``recompute``
 of :class:`~anmi.training.objective.ContrastiveObjective`.
@@ -18,41 +14,30 @@ of :class:`~anmi.training.objective.ContrastiveObjective`.
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from anmi.errors import AnmiError
+from anmi.training import parts
 from anmi.training.losses.adaptive import HardnessAdaptive
-from anmi.training.losses.common import NOTHING_KNOWN, Facts
+from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss
 from anmi.training.losses.contrastive import (
     DebiasedContrastive,
     HardDebiasedContrastive,
     TauPlus,
     Triplet,
     WeightedInfoNCE,
-)
+)  # fmt: skip
 from anmi.training.losses.drawn import DrawnBySimAns, LearnableSimAns
 from anmi.training.losses.judged import Distillation, EntityClassification, Hybrid
 from anmi.training.losses.temperature import build_temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.parts import (
-    DebiasedOptions,
-    DistillationOptions,
-    EntityOptions,
-    HansOptions,
-    HardDebiasedOptions,
-    HybridOptions,
-    InfoNCEOptions,
-    SimAnsDraw,
-    TripletOptions,
-)
 
 __all__ = [
     "NOTHING_KNOWN", "DebiasedContrastive", "Distillation", "DrawnBySimAns", "EntityClassification", "Facts",
-    "HardDebiasedContrastive", "Hybrid", "TauPlus", "Triplet", "WeightedInfoNCE", "build_loss",
+    "HardDebiasedContrastive", "Hybrid", "Loss", "TauPlus", "Triplet", "WeightedInfoNCE", "build_loss",
 ]  # fmt: skip
 
 
-def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> nn.Module:
+def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> Loss:
     """Return the loss that ``options`` describe.
 
     What is to be estimated from the data must have been. First weights of small networks are drawn by the seed,
@@ -66,31 +51,29 @@ def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: in
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         loss = _build(options, dimensions)
-        if isinstance(draw := options.draw, SimAnsDraw):
+        if isinstance(draw := options.draw, parts.SimAnsDraw):
             a, b = (1.0, 1.5) if draw.form == "rank" else (0.5, 0.0)
             return DrawnBySimAns(loss, LearnableSimAns(a, b, form=draw.form), draw.reads[0])
-        if not isinstance(options.hardness, HansOptions):
+        if not isinstance(options.hardness, parts.HansOptions):
             return loss
         return HardnessAdaptive(loss, options.hardness, _known(dimensions, "training by hardness"))
 
 
-def _build(options: TrainingOptions, dimensions: int | None) -> nn.Module:
+def _build(options: TrainingOptions, dimensions: int | None) -> Loss:
     temperature = build_temperature(options.temperature, dimensions)
-    made: nn.Module
+    made: Loss = WeightedInfoNCE(temperature)
     match options.loss:
-        case InfoNCEOptions():
-            made = WeightedInfoNCE(temperature)
-        case TripletOptions() as loss:
+        case parts.TripletOptions() as loss:
             made = Triplet(loss.margin)
-        case HybridOptions() as loss:
+        case parts.HybridOptions() as loss:
             made = Hybrid(temperature, loss.alpha, raw=loss.targets == "raw")
-        case HardDebiasedOptions() as loss:
+        case parts.HardDebiasedOptions() as loss:
             made = HardDebiasedContrastive(temperature, _tau_plus(loss), loss.form, loss.beta)
-        case DebiasedOptions() as loss:
+        case parts.DebiasedOptions() as loss:
             made = DebiasedContrastive(temperature, _tau_plus(loss), loss.form)
-        case DistillationOptions() as loss:
+        case parts.DistillationOptions() as loss:
             made = Distillation(temperature, loss.column, loss.share, loss.label_temperature)
-        case EntityOptions() as loss:
+        case parts.EntityOptions() as loss:
             made = EntityClassification(temperature, _known(dimensions, "the loss of entities"), loss.share)
     return made
 
@@ -101,7 +84,7 @@ def _known(dimensions: int | None, what: str) -> int:
     return dimensions
 
 
-def _tau_plus(options: DebiasedOptions) -> TauPlus:
+def _tau_plus(options: parts.DebiasedOptions) -> TauPlus:
     if not isinstance(options.tau_plus, float):
         raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
     if options.learned and options.tau_plus == 0.0:

@@ -8,7 +8,7 @@ from typing import Final, cast
 from torch import Tensor, nn
 
 from anmi.errors import AnmiError
-from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts
+from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts, Loss
 from anmi.training.parts import Adaptation, HansOptions
 
 # Of the predictor's squared error; the report's.
@@ -51,9 +51,7 @@ class ScaledTemperature(nn.Module):
 
     def __init__(self, base: nn.Module, factor: Adaptation, *, absolute: bool = False) -> None:
         super().__init__()
-        self.base = base
-        self._factor = factor
-        self._absolute = absolute
+        self.base, self._factor, self._absolute = base, factor, absolute
         self._last = float("nan")
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
@@ -97,7 +95,7 @@ class HardnessAdaptive(Around):
     :class:`~anmi.training.parts.HansOptions` tells about each part.
     """
 
-    def __init__(self, loss: nn.Module, options: HansOptions, dimensions: int) -> None:
+    def __init__(self, loss: Loss, options: HansOptions, dimensions: int) -> None:
         super().__init__(loss)
         temperature = getattr(loss, "temperature", None)
         if temperature is None and (options.temperature.on or options.margin.on):

@@ -111,7 +111,26 @@ def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
     return found[np.isfinite(found)]
 
 
-class Around(nn.Module):
+class Loss(nn.Module):
+    """What all losses have in common.
+
+    Attributes
+    ----------
+    columns
+        Names of the judgments in :class:`Facts` that the loss cannot do without.
+    """
+
+    columns: tuple[str, ...] = ()
+
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Look at all rows before the first step."""
+
+    def report(self) -> dict[str, float]:
+        """Return numbers about the last batch for the log of the training, by name."""
+        return {}
+
+
+class Around(Loss):
     """A loss around another, which reads the same judgments and has the same temperature.
 
     Parameters
@@ -120,10 +139,10 @@ class Around(nn.Module):
         Any loss of this package.
     """
 
-    def __init__(self, loss: nn.Module) -> None:
+    def __init__(self, loss: Loss) -> None:
         super().__init__()
         self.loss = loss
-        self.columns: tuple[str, ...] = tuple(getattr(loss, "columns", ()))
+        self.columns = loss.columns
 
     @property
     def temperature(self) -> nn.Module:
@@ -131,11 +150,9 @@ class Around(nn.Module):
         return cast(nn.Module, getattr(self.loss, "temperature", nn.Module()))
 
     def prepare(self, rows: Sequence[Row]) -> None:
-        """Let the loss inside see the training rows, if it wants to."""
-        if hasattr(self.loss, "prepare"):
-            self.loss.prepare(rows)  # type: ignore[operator]
+        """Let the loss inside see the training rows."""
+        self.loss.prepare(rows)
 
     def report(self) -> dict[str, float]:
-        """Return what the loss inside says of the last batch; nothing where it says nothing."""
-        inner: dict[str, float] = self.loss.report() if hasattr(self.loss, "report") else {}  # type: ignore[operator]
-        return inner
+        """Return what the loss inside says of the last batch."""
+        return self.loss.report()

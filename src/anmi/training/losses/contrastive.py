@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from anmi.training.losses.common import NOTHING_KNOWN, Facts, weighted_logits, without_lonely_rows
+from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss, weighted_logits, without_lonely_rows
 
 _SMALLEST_MEAN: Final = 1e-8
 
 
-class WeightedInfoNCE(nn.Module):
+class WeightedInfoNCE(Loss):
     """Softmax cross-entropy of the positive against weighted negatives.
 
     ``-s⁺/t + log(exp(s⁺/t) + Σ wᵢ exp(sᵢ/t))``: the weights stand inside the denominator, so a negative of weight 0 is
@@ -101,9 +101,7 @@ class TauPlus(nn.Module):
 
     def __init__(self, initial: float, *, learnable: bool = False, prior_strength: float = 0.0) -> None:
         super().__init__()
-        self.initial = initial
-        self.learnable = learnable
-        self.prior_strength = prior_strength
+        self.initial, self.learnable, self.prior_strength = initial, learnable, prior_strength
         if learnable:
             self.logit = nn.Parameter(torch.tensor(_logit(initial)))
 
@@ -132,7 +130,7 @@ def _logit(share: float) -> float:
     return float(torch.tensor(math.log(share) - math.log1p(-share)))
 
 
-class DebiasedContrastive(nn.Module):
+class DebiasedContrastive(Loss):
     """Contrastive loss whose negative term has the expected share of false negatives subtracted.
 
     With Σ = Σᵢ wᵢ exp(sᵢ/t), N = Σᵢ wᵢ and τ⁺ the share of positives among what is drawn as negatives, the loss is
@@ -232,12 +230,9 @@ class HardDebiasedContrastive(DebiasedContrastive):
     """
 
     def __init__(
-        self,
-        temperature: nn.Module,
-        tau_plus: float | TauPlus = 0.1,
-        form: Literal["source", "paraphrase"] = "source",
-        beta: float = 1.0,
-    ) -> None:
+        self, temperature: nn.Module, tau_plus: float | TauPlus = 0.1,
+        form: Literal["source", "paraphrase"] = "source", beta: float = 1.0,
+    ) -> None:  # fmt: skip
         super().__init__(temperature, tau_plus, form)
         self.beta = beta
 
@@ -248,7 +243,7 @@ class HardDebiasedContrastive(DebiasedContrastive):
         return log_sum(1.0 + self.beta) - log_sum(self.beta) + log_count
 
 
-class Triplet(nn.Module):
+class Triplet(Loss):
     """Every negative is to lie a margin farther from the query than the positive, by cosine distance.
 
     ``Σ wᵢ max(0, d⁺ - dᵢ + m) / Σ wᵢ`` with d = 1 - s, so ``max(0, sᵢ - s⁺ + m)``. It is a mean over all negatives of

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anmi.training.batch import Row
-from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts
+from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts, Loss
 
 # The judgment that says where in its row's pool a drawn negative stands.
 SLOT: Final = "slot"
@@ -96,14 +96,9 @@ class LearnableSimAns(nn.Module):
         return torch.where(usable, self.log_chances(scores, positive, usable) + gumbel, _NEVER)
 
     def forward(
-        self,
-        scores: Tensor,
-        positive: Tensor,
-        usable: Tensor,
-        uniform: Tensor,
-        count: int,
+        self, scores: Tensor, positive: Tensor, usable: Tensor, uniform: Tensor, count: int,
         temperature: float = RELAXATION,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Return how far each candidate is drawn.
 
         Parameters
@@ -162,7 +157,7 @@ class DrawnBySimAns(Around):
     Zhou et al., "SimANS", EMNLP 2022, arXiv 2210.11773; a and b learned as in the ANMI 2.1 report (methods §3.5).
     """
 
-    def __init__(self, loss: nn.Module, drawing: LearnableSimAns, column: str) -> None:
+    def __init__(self, loss: Loss, drawing: LearnableSimAns, column: str) -> None:
         super().__init__(loss)
         self.drawing, self._column = drawing, column
         # Of the batch in hand, [B, places of the pool]; the sampler leaves it here.

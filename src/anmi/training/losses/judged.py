@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from anmi.errors import AnmiError
 from anmi.training.batch import Row
-from anmi.training.losses.common import NOTHING_KNOWN, Facts, all_judgments, judgments
+from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss, all_judgments, judgments
 from anmi.training.losses.contrastive import infonce
 
 # Width of the hidden layer of the head that maps similarities to Elo; the report's.
@@ -25,7 +25,7 @@ _TOGETHER: Final = (0.0, 1.0, 1 / 30)
 _LEAST: Final = 1e-6
 
 
-class Hybrid(nn.Module):
+class Hybrid(Loss):
     """``α · InfoNCE + (1 - α) · MSE``, where a small head maps similarities to Elo (ANMI 2.0, methods §2).
 
     The error of a row is the mean over its own positive and its judged negatives; in-batch negatives, which nobody
@@ -53,15 +53,13 @@ class Hybrid(nn.Module):
     [0.6931]
     """
 
-    columns: Final = ("elo",)
+    columns = ("elo",)
     centre: Tensor
     unit: Tensor
 
     def __init__(self, temperature: nn.Module, alpha: float = 0.6, *, raw: bool = False) -> None:
         super().__init__()
-        self.temperature = temperature
-        self.raw = raw
-        self.alpha = alpha
+        self.temperature, self.alpha, self.raw = temperature, alpha, raw
         self.head = nn.Sequential(nn.Linear(1, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, 1))
         centre, unit, _ = (0.0, 1.0, None) if raw else _SCALES["elo"]
         self.register_buffer("centre", torch.tensor(centre))
@@ -94,7 +92,8 @@ class Hybrid(nn.Module):
         rated = torch.isfinite(elo) & ~removed
         # Only what is rated goes through the head, so that nothing else can reach it, nor be reached by it.
         predicted = self.head(similarity[rated][:, None])[:, 0]
-        squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - self._standardised(elo[rated])) ** 2)
+        wanted = (elo[rated] - self.centre) / self.unit
+        squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - wanted) ** 2)
         self._error = squares.detach().sum() / rated.sum().clamp(min=1)
         regression = squares.sum(dim=1) / rated.sum(dim=1).clamp(min=1)
         return self.alpha * contrastive + (1 - self.alpha) * regression
@@ -103,11 +102,8 @@ class Hybrid(nn.Module):
         """Return the root mean squared error of the last batch, in Elo."""
         return {"elo_error": float(self._error**0.5 * self.unit)}
 
-    def _standardised(self, elo: Tensor) -> Tensor:
-        return (elo - self.centre) / self.unit
 
-
-class Distillation(nn.Module):
+class Distillation(Loss):
     """``share · KL(soft labels ‖ model) + (1 - share) · InfoNCE``.
 
     Soft labels are the softmax of the judgments of a row at a temperature of their own; the model's are the softmax of
@@ -143,16 +139,12 @@ class Distillation(nn.Module):
     """
 
     def __init__(
-        self,
-        temperature: nn.Module,
-        column: str | Sequence[str] = "p_relevant",
-        share: float = 0.5,
+        self, temperature: nn.Module, column: str | Sequence[str] = "p_relevant", share: float = 0.5,
         label_temperature: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.temperature = temperature
+        self.temperature, self.share = temperature, share
         self.columns = (column,) if isinstance(column, str) else tuple(column)
-        self.share = share
         self.together = not isinstance(column, str)
         self.centre, self.unit, usual = _SCALES[column] if isinstance(column, str) else _TOGETHER
         self.label_temperature = usual if label_temperature is None else label_temperature
@@ -216,7 +208,7 @@ def scaled(judged: Tensor) -> Tensor:
     return ((judged - low) / (high - low + _LEAST)).masked_fill(~known, torch.nan)
 
 
-class EntityClassification(nn.Module):
+class EntityClassification(Loss):
     """``(1 - share) · InfoNCE + share · CE``: a linear head tells from a query which entity its positive is about.
 
     Only queries go through the head: by that of documents, all that are about one entity would be drawn together, and
@@ -254,9 +246,7 @@ class EntityClassification(nn.Module):
 
     def __init__(self, temperature: nn.Module, dimensions: int, share: float = 0.2) -> None:
         super().__init__()
-        self.temperature = temperature
-        self.share = share
-        self._dimensions = dimensions
+        self.temperature, self.share, self._dimensions = temperature, share, dimensions
         self.register_parameter("weight", None)
         self.register_parameter("bias", None)
         # By number of an entity its class; -1 for those that are none.
@@ -303,7 +293,8 @@ class EntityClassification(nn.Module):
                 "`prepare` the training rows, as a training with `sources: mixed` does."
             )
         contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
-        label = self._labels(facts.about)
+        there = (facts.about >= 0) & (facts.about < len(self.classes))
+        label = torch.where(there, self.classes[facts.about.clamp(0, len(self.classes) - 1)], -1)
         logits = functional.linear(facts.query, self.weight, self.bias)
         error = functional.cross_entropy(logits, label, ignore_index=-1, reduction="none")
         known = label >= 0
@@ -313,7 +304,3 @@ class EntityClassification(nn.Module):
     def report(self) -> dict[str, float]:
         """Return the share of the last batch's queries whose entity the head told; NaN where none was to be told."""
         return {"entity_accuracy": float(self._accuracy)}
-
-    def _labels(self, about: Tensor) -> Tensor:
-        there = (about >= 0) & (about < len(self.classes))
-        return torch.where(there, self.classes[about.clamp(0, len(self.classes) - 1)], -1)

@@ -8,17 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from anmi.errors import AnmiError
+from anmi.training import parts
 from anmi.training.losses.common import NOTHING_KNOWN, Facts
-from anmi.training.parts import (
-    HIGHEST_ADAPTIVE,
-    HIGHEST_TEMPERATURE,
-    LOWEST_TEMPERATURE,
-    AdaptiveTemperature,
-    DualTemperature,
-    FixedTemperature,
-    LearnableTemperature,
-    PartOptions,
-)
+from anmi.training.parts import HIGHEST_ADAPTIVE, HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 
 
 class Temperature(nn.Module):
@@ -66,11 +58,8 @@ class Temperature(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return what the log of a training says of it."""
-        return {
-            "temperature": float(
-                self.log_t.detach().clamp(math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE)).exp()
-            )
-        }
+        t = self.log_t.detach().exp().clamp(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)
+        return {"temperature": float(t)}
 
 
 class Dual(nn.Module):
@@ -102,10 +91,7 @@ class Dual(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return both."""
-        return {
-            "temperature": self.positive.report()["temperature"],
-            "temperature_negative": self.negative.report()["temperature"],
-        }
+        return self.positive.report() | {"temperature_negative": self.negative.report()["temperature"]}
 
 
 class Adaptive(nn.Module):
@@ -131,14 +117,9 @@ class Adaptive(nn.Module):
     log_base: Tensor
 
     def __init__(
-        self,
-        dimensions: int,
-        base: float = 0.07,
-        hidden: int = 16,
-        *,
-        with_positive: bool = False,
+        self, dimensions: int, base: float = 0.07, hidden: int = 16, *, with_positive: bool = False,
         learned_base: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self._with_positive = with_positive
         start = torch.tensor(math.log(base))
@@ -176,26 +157,24 @@ class Adaptive(nn.Module):
         return {"temperature": float(self._last)} | base
 
 
-def build_temperature(options: PartOptions, dimensions: int | None) -> nn.Module:
+def build_temperature(options: parts.TemperatureOptions, dimensions: int | None) -> nn.Module:
     """Return the temperature that ``options`` describe; ``dimensions`` are those of embeddings, for the adaptive one.
 
     The learning rate of its parameters is in the options, where it has any.
     """
     match options:
-        case FixedTemperature():
+        case parts.FixedTemperature():
             return Temperature(options.value)
-        case LearnableTemperature():
+        case parts.LearnableTemperature():
             return Temperature(options.initial, learnable=True)
-        case DualTemperature():
+        case parts.DualTemperature():
             return Dual(options.positive, options.negative)
-        case AdaptiveTemperature():
-            if dimensions is None:
-                raise AnmiError("the adaptive temperature needs the number of dimensions of the embeddings")
-            return Adaptive(
-                dimensions, options.base, options.hidden,
-                with_positive=options.sees == "query_and_positive", learned_base=options.learned_base,
-            )  # fmt: skip
-    raise ValueError(f"{options!r} is no temperature")
+    if dimensions is None:
+        raise AnmiError("the adaptive temperature needs the number of dimensions of the embeddings")
+    with_positive = options.sees == "query_and_positive"
+    return Adaptive(
+        dimensions, options.base, options.hidden, with_positive=with_positive, learned_base=options.learned_base
+    )
 
 
 def _within(t: Tensor, low: float, high: float) -> Tensor:

@@ -1,8 +1,8 @@
-"""The nearest documents among those that training encoded last, and what they show of a few queries."""
+"""What negatives of mixed sources are drawn from: documents, their variants, and those that were encoded last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,12 +15,10 @@ from torch import Tensor
 
 from anmi.candidates import PADDING
 from anmi.corpus.knowledge import Knowledge, KnowledgeGraph
-from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval.kinds import resolve_precision
 from anmi.retrieval.related import RelatedDocuments
-from anmi.training.batch import Row
 
 # Kinds of variants that the source "graph" draws; all others are edits.
 GRAPH_KINDS: Final = ("swap", "counterpart", "neighbour")
@@ -76,18 +74,19 @@ class Stock:
             No document states a fact.
         """
         ids = corpus.document_id.tolist()
-        same = _same(related_documents, ids)
-        return cls.build(ids, document_texts(corpus), knowledge.of(ids), variants, same)
+        # Copies, near-duplicates and parts of the same document.
+        barred = RelatedDocuments.from_table(related_documents, ids).barred(
+            np.arange(len(ids), dtype=np.int32)[:, None]
+        )
+        row, place = np.nonzero(barred != PADDING)
+        pairs = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
+        return cls.build(ids, document_texts(corpus), knowledge.of(ids), variants, sparse.csr_array(pairs > 0))
 
     @classmethod
     def build(
-        cls,
-        ids: Sequence[str],
-        texts: Sequence[str],
-        graph: KnowledgeGraph,
-        variants: pd.DataFrame,
+        cls, ids: Sequence[str], texts: Sequence[str], graph: KnowledgeGraph, variants: pd.DataFrame,
         same: sparse.csr_array,
-    ) -> Stock:
+    ) -> Stock:  # fmt: skip
         """Number what can be drawn.
 
         Variants are ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are
@@ -114,31 +113,13 @@ class Stock:
         numbers[~made.to_numpy()] = variants.variant_id[~made].map(number)
         everything = (*ids, *fresh.variant_id)
         own = np.arange(len(ids), dtype=np.int32)
-        graph_kind = variants.kind.isin(GRAPH_KINDS).to_numpy()
-        parts = [
-            _by_row(variants.place.to_numpy()[kind], numbers[kind], len(ids)) for kind in (graph_kind, ~graph_kind)
-        ]
+        graph_kind, rows = variants.kind.isin(GRAPH_KINDS).to_numpy(), variants.place.to_numpy()
+        swaps, edits = (_by_row(rows[kind], numbers[kind], len(ids)) for kind in (graph_kind, ~graph_kind))
         return cls(
-            ids=everything,
-            texts=(*texts, *fresh.text),
-            origin=np.concatenate([own, fresh.place.to_numpy(np.int32)]),
-            about=graph.about,
-            uris=graph.uris,
-            entailing=graph.entailing(own[:, None]),
-            same=same,
-            swaps=parts[0],
-            edits=parts[1],
-            number={identifier: place for place, identifier in enumerate(everything)},
-        )
-
-
-def _same(related_documents: pd.DataFrame, ids: list[str]) -> sparse.csr_array:
-    """Which documents are copies, near-duplicates or parts of the same document as each, bool [D, D]."""
-    own = np.arange(len(ids), dtype=np.int32)[:, None]
-    barred = RelatedDocuments.from_table(related_documents, ids).barred(own)
-    row, place = np.nonzero(barred != PADDING)
-    pairs = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
-    return sparse.csr_array(pairs > 0)
+            everything, (*texts, *fresh.text), np.concatenate([own, fresh.place.to_numpy(np.int32)]), graph.about,
+            graph.uris, graph.entailing(own[:, None]), same, swaps, edits,
+            {identifier: number for number, identifier in enumerate(everything)},
+        )  # fmt: skip
 
 
 def _by_row(rows: NDArray[np.int32], values: NDArray[np.int32], count: int) -> NDArray[np.int32]:
@@ -150,16 +131,11 @@ def _by_row(rows: NDArray[np.int32], values: NDArray[np.int32], count: int) -> N
     return result
 
 
-# As many neighbours of a query as the report of DNH shows, of as many queries as people look at.
-DEPTH: Final = 5
-MOST_QUERIES: Final = 20
-COLUMNS: Final = ("step", "query_id", "rank", "document_id", "uri", "own_uri", "usable")
+class LatentIndex:
+    """The embeddings of the documents that were encoded last, each once, and a copy of them that is searched exactly.
 
-
-class RingBuffer:
-    """The embeddings of the documents that were encoded last, each document once.
-
-    A document that is encoded again takes its place anew; where all are taken, the oldest goes.
+    A document that is encoded again takes its place anew; where all places are taken, the oldest document goes. The
+    copy is made anew every ``refresh`` steps.
 
     Parameters
     ----------
@@ -169,184 +145,97 @@ class RingBuffer:
         Most documents that are held.
     dimension
         Of the embeddings.
+    refresh
+        Steps between two copies.
+
+    Attributes
+    ----------
+    documents, steps
+        Of the copy: its documents, and the steps in which they were encoded, int64 [n].
 
     Examples
     --------
-    >>> ring = RingBuffer(documents=9, capacity=2, dimension=1)
+    >>> index = LatentIndex(documents=9, capacity=2, dimension=1, refresh=1)
     >>> for step, document in enumerate([4, 7, 8]):
-    ...     ring.add(np.array([document]), np.array([[step]], np.float32), step)
-    >>> sorted(ring.held().documents.tolist())
+    ...     index.add(np.array([document]), np.array([[step]], np.float32), step)
+    >>> index.take()
+    >>> sorted(index.documents.tolist())
     [7, 8]
     """
 
-    def __init__(self, documents: int, capacity: int, dimension: int) -> None:
+    def __init__(self, documents: int, capacity: int, dimension: int, refresh: int) -> None:
         capacity = min(capacity, documents)
-        self._vectors = np.zeros((capacity, dimension), np.float32)
-        self._documents = np.full(capacity, -1, np.int64)
-        self._steps = np.zeros(capacity, np.int64)
+        self._refresh = refresh
+        self._ring = (
+            np.full(capacity, -1, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros((capacity, dimension), "f4"),
+        )
         self._slot = np.full(documents, -1, np.int64)
         self._next = 0
+        self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
+        self._take(*(part[:0] for part in self._ring))
 
     def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32], step: int) -> None:
         """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
-        capacity = len(self._documents)
+        held, steps, all_vectors = self._ring
+        capacity = len(held)
         documents, vectors = documents[:capacity], vectors[:capacity]
         slots = self._slot[documents]
         fresh = slots < 0
-        count = int(fresh.sum())
         # Those of this very step must not be what goes.
         busy = np.zeros(capacity, bool)
         busy[slots[~fresh]] = True
         order = (self._next + np.arange(capacity)) % capacity
-        free = order[~busy[order]][:count]
+        free = order[~busy[order]][: int(fresh.sum())]
         slots[fresh] = free
-        gone = self._documents[free]
+        gone = held[free]
         self._slot[gone[gone >= 0]] = -1
         self._slot[documents] = slots
-        self._documents[slots], self._vectors[slots], self._steps[slots] = documents, vectors, step
-        if count:
+        held[slots], steps[slots], all_vectors[slots] = documents, step, vectors
+        if len(free):
             self._next = int((free[-1] + 1) % capacity)
 
-    def held(self) -> Snapshot:
-        """Return a copy of what is held, in the order of the places."""
-        there = self._documents >= 0
-        return Snapshot(self._documents[there], self._steps[there], self._vectors[there])
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all it needs to go on elsewhere."""
-        return {
-            "vectors": torch.from_numpy(self._vectors),
-            "documents": torch.from_numpy(self._documents),
-            "steps": torch.from_numpy(self._steps),
-            "next": torch.tensor(self._next),
-        }
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
-        self._vectors = tensors["vectors"].numpy().copy()
-        self._documents, self._steps = tensors["documents"].numpy().copy(), tensors["steps"].numpy().copy()
-        self._next = int(tensors["next"])
-        self._slot[:] = -1
-        there = np.flatnonzero(self._documents >= 0)
-        self._slot[self._documents[there]] = there
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Documents, the steps in which they were encoded, and their embeddings, float32 [n, d]."""
-
-    documents: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    vectors: NDArray[np.float32]
-
-
-class LatentIndex:
-    """Searches a snapshot of a :class:`RingBuffer`, exactly, that is made anew every ``refresh`` steps."""
-
-    def __init__(self, refresh: int) -> None:
-        self._refresh = refresh
-        self.snapshot: Snapshot | None = None
-        self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
-        self._vectors = torch.zeros(0, 0)
-
     def is_due(self, step: int) -> bool:
-        """Return whether the index is made anew after so many steps."""
+        """Return whether the copy is made anew after so many steps."""
         return step % self._refresh == 0
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Search this one from now on."""
-        self.snapshot = snapshot
-        self._vectors = torch.from_numpy(snapshot.vectors).to(self._type)
+    def take(self) -> None:
+        """Copy what is held, in the order of the places, to search it from now on."""
+        there = self._ring[0] >= 0
+        self._take(*(part[there] for part in self._ring))
+
+    def _take(self, documents: NDArray[Any], steps: NDArray[Any], vectors: NDArray[Any]) -> None:
+        self.documents, self.steps, self._copied = documents, steps, vectors
+        self._vectors = torch.from_numpy(vectors).to(self._type)
 
     def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """Return the places of the nearest documents in the snapshot, int64 [n, count], nearest first; -1 for none."""
-        if self.snapshot is None or not len(anchors):
-            return np.full((len(anchors), count), -1, np.int64)
+        """Return the places of the nearest documents in the copy, int64 [n, count], nearest first; -1 for none."""
         found = min(count, len(self._vectors))
+        if not found or not len(anchors):
+            return np.full((len(anchors), count), -1, np.int64)
         similarity = torch.from_numpy(anchors).to(self._type) @ self._vectors.T
         places = torch.topk(similarity.float(), found)[1].numpy()
         return np.pad(places, ((0, 0), (0, count - found)), constant_values=-1)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all it needs to go on elsewhere."""
-        if self.snapshot is None:
-            return {}
-        return {key: torch.from_numpy(getattr(self.snapshot, key)) for key in ("documents", "steps", "vectors")}
+        parts = (*self._ring, self.documents, self.steps, self._copied)
+        return {f"index.{i}": torch.from_numpy(part) for i, part in enumerate(parts)} | {
+            "next": torch.tensor(self._next)
+        }
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
-        if tensors:
-            self.take(Snapshot(*(tensors[key].numpy().copy() for key in ("documents", "steps", "vectors"))))
-
-
-class WatchedQueries:
-    """Notes the nearest documents of a few queries, with the entities they are about, each time the index is made.
-
-    Parameters
-    ----------
-    rows
-        All training rows; at most 20 of different queries are watched, chosen by a hash of their ids.
-    stock
-        Names documents and entities.
-    seed
-        Of the training.
-
-    Attributes
-    ----------
-    rows
-        Numbers of the rows that are watched, int64 [W].
-    """
-
-    def __init__(self, rows: Iterable[Row], stock: Stock, seed: int) -> None:
-        first: dict[str, int] = {}
-        for number, row in enumerate(rows):
-            first.setdefault(row.query_id, number)
-        names = sorted(first)
-        chosen = [name for name, kept in zip(names, choose(names, MOST_QUERIES, seed), strict=True) if kept]
-        self.rows = np.array([first[name] for name in chosen], np.int64)
-        self._names, self._stock = chosen, stock
-        self._noted: list[list[Any]] = []
-
-    def note(
-        self, step: int, watched: NDArray[np.int64], own: NDArray[np.int64], documents: NDArray[np.int64],
-        usable: NDArray[np.bool_],
-    ) -> None:  # fmt: skip
-        """Write down the neighbours of some of the watched queries.
-
-        Parameters
-        ----------
-        step
-            Steps made so far.
-        watched
-            Their places among :attr:`rows`, int64 [n].
-        own
-            Numbers of the entities that their positives are about, int64 [n]; -1 for none.
-        documents, usable
-            Nearest first, int64 [n, 5] padded with -1; and whether each may be a negative, bool [n, 5].
-        """
-        for line, place in enumerate(watched.tolist()):
-            for rank in np.flatnonzero(documents[line] >= 0).tolist():
-                document = int(documents[line, rank])
-                entities = (int(self._stock.about[document]), int(own[line]))
-                uris = [self._stock.uris[entity] if entity >= 0 else "" for entity in entities]
-                name = self._stock.ids[document]
-                self._noted.append([step, self._names[place], rank + 1, name, *uris, bool(usable[line, rank])])
-
-    def table(self) -> pd.DataFrame:
-        """Return what was noted, in that order; see :func:`neighbour_table`."""
-        return neighbour_table(self._noted)
-
-    def state(self) -> list[list[Any]]:
-        """Return what was noted, as plain JSON values."""
-        return self._noted
-
-    def load(self, values: list[list[Any]]) -> None:
-        """Go on from what :meth:`state` gave."""
-        self._noted = [list(line) for line in values]
+        held, steps, vectors, *copied = (tensors[f"index.{i}"].numpy().copy() for i in range(6))
+        self._ring, self._next = (held, steps, vectors), int(tensors["next"])
+        self._take(*copied)
+        self._slot[:] = -1
+        there = np.flatnonzero(held >= 0)
+        self._slot[held[there]] = there
 
 
 def neighbour_table(noted: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
     """Return ``step, query_id, rank, document_id, uri, own_uri, usable`` of lines in this order."""
-    types: dict[str, Any] = {"step": "int64", "rank": "int64", "usable": bool}
-    types |= dict.fromkeys(("query_id", "document_id", "uri", "own_uri"), "str")
-    return pd.DataFrame(list(noted), columns=list(COLUMNS)).astype(types)
+    types = {"step": "int64", "query_id": "str", "rank": "int64", "document_id": "str", "uri": "str", "own_uri": "str"}
+    return pd.DataFrame(list(noted), columns=[*types, "usable"]).astype(types | {"usable": "bool"})

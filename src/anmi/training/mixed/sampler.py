@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from anmi import seeds
 from anmi.candidates import PADDING
+from anmi.corpus.splits import choose
 from anmi.errors import AnmiError
-from anmi.training.batch import Row
+from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.latent import DEPTH, LatentIndex, RingBuffer, Stock, WatchedQueries
+from anmi.training.mixed.latent import LatentIndex, Stock, neighbour_table
 from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
@@ -30,34 +33,15 @@ _FEW_BARRED: Final = 0.02
 _TOP: Final = 32
 # Documents encoded last that are searched: what a few steps encode.
 _BUFFER: Final = 2048
+# As many neighbours of a query as the report of DNH shows, of as many queries as people look at.
+_DEPTH: Final = 5
+_MOST_WATCHED: Final = 20
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
 
 
-@dataclass(frozen=True)
-class Observed:
-    """Embeddings of one step, before its weights changed.
-
-    Attributes
-    ----------
-    rows
-        Numbers of the B training rows, int64 [B].
-    queries
-        Of their queries, normalised, float32 [B, d].
-    document_ids
-        Of the U different documents.
-    documents
-        Of these, normalised, float32 [U, d].
-    """
-
-    rows: NDArray[np.int64]
-    queries: NDArray[np.float32]
-    document_ids: list[str]
-    documents: NDArray[np.float32]
-
-
-class DNHSampler:
+class DNHSampler(NegativeSampler):
     """Draws the negatives of a step from the corpus, the graph, the neighbourhood of the query, and edits.
 
     No document that states all facts of a positive is drawn, and none that is about the row's own entity is a latent
@@ -93,15 +77,9 @@ class DNHSampler:
     """
 
     def __init__(
-        self,
-        rows: Sequence[Row],
-        count: int,
-        seed: int,
-        stock: Stock,
-        options: MixedSources,
-        curriculum: Curriculum | None,
-        dimension: int,
-    ) -> None:
+        self, rows: Sequence[Row], count: int, seed: int, stock: Stock, options: MixedSources,
+        curriculum: Curriculum | None, dimension: int,
+    ) -> None:  # fmt: skip
         self._count, self._seed, self._stock, self._options = count, seed, stock, options
         self._curriculum = curriculum
         self._rows = rows
@@ -113,12 +91,15 @@ class DNHSampler:
         self._codes = _codes(self._barred)
         few = np.diff(self._barred.indptr).max() <= _FEW_BARRED * stock.documents
         self._spare = min(_SPARE, count) if few else count
-        self._entailing = _codes(
-            sparse.csr_array(_listed([(row.positive_id,) for row in rows], stock) @ stock.entailing)
-        )
-        self._ring = RingBuffer(stock.documents, _BUFFER, dimension)
-        self._index = LatentIndex(options.refresh)
-        self.watched = WatchedQueries(rows, stock, seed)
+        stated = _listed([(row.positive_id,) for row in rows], stock) @ stock.entailing
+        self._entailing = _codes(sparse.csr_array(stated))
+        self._index = LatentIndex(stock.documents, _BUFFER, dimension, options.refresh)
+        # Of the queries whose neighbours are noted, the first rows; and what was noted.
+        first = {row.query_id: number for number, row in reversed(list(enumerate(rows)))}
+        names = sorted(first)
+        chosen = choose(names, _MOST_WATCHED, seed)
+        self._watched = np.array([first[name] for name, kept in zip(names, chosen, strict=True) if kept], np.int64)
+        self._noted: list[list[Any]] = []
         self._anchors = np.zeros((len(rows), dimension), np.float32)
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
@@ -173,12 +154,8 @@ class DNHSampler:
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_barred(rows, random)] = PADDING
         latent, staleness = self._latent(rows, step, bool((asked == _LATENT).any()))
-        options = {
-            _RANDOM: _present_first(random),
-            _GRAPH: _shuffled(swaps, uniform[2]),
-            _LATENT: latent,
-            _EDIT: _shuffled(edits, uniform[3]),
-        }
+        graph, edited = _shuffled(swaps, uniform[2]), _shuffled(edits, uniform[3])
+        options = {_RANDOM: _present_first(random), _GRAPH: graph, _LATENT: latent, _EDIT: edited}
         source, drawn = asked.copy(), np.full(asked.shape, PADDING, np.int64)
         for kind, instead in (*_FALLBACK, (_RANDOM, _RANDOM)):
             mine = source == kind
@@ -186,23 +163,41 @@ class DNHSampler:
             drawn[mine] = taken[mine]
             source[mine & (taken == PADDING)] = instead
         self._describe(asked, source, drawn, latent, staleness)
-        self._report["false_negative_rate"] = float(
-            self._among(self._entailing, rows, drawn).sum() / max(int((drawn != PADDING).sum()), 1)
-        )
+        stated = self._among(self._entailing, rows, drawn)
+        self._report["false_negative_rate"] = float(stated.sum() / max(int((drawn != PADDING).sum()), 1))
         return drawn, source
 
-    def update_index(self, step: int, seen: Observed) -> None:
-        """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due."""
+    def update_index(
+        self, step: int, rows: NDArray[np.int64], queries: NDArray[np.float32], document_ids: Sequence[str],
+        documents: NDArray[np.float32],
+    ) -> None:  # fmt: skip
+        """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due.
+
+        Parameters
+        ----------
+        step
+            From 1.
+        rows
+            Numbers of the B rows.
+        queries, documents
+            Normalised embeddings of the rows' queries, float32 [B, d], and of the U different documents [U, d].
+        document_ids
+            Of these documents.
+        """
         if self._options.latent == 0:
             return
         begun = time.perf_counter()
-        numbers = self._numbers(seen.document_ids)
-        self._ring.add(numbers[numbers >= 0], seen.documents[numbers >= 0], step)
-        self._anchors[seen.rows], self._known[seen.rows] = seen.queries, True
+        numbers = self._numbers(document_ids)
+        self._index.add(numbers[numbers >= 0], documents[numbers >= 0], step)
+        self._anchors[rows], self._known[rows] = queries, True
         if self._index.is_due(step):
-            self._index.take(self._ring.held())
+            self._index.take()
             self._look(step)
         self.seconds += time.perf_counter() - begun
+
+    def neighbours(self) -> pd.DataFrame:
+        """Return the five nearest documents of at most 20 queries, each time that the index was made."""
+        return neighbour_table(self._noted)
 
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
@@ -214,24 +209,14 @@ class DNHSampler:
 
     def state_dict(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
-        import torch
-
-        tensors = {f"ring.{name}": tensor for name, tensor in self._ring.tensors().items()}
-        tensors |= {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
-        tensors |= {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
-        return {"seconds": self.seconds, "watched": self.watched.state()}, tensors
+        own = {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
+        return {"seconds": self.seconds, "noted": self._noted}, self._index.tensors() | own
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
-
-        def part(name: str) -> dict[str, Tensor]:
-            return {key.removeprefix(name): tensor for key, tensor in tensors.items() if key.startswith(name)}
-
-        self._ring.load(part("ring."))
-        self._index.load(part("index."))
-        self.seconds = values["seconds"]
-        self.watched.load(values["watched"])
-        self._anchors, self._known = tensors["anchors"].numpy().copy(), tensors["known"].numpy().copy()
+        self._index.load(tensors)
+        self.seconds, self._noted = values["seconds"], values["noted"]
+        self._anchors, self._known = (tensors[name].numpy().copy() for name in ("anchors", "known"))
 
     def _draw_sources(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         state = None if self._curriculum is None else self._curriculum.state
@@ -247,36 +232,40 @@ class DNHSampler:
         self, rows: NDArray[np.int64], step: int, wanted: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Neighbours that may be taken, int64 [B, K] with -1 at the end, and their age in steps, [B, K]."""
-        snapshot, top = self._index.snapshot, _TOP
-        found = np.full((len(rows), top), PADDING, np.int64)
+        found = np.full((len(rows), _TOP), PADDING, np.int64)
         age = np.full(found.shape, np.nan)
-        if not wanted or snapshot is None:
+        if not wanted or not len(self._index.documents):
             return found, age
-        known = np.flatnonzero(self._known[rows])
-        places = self._index.search(self._anchors[rows[known]], top)
-        documents = np.where(places < 0, PADDING, snapshot.documents[places])
-        about, own = self._stock.about[documents], self._about[rows[known], None]
-        other = (about != own) | (own < 0)
-        hits = (places >= 0) & other & ~self._is_barred(rows[known], documents)
+        known, places, documents, usable = self._nearest(rows, _TOP)
+        hits = (places >= 0) & usable
         looked_at = int((places >= 0).sum())
         self._hit_rate = float(hits.sum()) / looked_at if looked_at else math.nan
         order = np.argsort(~hits, axis=1, kind="stable")
         found[known] = np.take_along_axis(np.where(hits, documents, PADDING), order, axis=1)
-        ages = np.where(hits, step - snapshot.steps[places], np.nan)
+        ages = np.where(hits, step - self._index.steps[places], np.nan)
         age[known] = np.take_along_axis(ages, order, axis=1)
         return found, age
 
+    def _nearest(self, rows: NDArray[np.int64], count: int) -> tuple[NDArray[Any], ...]:
+        """Return which rows are known, [n], and of those places, numbers and usability of the nearest, [n, count]."""
+        known = np.flatnonzero(self._known[rows])
+        places = self._index.search(self._anchors[rows[known]], count)
+        documents = np.where(places < 0, PADDING, self._index.documents[places])
+        own = self._about[rows[known], None]
+        other = (self._stock.about[documents] != own) | (own < 0)
+        return known, places, documents, other & ~self._is_barred(rows[known], documents)
+
     def _look(self, step: int) -> None:
         """Note what the index shows."""
-        snapshot, rows = self._index.snapshot, self.watched.rows
-        if snapshot is None:
-            return
-        seen = np.flatnonzero(self._known[rows])
-        places = self._index.search(self._anchors[rows[seen]], DEPTH)
-        documents = np.where(places < 0, PADDING, snapshot.documents[places])
-        own = self._about[rows[seen]].astype(np.int64)
-        other = (self._stock.about[documents] != own[:, None]) | (own[:, None] < 0)
-        self.watched.note(step, seen, own, documents, other & ~self._is_barred(rows[seen], documents))
+        known, _, documents, usable = self._nearest(self._watched, _DEPTH)
+        for line, number in enumerate(self._watched[known].tolist()):
+            for rank in np.flatnonzero(documents[line] >= 0).tolist():
+                document = int(documents[line, rank])
+                entities = (int(self._stock.about[document]), int(self._about[number]))
+                uris = [self._stock.uris[entity] if entity >= 0 else "" for entity in entities]
+                name = self._stock.ids[document]
+                query = self._rows[number].query_id
+                self._noted.append([step, query, rank + 1, name, *uris, bool(usable[line, rank])])
 
     def _is_barred(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
         return self._among(self._codes, rows, documents)
@@ -318,13 +307,9 @@ class DNHSampler:
         return excluded
 
     def _describe(
-        self,
-        asked: NDArray[np.int64],
-        source: NDArray[np.int64],
-        drawn: NDArray[np.int64],
-        latent: NDArray[np.int64],
-        staleness: NDArray[np.float64],
-    ) -> None:
+        self, asked: NDArray[np.int64], source: NDArray[np.int64], drawn: NDArray[np.int64],
+        latent: NDArray[np.int64], staleness: NDArray[np.float64],
+    ) -> None:  # fmt: skip
         there = drawn != PADDING
         total = max(int(there.sum()), 1)
         shares = np.bincount(source[there], minlength=len(SOURCES)) / total
@@ -334,12 +319,9 @@ class DNHSampler:
             return
         used = np.arange(latent.shape[1]) < ((source == _LATENT) & there).sum(axis=1, keepdims=True)
         ages = staleness[used & ~np.isnan(staleness)]
-        snapshot = self._index.snapshot
-        self._report |= {
-            "latent_hit_rate": self._hit_rate,
-            "latent_staleness": float(ages.mean()) if len(ages) else math.nan,
-            "latent_index": float(0 if snapshot is None else len(snapshot.documents)),
-        }
+        staleness_mean = float(ages.mean()) if len(ages) else math.nan
+        self._report |= {"latent_hit_rate": self._hit_rate, "latent_staleness": staleness_mean}
+        self._report["latent_index"] = float(len(self._index.documents))
 
 
 def _number(stock: Stock, document_id: str, query_id: str) -> int:
