@@ -19,11 +19,7 @@ from anmi.training.options import SparsityOptions
 _LEAST: Final = 1e-8
 
 
-class NotFiniteError(AnmiError):
-    """A loss or a gradient became NaN or infinite."""
-
-
-def not_finite(what: str, value: float, query_ids: Sequence[str]) -> NotFiniteError:
+def not_finite(what: str, value: float, query_ids: Sequence[str]) -> AnmiError:
     """Return the error for ``what`` having become ``value`` in the batch of some queries.
 
     Examples
@@ -32,7 +28,7 @@ def not_finite(what: str, value: float, query_ids: Sequence[str]) -> NotFiniteEr
     The training loss became nan in the batch with the queries q1, q2; lower the learning rate, or look at these rows.
     """
     named = ", ".join(query_ids[:8]) + (" and others" if len(query_ids) > 8 else "")
-    return NotFiniteError(
+    return AnmiError(
         f"The {what} became {value} in the batch with the queries {named}; lower the learning rate, or look at these "
         "rows."
     )
@@ -87,7 +83,7 @@ class ContrastiveObjective(nn.Module):
 
         Raises
         ------
-        NotFiniteError
+        AnmiError
             The loss is not finite; names the queries of the batch.
         """
         queries, documents = self._encode_both(batch["queries"], batch["documents"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,8 +16,6 @@ from anmi.candidates import PADDING
 from anmi.retrieval.related import RelatedDocuments
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.options import TrainingOptions
-
-STREAM: Final = "training/batches"
 
 
 class PseudoRows:
@@ -90,7 +87,7 @@ class WithPseudoQueries(NegativeSampler):
     Parameters
     ----------
     labelled
-        Sampler of the rows below ``count``; None where there are none.
+        Sampler of the rows below ``count``.
     count
         Number of labelled rows.
     pseudo
@@ -99,7 +96,7 @@ class WithPseudoQueries(NegativeSampler):
         Of an epoch.
     """
 
-    def __init__(self, labelled: NegativeSampler | None, count: int, pseudo: PseudoRows, steps: int) -> None:
+    def __init__(self, labelled: NegativeSampler, count: int, pseudo: PseudoRows, steps: int) -> None:
         self._labelled, self._count, self._pseudo, self._steps = labelled, count, pseudo, steps
         self._share = 0.0
 
@@ -107,7 +104,7 @@ class WithPseudoQueries(NegativeSampler):
         """Return the rows of the given numbers with the negatives and views of this step (from 0)."""
         own, others = rows[rows < self._count], rows[rows >= self._count] - self._count
         self._share = len(others) / len(rows)
-        drawn = self._labelled(own, step) if self._labelled and len(own) else []
+        drawn = self._labelled(own, step) if len(own) else []
         return [*drawn, *(self._pseudo.rows(others, step // self._steps) if len(others) else [])]
 
     def report(self) -> dict[str, float]:
@@ -128,25 +125,33 @@ class OneKindBatches(BatchSampler):
         Rows of a batch of each group; the last one of an epoch may have fewer.
     seed
         Of the training.
+
+    Attributes
+    ----------
     epoch
         Returns the epoch that begins, from 0, also after a training was resumed.
     """
 
-    def __init__(
-        self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int, epoch: Callable[[], int]
-    ) -> None:
-        self._groups, self._sizes = groups, sizes
-        self._seed, self._epoch = seed, epoch
+    def __init__(self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int) -> None:
+        self._groups, self._sizes, self._seed = groups, sizes, seed
+        self.epoch: Callable[[], int] = lambda: 0
         # Asked for by the library's loader; our batches are lists of row numbers.
-        self.batch_size, self.drop_last = sizes[0], False
+        self.batch_size, self.drop_last = next(iter(sizes), 1), False
+
+    @staticmethod
+    def of(labelled: int, pseudo: PseudoRows | None, options: TrainingOptions, seed: int) -> OneKindBatches:
+        """Lay out ``labelled`` rows, and behind them the slots of pseudo-queries."""
+        groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
+        more = [] if pseudo is None else [group + labelled for group in pseudo.groups]
+        return OneKindBatches([*groups, *more], [*sizes, *[options.pseudo_queries.batch_size] * len(more)], seed)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return steps_of(self._groups, self._sizes)
+        return sum(math.ceil(len(group) / size) for group, size in zip(self._groups, self._sizes, strict=True))
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of the epoch that begins."""
-        random = seeds.stream(self._seed, f"{STREAM}/{self._epoch()}")
+        random = seeds.stream(self._seed, f"training/batches/{self.epoch()}")
         batches = [
             part
             for group, size in zip(self._groups, self._sizes, strict=True)
@@ -154,36 +159,3 @@ class OneKindBatches(BatchSampler):
         ]
         for place in random.permutation(len(batches)):
             yield batches[place].tolist()
-
-
-def steps_of(groups: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> int:
-    """Return how many batches of one kind an epoch has.
-
-    Examples
-    --------
-    >>> steps_of([np.arange(10), np.arange(3)], [4, 8])
-    4
-    """
-    return sum(math.ceil(len(group) / size) for group, size in zip(groups, sizes, strict=True))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which rows share batches: a group of row numbers each, and rows of a batch."""
-
-    groups: list[NDArray[np.int64]]
-    sizes: list[int]
-
-    @staticmethod
-    def of(labelled: int, pseudo: PseudoRows | None, options: TrainingOptions) -> Layout:
-        """Lay out ``labelled`` rows, and behind them the slots of pseudo-queries."""
-        groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
-        if pseudo is not None:
-            of_kinds = [group + labelled for group in pseudo.groups]
-            groups, sizes = [*groups, *of_kinds], [*sizes, *[options.pseudo_queries.batch_size] * len(of_kinds)]
-        return Layout(groups, sizes)
-
-    @property
-    def steps(self) -> int:
-        """Batches of an epoch."""
-        return steps_of(self.groups, self.sizes)

@@ -276,9 +276,7 @@ class InTurn(_Around):
 
 
 def with_hardness(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the hardness of their queries, unless they have it; every query is looked at once."""
-    if not any(math.isnan(row.hardness) for row in rows):
-        return list(rows)
+    """Return the rows with the hardness of their queries; every query is looked at once."""
     texts = list(dict.fromkeys(row.query for row in rows))
     value = dict(zip(texts, hardness(texts).tolist(), strict=True))
     return [replace(row, hardness=value[row.query]) for row in rows]
@@ -367,8 +365,7 @@ def build_sampler(
         made = PoolSampler(rows, count, seed, curriculum, options.curriculum, keep)
     elif isinstance(options.draw, SimAnsDraw):
         _check_pool(rows, count)
-        if not isinstance(loss, DrawnBySimAns) or count is None:
-            raise ValueError("a learned draw needs the loss that learns it, and how many negatives a row is to bring")
+        assert isinstance(loss, DrawnBySimAns) and count is not None
         made = SimAnsSampler(rows, count, seed, loss, options.draw.reads[0], keep)
     else:
         made = FirstNegatives(rows, count)

@@ -27,15 +27,22 @@ from anmi.retrieval.kinds import is_sparse, is_static, quieter, resolve_precisio
 from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.training.batch import Batcher, NegativeSampler, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
-from anmi.training.loop import CheckpointPlan, Loop, RowNumbers, build_optimizer, newest_checkpoint, training_arguments
+from anmi.training.loop import (
+    CheckpointPlan,
+    Loop,
+    Recorder,
+    RowNumbers,
+    build_optimizer,
+    newest_checkpoint,
+    training_arguments,
+)
 from anmi.training.losses import Loss, build_loss
 from anmi.training.mixed.latent import Stock, neighbour_table
 from anmi.training.mixed.sampler import DNHSampler
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions, MixedSources
-from anmi.training.pseudo import Layout, PseudoRows
-from anmi.training.recorder import Recorder
+from anmi.training.pseudo import OneKindBatches, PseudoRows
 from anmi.training.sampling import DrawnNegatives, build_sampler, with_hardness
 
 logger = logging.getLogger(__name__)
@@ -136,22 +143,21 @@ def train(
         folder = None if checkpoints is None else checkpoints.of(rows, encoder, options, seed)
         kept = folder if folder is not None and _held(stack, folder) else None
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
-        layout = Layout.of(len(data), pseudo, options)
-        steps = options.epochs * layout.steps
+        batches = OneKindBatches.of(len(data), pseudo, options, seed)
+        steps = options.epochs * len(batches)
         arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
         recorder = _recorder(loss.to(encoder.device), options, steps, seed, evaluate_dev, checkpoints=kept is not None)
-        stack.callback(recorder.close)
         loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
         if data:
             loop.sampler = build_sampler(
                 data, options, recorder.curriculum, seed, keep=loss.columns, stock=stock,
-                dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=layout.steps,
+                dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=len(batches),
             )  # fmt: skip
         recorder.sampler = loop.sampler
         if options.draws:
             recorder.drawn = DrawnNegatives((row.query_id for row in data), seed)
         if pseudo:
-            loop.add_pseudo_queries(len(data), pseudo, layout)
+            loop.add_pseudo_queries(len(data), pseudo, batches)
         start = None if kept is None else newest_checkpoint(kept)
         if start is not None:
             logger.info("Going on from %s; remove it to start anew", start)

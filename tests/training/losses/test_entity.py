@@ -59,11 +59,6 @@ def test_it_is_the_formula_and_rows_about_no_class_have_infonce_alone(about, sha
     assert loss(*similarities, Facts(query=query, about=torch.tensor(about))).tolist() == pytest.approx(expected)
 
 
-def test_it_says_what_it_lacks():
-    with pytest.raises(AnmiError, match="give it facts with `query` and `about`"):
-        made()(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))
-    unprepared = EntityClassification(Temperature(), DIMENSIONS)
-    with pytest.raises(AnmiError, match="`prepare` the training rows"):
-        unprepared(*block(1)[0], Facts(query=torch.zeros(1, DIMENSIONS), about=torch.tensor([0])))
+def test_rows_about_nothing_are_refused():
     with pytest.raises(AnmiError, match="no positive of the training rows is known to be about any"):
-        unprepared.prepare([row(-1)])
+        EntityClassification(Temperature(), DIMENSIONS).prepare([row(-1)])

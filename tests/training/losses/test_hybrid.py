@@ -66,8 +66,3 @@ def test_the_scale_is_that_of_the_training_set_and_of_elo_itself_before():
     assert (loss.centre.item(), loss.unit.item()) == (1400.0, 100.0)
     with pytest.raises(AnmiError, match="no negative of the training rows has one"):
         loss.prepare([row(math.nan, (math.nan,))])
-
-
-def test_it_says_what_it_lacks():
-    with pytest.raises(AnmiError, match="learns elo"):
-        Hybrid(Temperature())(torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, 1))

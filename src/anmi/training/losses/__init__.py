@@ -56,7 +56,7 @@ def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: in
             return DrawnBySimAns(loss, LearnableSimAns(a, b, form=draw.form), draw.reads[0])
         if not isinstance(options.hardness, parts.HansOptions):
             return loss
-        return HardnessAdaptive(loss, options.hardness, _known(dimensions, "training by hardness"))
+        return HardnessAdaptive(loss, options.hardness, dimensions or 0)
 
 
 def _build(options: TrainingOptions, dimensions: int | None) -> Loss:
@@ -74,14 +74,8 @@ def _build(options: TrainingOptions, dimensions: int | None) -> Loss:
         case parts.DistillationOptions() as loss:
             made = Distillation(temperature, loss.column, loss.share, loss.label_temperature)
         case parts.EntityOptions() as loss:
-            made = EntityClassification(temperature, _known(dimensions, "the loss of entities"), loss.share)
+            made = EntityClassification(temperature, dimensions or 0, loss.share)
     return made
-
-
-def _known(dimensions: int | None, what: str) -> int:
-    if dimensions is None:
-        raise AnmiError(f"{what} needs the number of dimensions of the embeddings")
-    return dimensions
 
 
 def _tau_plus(options: parts.DebiasedOptions) -> TauPlus:

@@ -56,8 +56,7 @@ class ScaledTemperature(nn.Module):
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the positive's and the negatives' temperature of every query, [B, 1] each."""
-        if facts.hardness is None:
-            raise AnmiError("a temperature that goes by hardness needs the hardness of the queries among the facts")
+        assert facts.hardness is not None
         factor = self._factor.at(facts.hardness)[:, None]
         if self._absolute:
             self._last = float(factor.detach().mean())
@@ -111,15 +110,8 @@ class HardnessAdaptive(Around):
         self._report: dict[str, float] = {}
 
     def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
-        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
-
-        Raises
-        ------
-        AnmiError
-            The facts lack the queries' embeddings or their heuristic hardness.
-        """
-        if facts.query is None or facts.hardness is None:
-            raise AnmiError("training by hardness needs the queries' embeddings and their hardness among the facts")
+        """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
+        assert facts.query is not None and facts.hardness is not None
         p = self._options
         target = facts.hardness.to(facts.query.dtype)
         predicted = self.predictor(facts.query.detach() if p.detached else facts.query)

@@ -78,16 +78,7 @@ def judgments(facts: Facts, column: str) -> tuple[Tensor, Tensor]:
 
     A positive whose ``p_relevant`` is unknown has 1: the label says that it is relevant, and judges that weigh
     candidates against the positive have nothing to say of itself.
-
-    Raises
-    ------
-    AnmiError
-        The facts lack the column.
     """
-    if column not in facts.judged or column not in facts.positive_judged:
-        raise AnmiError(
-            f"This loss learns {column}: give it facts with `positive_judged` and `judged` that hold {column}."
-        )
     own = facts.positive_judged[column]
     return (torch.where(torch.isnan(own), 1.0, own) if column == "p_relevant" else own), facts.judged[column]
 

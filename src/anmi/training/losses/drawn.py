@@ -91,22 +91,21 @@ class LearnableSimAns(nn.Module):
         return torch.log_softmax(torch.where(usable, energy, _NEVER), dim=1)
 
     def keys(self, scores: Tensor, positive: Tensor, usable: Tensor, uniform: Tensor) -> Tensor:
-        """Return keys whose n largest are n draws without replacement, [Q, M]; arguments as of :meth:`forward`."""
+        """Return keys whose n largest are n draws without replacement, [Q, M].
+
+        ``uniform`` has a number from [0, 1) for each candidate, [Q, M]; the others are as of :meth:`log_chances`.
+        """
         gumbel = -torch.log(-torch.log(uniform.clamp(2.0**-54, 1 - 2.0**-24).to(scores.dtype)))
         return torch.where(usable, self.log_chances(scores, positive, usable) + gumbel, _NEVER)
 
-    def forward(
-        self, scores: Tensor, positive: Tensor, usable: Tensor, uniform: Tensor, count: int,
-        temperature: float = RELAXATION,
-    ) -> Tensor:  # fmt: skip
+    @staticmethod
+    def relaxed(keys: Tensor, usable: Tensor, count: int, temperature: float) -> Tensor:
         """Return how far each candidate is drawn.
 
         Parameters
         ----------
-        scores, positive, usable
-            As of :meth:`log_chances`.
-        uniform
-            A number from [0, 1) for each candidate, [Q, M], such as those of ``anmi.seeds.uniform``.
+        keys, usable
+            From :meth:`keys`, and of :meth:`log_chances`.
         count
             Candidates drawn per row, as far as there are so many.
         temperature
@@ -117,11 +116,6 @@ class LearnableSimAns(nn.Module):
         torch.Tensor
             [Q, M], from 0 on, a row's sum being the number of its draws; weights of negatives in a loss.
         """
-        return self.relaxed(self.keys(scores, positive, usable, uniform), usable, count, temperature)
-
-    @staticmethod
-    def relaxed(keys: Tensor, usable: Tensor, count: int, temperature: float) -> Tensor:
-        """Return what :meth:`forward` does, from the keys of the draw."""
         number = usable.sum(dim=1, keepdim=True)
         drawn = torch.zeros_like(keys)
         last = torch.zeros_like(keys)

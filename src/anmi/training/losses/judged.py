@@ -281,17 +281,8 @@ class EntityClassification(Loss):
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
 
         A row without negatives still learns its entity.
-
-        Raises
-        ------
-        AnmiError
-            The facts lack the queries' embeddings or what the positives are about, or there are no classes.
         """
-        if facts.query is None or facts.about is None or self.weight is None:
-            raise AnmiError(
-                "This loss learns which entity a query is about: give it facts with `query` and `about`, and its "
-                "`prepare` the training rows, as a training with `sources: mixed` does."
-            )
+        assert facts.query is not None and facts.about is not None and self.weight is not None
         contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
         there = (facts.about >= 0) & (facts.about < len(self.classes))
         label = torch.where(there, self.classes[facts.about.clamp(0, len(self.classes) - 1)], -1)

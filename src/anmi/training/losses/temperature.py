@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from anmi.errors import AnmiError
 from anmi.training import parts
 from anmi.training.losses.common import NOTHING_KNOWN, Facts
 from anmi.training.parts import HIGHEST_ADAPTIVE, HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
@@ -135,14 +134,10 @@ class Adaptive(nn.Module):
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the queries' temperatures twice, [B, 1]."""
-        if facts.query is None:
-            raise AnmiError("the adaptive temperature needs the queries' embeddings: give the loss their facts")
+        assert facts.query is not None
         seen = facts.query.detach()
         if self._with_positive:
-            if facts.document is None or facts.positive_column is None:
-                raise AnmiError(
-                    "this adaptive temperature sees the positives, too: give the loss their embeddings among the facts"
-                )
+            assert facts.document is not None and facts.positive_column is not None
             seen = torch.cat([seen, facts.document.detach()[facts.positive_column]], dim=1)
         if isinstance(self.log_base, nn.Parameter):
             _project(self.log_base, HIGHEST_ADAPTIVE)
@@ -169,8 +164,7 @@ def build_temperature(options: parts.TemperatureOptions, dimensions: int | None)
             return Temperature(options.initial, learnable=True)
         case parts.DualTemperature():
             return Dual(options.positive, options.negative)
-    if dimensions is None:
-        raise AnmiError("the adaptive temperature needs the number of dimensions of the embeddings")
+    assert dimensions is not None
     with_positive = options.sees == "query_and_positive"
     return Adaptive(
         dimensions, options.base, options.hidden, with_positive=with_positive, learned_base=options.learned_base
