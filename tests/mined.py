@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from anmi.training.batch import Row
+
 
 def mined(
     queries: Sequence[str], documents: Sequence[str], negatives: int, name: str = "q{}", **changes: Any
@@ -21,3 +23,13 @@ def mined(
         }
         for i, query in enumerate(queries)
     ])  # fmt: skip
+
+
+def row(query: str, positive: str, negatives: Sequence[str] = (), also: Sequence[str] = (), **more: Any) -> Row:
+    """Return a row whose query has its text for an id, and whose documents have theirs in capitals."""
+    ids = [name.upper() for name in negatives]
+    return Row(**{
+        "query_id": query, "query": query, "positive_id": positive.upper(), "positive": positive,
+        "negative_ids": tuple(ids), "negatives": tuple(negatives), "weights": (1.0,) * len(ids), "query_weight": 1.0,
+        "positive_ids": frozenset({positive.upper(), *also}), **more,
+    })  # fmt: skip

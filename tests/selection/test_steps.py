@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, norm
+from tests.selection.conftest import candidates
 
 from anmi.candidates import NEGATIVE, PADDING, Candidates
 from anmi.selection.recipe import Step
@@ -224,16 +225,7 @@ def test_ceilings_are_those_of_the_formulas_for_either_sign(block: Candidates, r
 
 def elo_block(gaps: list[float], **columns: list[float]) -> Candidates:
     """One row whose candidates have the given Elo gaps to the positive."""
-    width = len(gaps)
-    return Candidates(
-        query_ids=np.array(["q"]),
-        positives=np.array([[POSITIVE]], np.int32),
-        documents=np.arange(width, dtype=np.int32)[None, :],
-        source=np.ones((1, width), np.uint8),
-        columns={"elo": (1500 - np.array([gaps])).astype(np.float32)}
-        | {name: np.array([values], np.float32) for name, values in columns.items()},
-        positive_columns={"elo": np.array([[1500.0]], np.float32)},
-    )
+    return candidates({"elo": 1500 - np.array(gaps), **columns}, {"elo": 1500.0})
 
 
 def test_zone_weights_at_their_borders() -> None:

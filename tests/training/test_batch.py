@@ -3,24 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tests.mined import row
 
 from anmi.errors import AnmiError
-from anmi.training.batch import Row, assemble, read_rows
-
-
-def row(query, positive, negatives=(), weights=None, also=(), query_id=None) -> Row:
-    """A row whose document ids are the texts in capitals."""
-    return Row(
-        query_id=query_id or query,
-        query=query,
-        positive_id=positive.upper(),
-        positive=positive,
-        negative_ids=tuple(text.upper() for text in negatives),
-        negatives=tuple(negatives),
-        weights=tuple(weights or [1.0] * len(negatives)),
-        query_weight=1.0,
-        positive_ids=frozenset({positive.upper(), *also}),
-    )
+from anmi.training.batch import assemble, read_rows
 
 
 def weights_of(rows, in_batch):
@@ -30,7 +16,7 @@ def weights_of(rows, in_batch):
 
 
 def test_in_batch_columns_by_mode():
-    rows = [row("q1", "a", ["x"], [0.5]), row("q2", "b", ["y"])]
+    rows = [row("q1", "a", ["x"], weights=(0.5,)), row("q2", "b", ["y"])]
     assert weights_of(rows, "none")[0] == [{"x": 0.5}, {"y": 1.0}]
     assert weights_of(rows, "positives")[0] == [{"b": 1.0, "x": 0.5}, {"a": 1.0, "y": 1.0}]
     assert weights_of(rows, "all")[0] == [{"b": 1.0, "x": 0.5, "y": 1.0}, {"a": 1.0, "x": 1.0, "y": 1.0}]
@@ -55,8 +41,7 @@ def test_positives_of_the_same_query_in_other_rows_are_masked_though_not_listed(
 
 
 def test_a_copy_of_the_positive_under_another_id_is_not_a_negative():
-    copy = Row("q2", "q2", "COPY", "a", (), (), (), 1.0, frozenset({"COPY"}))
-    mined = Row("q3", "q3", "C", "c", ("COPY2",), ("a",), (1.0,), 1.0, frozenset({"C"}))
+    copy, mined = row("q2", "a", positive_id="COPY"), row("q3", "c", ["a"], negative_ids=("COPY2",))
     weights, assembly = weights_of([row("q1", "a"), copy, mined], "all")
     assert weights[0] == {"c": 1.0}
     assert weights[1] == {"c": 1.0}
@@ -65,7 +50,7 @@ def test_a_copy_of_the_positive_under_another_id_is_not_a_negative():
 
 
 def test_a_rejected_negative_does_not_return_through_another_row():
-    rows = [row("q1", "a", ["x"], [0.0]), row("q2", "b", ["x"])]
+    rows = [row("q1", "a", ["x"], weights=(0.0,)), row("q2", "b", ["x"])]
     weights, _ = weights_of(rows, "all")
     assert "x" not in weights[0]
     assert weights[1] == {"a": 1.0, "x": 1.0}
@@ -84,16 +69,10 @@ def test_what_mining_found_unsafe_for_a_query_is_no_negative_of_it_in_a_batch(mo
 
 def table(**changes) -> pd.DataFrame:
     values = {
-        "query_id": "q7",
-        "query": "what",
-        "positive_id": "d1",
-        "positive": "that",
-        "negative_ids": np.array(["d2", "d3"], dtype=object),
-        "negatives": ["this", "these"],
-        "weights": np.array([1.0, 0.5], dtype=np.float32),
-        "query_weight": 1.0,
-        "positive_ids": ["d1"],
-    }
+        "query_id": "q7", "query": "what", "positive_id": "d1", "positive": "that", "query_weight": 1.0,
+        "negative_ids": np.array(["d2", "d3"], dtype=object), "negatives": ["this", "these"],
+        "weights": np.array([1.0, 0.5], dtype=np.float32), "positive_ids": ["d1"],
+    }  # fmt: skip
     return pd.DataFrame([{**values, **changes}])
 
 

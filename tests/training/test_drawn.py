@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
+from tests.mined import row
 from tests.training import resuming
 
-from anmi.training.batch import Row
 from anmi.training.sampling import DrawnNegatives
 
 # Every row in every step.
@@ -22,19 +22,16 @@ def test_all_that_training_drew_is_counted(changes):
 
 
 def test_of_many_queries_the_same_few_are_counted_whatever_the_order():
-    def row(query):
-        return Row(query, "?", "p", "yes", ("a", "b"), ("no", "not"), (1.0, 1.0), 1.0, frozenset("p"))
-
     names = [f"q{i}" for i in range(50)]
     tables = []
     for order in (names, names[::-1]):
         drawn = DrawnNegatives(order, seed=1, most=5)
-        drawn.add([row(name) for name in order])
+        drawn.add([row(name, "p", ["a", "b"]) for name in order])
         tables.append(drawn.table())
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].query_id.nunique() == 5
     again = DrawnNegatives(names, seed=1, most=5)
     again.load_state_dict(drawn.state_dict())
-    again.add([row(name) for name in names])
+    again.add([row(name, "p", ["a", "b"]) for name in names])
     assert (again.table()["count"] == 2).all()
     assert len(again.table()) == 10

@@ -1,25 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.mined import row
 
 from anmi.training.batch import Row
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import build_sampler, round_at_random, with_hardness
 
 
-def row(name: str, query: str = "what is it", negatives: int = 4) -> Row:
-    documents = tuple(f"{name}-n{i}" for i in range(negatives))
-    return Row(
-        query_id=name,
-        query=query,
-        positive_id=f"{name}-p",
-        positive=f"{name} positive",
-        negative_ids=documents,
-        negatives=documents,
-        weights=(1.0,) * negatives,
-        query_weight=1.0,
-        positive_ids=frozenset({f"{name}-p"}),
-    )
+def named(name: str, query: str = "what is it") -> Row:
+    return row(query, f"{name} positive", [f"{name}-n{i}" for i in range(4)], query_id=name)
 
 
 def sampler(rows: list[Row], seed: int = 1, **hans):
@@ -49,13 +39,13 @@ def test_a_draw_depends_on_seed_query_and_step_only():
 
 
 def test_harder_queries_bring_more_of_the_best_negatives():
-    rows = [row("easy", "go"), row("hard", "why, oh! " * 30)]
+    rows = [named("easy", "go"), named("hard", "why, oh! " * 30)]
     draw = sampler(rows)
     counts = {"easy": [], "hard": []}
     for step in range(50):
         for found in draw(np.array([0, 1]), step):
             counts[found.query_id].append(len(found.negatives))
-            assert found.negatives == row(found.query_id).negatives[: len(found.negatives)]
+            assert found.negatives == named(found.query_id).negatives[: len(found.negatives)]
     assert min(map(min, counts.values())) >= 1
     assert max(map(max, counts.values())) <= 3
     assert np.mean(counts["hard"]) > np.mean(counts["easy"]) + 0.5

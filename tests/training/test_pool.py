@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mined import row as any_row
 
 from anmi import seeds
 from anmi.errors import AnmiError
@@ -24,22 +25,10 @@ class Held:
 
 def row(number: int, gaps, weights=None) -> Row:
     """A row whose negative of gap g is the document "g" of query "q<number>"."""
-    names = tuple(f"{number}:{place}:{gap}" for place, gap in enumerate(gaps))
-    return Row(
-        query_id=f"q{number}",
-        query=f"query {number}",
-        positive_id=f"d{number}",
-        positive=f"document {number}",
-        negative_ids=tuple(name.upper() for name in names),
-        negatives=names,
-        weights=tuple(weights or [1.0] * len(names)),
-        query_weight=1.0,
-        positive_ids=frozenset({f"d{number}"}),
-        judged={
-            "elo": (ELO, tuple(ELO - gap for gap in gaps)),
-            "cross": (0.9, tuple(float(place) for place in range(len(gaps)))),
-        },
-    )
+    names = [f"{number}:{place}:{gap}" for place, gap in enumerate(gaps)]
+    elo, cross = (ELO, tuple(ELO - gap for gap in gaps)), (0.9, tuple(map(float, range(len(gaps)))))
+    weights = tuple(weights or [1.0] * len(names))
+    return any_row(f"q{number}", f"d{number}", names, weights=weights, judged={"elo": elo, "cross": cross})
 
 
 def sampler(rows, count=3, curriculum=None, seed=1, **options) -> PoolSampler:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tests.mined import row as any_row
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -32,9 +33,7 @@ def row(number: int) -> Row:
     """A row whose negatives are called by row, place and gap."""
     names = tuple(f"{number}:{place}:{gap}" for place, gap in enumerate(GAPS))
     judged = {"elo": (0.0, tuple(-float(gap) for gap in GAPS)), "cross": (1.0, (0.5,) * len(GAPS))}
-    return Row(
-        f"q{number}", "query", "d", "document", names, names, (1.0,) * len(GAPS), 1.0, frozenset({"d"}), judged=judged
-    )
+    return any_row(f"q{number}", "document", names, judged=judged)
 
 
 ROWS = [row(number) for number in range(3)]

@@ -39,13 +39,12 @@ _UNDER: Final = {
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
 _HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _UNDER.values())}
-_REASONS: Final = {False: 2, True: 3}
 _SMALL: Final = 0.05
-# A console of so many cells and more is wide, and has room for sources of their own.
+# A console of so many cells has room for longer rules, and one of so many for long ids as well.
+_MEDIUM: Final = 110
 _WIDE: Final = 150
-_NARROW: Final = 110
-_LEAST_ROOM: Final = {False: 22, True: 30}
-_OTHERS: Final = {False: 33, True: 42}
+# Cells of everything but document, scores and rule, borders included.
+_OTHERS: Final = 33
 
 
 def explain(
@@ -235,37 +234,40 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     """
     rows = found["candidates"]
     shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
-    every = [*found["positives"], *shown]
-    wide = width >= _WIDE
-    room, rule = (max(40, width // 3), 40) if wide else (22, 26 if width >= _NARROW else 17)
+    longest = max(cell_len(row["document_id"]) for row in (*found["positives"], *shown))
     # As wide as the longest id, but wide enough for the start of a text.
-    room = min(room, max(_LEAST_ROOM[wide], *(cell_len(row["document_id"]) for row in every), 0))
-    names = _fitting(rows, width - room - rule - _OTHERS[wide], wide)
+    room = min(max(40, width // 3) if width >= _WIDE else 22, max(22, longest))
+    rule = 40 if width >= _WIDE else 26 if width >= _MEDIUM else 17
+    names = _fitting(rows, width - room - rule - _OTHERS)
     table = Table()
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("document", width=room)
-    if wide:
-        table.add_column("source", min_width=6)
     for name in names:
-        table.add_column(_header(name, wide), justify="right", min_width=_cells(name, wide))
+        table.add_column(_header(name), justify="right", min_width=_cells(name))
     table.add_column("verdict", min_width=9)
     table.add_column("why", min_width=rule)
     table.add_column("weight", justify="right", no_wrap=True)
+
+    def add(place: str, row: Mapping[str, Any], source: list[str], told: Sequence[str], style: str) -> None:
+        start = Text(row["start"])
+        start.truncate(room, overflow="ellipsis")
+        # An id is there to be copied, so it is never cut.
+        document = Group(Text(row["document_id"], overflow="fold"), start, Text("+".join(source)))
+        scores = [_stacked(row["scores"], name) for name in names]
+        table.add_row(place, document, *map(Text, (*scores, *told)), style=style)
+
     for place, row in enumerate(found["positives"]):
-        told = ("positive", "" if place else "compared with", "")
-        style = "dim green" if place else "green"
-        table.add_row("+", *_measured(row, ["qrels"], room, names, wide), *map(Text, told), style=style)
+        add("+", row, ["qrels"], ("positive", "" if place else "compared with", ""), "dim green" if place else "green")
     for row in shown:
-        verdict = row["verdict"] if wide else row["verdict"].replace(" ", "\n")
-        reasons = strongest(row["evidence"], _REASONS[wide])
-        told = (verdict, "\n".join(text for text in (row["why"], reasons) if text), number(row["weight"]))
-        cells = _measured(row, row["source"], room, names, wide)
-        table.add_row(str(row["place"]), *cells, *map(Text, told), style=STYLES.get(row["verdict"], ""))
-    table.caption = _caption(rows, len(shown))
+        why = "\n".join(text for text in (row["why"], strongest(row["evidence"])) if text)
+        told = (row["verdict"].replace(" ", "\n"), why, number(row["weight"]))
+        add(str(row["place"]), row, row["source"], told, STYLES.get(row["verdict"], ""))
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items())
+    table.caption = f"{len(shown)} of {len(rows)} candidates shown (--top); {counts}. Everything about one: --doc ID"
     return table
 
 
-def _fitting(rows: Sequence[Mapping[str, Any]], room: int, wide: bool) -> list[str]:
+def _fitting(rows: Sequence[Mapping[str, Any]], room: int) -> list[str]:
     """Names of the scores that fit into so many cells; those of evidence stand in log-odds elsewhere."""
     measured = {n: None for row in rows for n, value in row["scores"].items() if value is not None}
     told = KINDS if any(row["evidence"] for row in rows) else ()
@@ -275,31 +277,19 @@ def _fitting(rows: Sequence[Mapping[str, Any]], room: int, wide: bool) -> list[s
         names = [n for n in names if n != "p_evidence"]
     fitting: list[str] = []
     for name in names:
-        if room >= _cells(name, wide) + 3:
-            room -= _cells(name, wide) + 3
+        if room >= _cells(name) + 3:
+            room -= _cells(name) + 3
             fitting.append(name)
     return fitting
 
 
-def _header(name: str, wide: bool) -> str:
-    return name if wide else name.replace("_", "_\n")
+def _header(name: str) -> str:
+    return name.replace("_", "_\n")
 
 
-def _cells(name: str, wide: bool) -> int:
+def _cells(name: str) -> int:
     """Width of a score's column: that of its name or of a number such as ±449.9."""
-    return max(6 if name in ("elo", "gap") else 5, *map(len, _header(name, wide).split("\n")))
-
-
-def _measured(row: Mapping[str, Any], source: list[str], room: int, names: list[str], wide: bool) -> list[Any]:
-    """Cells of the document, its source and its scores; where there is little room the source stands below the text."""
-    start = Text(row["start"])
-    start.truncate(room, overflow="ellipsis")
-    # An id is there to be copied, so it is never cut.
-    lines = [Text(row["document_id"], overflow="fold"), start]
-    scores = [Text(_stacked(row["scores"], name)) for name in names]
-    if wide:
-        return [Group(*lines), Text("\n".join(source)), *scores]
-    return [Group(*lines, Text("+".join(source))), *scores]
+    return max(6 if name in ("elo", "gap") else 5, *map(len, _header(name).split("\n")))
 
 
 def _stacked(scores: Mapping[str, float | None], name: str) -> str:
@@ -319,11 +309,6 @@ def strongest(evidence: Mapping[str, float | None], count: int = 3) -> str:
     """
     known = sorted(((abs(v), n, v) for n, v in evidence.items() if v is not None and abs(v) >= _SMALL), reverse=True)
     return ", ".join(f"{name} {value:+.1f}" for _, name, value in known[:count])
-
-
-def _caption(rows: list[Mapping[str, Any]], shown: int) -> str:
-    told = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items())
-    return f"{shown} of {len(rows)} candidates shown (--top); {told}. Everything about one: --doc ID"
 
 
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:

@@ -270,6 +270,11 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     return " ".join(sentence for sentence in told if sentence)
 
 
+def _told(change: Mapping[str, float]) -> str:
+    bounds = between(change["low"], change["high"], signed, ", ")
+    return f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"
+
+
 def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, count: int) -> str:
     names = systems(results)
     own = lookup(results, names[-1], METRIC, bucket) if names else None
@@ -279,9 +284,7 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
         before = lookup(results, other, METRIC, bucket)
         if change and before:
             relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
-            bounds = between(change["low"], change["high"], signed, ", ")
-            told = f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"
-            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({told})")
+            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({_told(change)})")
     if not (own and against):
         return ""
     asked = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
@@ -315,9 +318,7 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
             untrained = system in (BM25, ZERO_SHOT) or system.endswith(RUN_ENDINGS)
             change = None if untrained else difference(comparisons, system, METRIC, bucket)
             if change and change["high"] < 0:
-                bounds = between(change["low"], change["high"], signed, ", ")
-                told = f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"
-                worse.append(f"{system_name(system)} {_OF[bucket]} ({told})")
+                worse.append(f"{system_name(system)} {_OF[bucket]} ({_told(change)})")
     if not worse:
         return ""
     return (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.selection.conftest import named
+from tests.selection.conftest import candidates, named
 
 from anmi.candidates import SOURCES, Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner
@@ -16,23 +16,12 @@ BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph
 
 
 def block_of(source: list[int], dense: list[float], rank: list[float]) -> Candidates:
-    width = len(source)
-    return Candidates(
-        query_ids=np.array(["q"]),
-        positives=np.array([[99]], np.int32),
-        documents=np.arange(width, dtype=np.int32)[None, :],
-        source=np.array([source], np.uint8),
-        columns={"dense": np.array([dense], np.float32), "dense_rank": np.array([rank], np.float32)},
-        positive_columns={"dense": np.array([[0.8]], np.float32)},
-    )
+    return candidates({"dense": dense, "dense_rank": rank}, {"dense": 0.8}, [source])
 
 
 def mined(block: Candidates, negatives: int, *steps: object) -> Candidates:
-    return (
-        Runner(Recipe(description="", negatives=negatives, steps=named(*steps)), 1)
-        .run(CandidateShards.of([block]))
-        .whole()
-    )
+    recipe = Recipe(description="", negatives=negatives, steps=named(*steps))
+    return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
 
 
 # The window holds 0 and 1; 2 is deeper (and 3, which BM25 found only), 4 graph-swapped, 5 and 6 random, 6 the nearer.

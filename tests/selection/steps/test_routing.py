@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.selection.conftest import named
+from tests.selection.conftest import candidates, named
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner
@@ -16,20 +16,10 @@ from anmi.selection.steps.routing import Bars, Route, fit_route
 from anmi.selection.steps.samplers import TIERS
 
 
-def block_of(
-    probability: NDArray[np.floating], heldout: NDArray[np.floating] | None = None, dense: NDArray | None = None
-) -> Candidates:
-    rows, width = probability.shape
-    own = np.full((rows, 1), np.nan) if heldout is None else heldout[:, None]
-    similarity = -np.arange(width, dtype=np.float32) + np.zeros((rows, 1), np.float32)
-    return Candidates(
-        query_ids=np.array([f"q{row}" for row in range(rows)]),
-        positives=np.full((rows, 1), 10_000, np.int32),
-        documents=np.tile(np.arange(width, dtype=np.int32), (rows, 1)),
-        source=np.full((rows, width), 2, np.uint8),
-        columns={"p_relevant": probability.astype(np.float32), "dense": similarity if dense is None else dense},
-        positive_columns={"p_relevant": own.astype(np.float32), "p_heldout": own.astype(np.float32)},
-    )
+def block_of(probability: NDArray[np.floating], heldout: NDArray[np.floating] | float = np.nan) -> Candidates:
+    dense = -np.arange(probability.shape[1]) + np.zeros((len(probability), 1))
+    own = {"p_relevant": heldout, "p_heldout": heldout}
+    return candidates({"p_relevant": probability, "dense": dense}, own, 2)
 
 
 def bars(block: Candidates, **params: object) -> Bars:

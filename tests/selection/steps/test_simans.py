@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
+from tests.selection.conftest import candidates
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner, Step
@@ -22,23 +23,10 @@ TRIALS = 6000
 
 def rows_of(count: int = 1, positive: float = 0.6, positive_rank: float = 3) -> Candidates:
     """The same tiny row under many queries, so that each draws from its own stream; the last candidate is out."""
-    width = len(SCORES)
-    block = Candidates(
-        query_ids=np.array([f"q{i}" for i in range(count)]),
-        positives=np.full((count, 1), 1000, np.int32),
-        documents=np.tile(np.arange(width, dtype=np.int32), (count, 1)),
-        source=np.ones((count, width), np.uint8),
-        columns={
-            "dense": np.tile(np.array(SCORES, np.float32), (count, 1)),
-            "dense_rank": np.tile(np.array(RANKS, np.float32), (count, 1)),
-            "hardness": np.tile(np.array([0.1, 0.4, 0.0, -1.0, np.nan, 0.5], np.float32), (count, 1)),
-        },
-        positive_columns={
-            "dense": np.full((count, 1), positive, np.float32),
-            "dense_rank": np.full((count, 1), positive_rank, np.float32),
-        },
-    )
-    return block.rejected("margin", np.arange(width) == width - 1)
+    columns = {"dense": SCORES, "dense_rank": RANKS, "hardness": [0.1, 0.4, 0.0, -1.0, np.nan, 0.5]}
+    own = {"dense": positive, "dense_rank": positive_rank}
+    block = candidates({name: np.tile(values, (count, 1)) for name, values in columns.items()}, own)
+    return block.rejected("margin", np.arange(len(SCORES)) == len(SCORES) - 1)
 
 
 def applied(block: Candidates, name: str, negatives: int, **params: Any) -> Candidates:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mined import row
 
 from anmi.errors import AnmiError
-from anmi.training.batch import Row
 from anmi.training.losses import Distillation, Facts, WeightedInfoNCE, build_loss
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
@@ -116,6 +116,5 @@ def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
 def test_rows_that_nobody_judged_are_refused_before_the_first_step(loss):
     loss = build_loss(TrainingOptions(loss=loss))
     judged = {loss.columns[0]: (1.0, (math.nan, math.nan))}
-    row = Row("q", "q", "d", "d", ("a", "b"), ("a", "b"), (1.0, 1.0), 1.0, frozenset({"d"}), judged=judged)
     with pytest.raises(AnmiError, match="no negative of the training rows"):
-        loss.prepare([row])
+        loss.prepare([row("q", "d", ["a", "b"], judged=judged)])

@@ -4,24 +4,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mined import row
 from torch.nn import functional
 
 from anmi.errors import AnmiError
-from anmi.training.batch import Row
 from anmi.training.losses import EntityClassification, Facts, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 
 ENTITIES, DIMENSIONS = (2, 5, 7), 3
 
 
-def row(about):
-    return Row("q", "q", "d", "d", (), (), (), 1.0, frozenset({"d"}), about=about)
-
-
 def made(share=0.4, seed=0):
     """A loss that has learned something."""
     loss = EntityClassification(Temperature(0.1), DIMENSIONS, share)
-    loss.prepare([row(about) for about in (5, -1, 2, 7, 5)])
+    loss.prepare([row("q", "d", about=about) for about in (5, -1, 2, 7, 5)])
     for parameter in (loss.weight, loss.bias):
         torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(seed))
     return loss.double()
@@ -61,4 +57,4 @@ def test_it_is_the_formula_and_rows_about_no_class_have_infonce_alone(about, sha
 
 def test_rows_about_nothing_are_refused():
     with pytest.raises(AnmiError, match="no positive of the training rows is known to be about any"):
-        EntityClassification(Temperature(), DIMENSIONS).prepare([row(-1)])
+        EntityClassification(Temperature(), DIMENSIONS).prepare([row("q", "d", about=-1)])

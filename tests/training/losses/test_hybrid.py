@@ -4,17 +4,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mined import row as any_row
 
 from anmi.errors import AnmiError
-from anmi.training.batch import Row
 from anmi.training.losses import Facts, Hybrid, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 
 
 def row(own, others):
-    judged = {"elo": (own, others)}
-    texts = tuple(f"n{i}" for i in range(len(others)))
-    return Row("q", "q", "d", "d", texts, texts, (1.0,) * len(texts), 1.0, frozenset({"d"}), judged=judged)
+    return any_row("q", "d", [f"n{i}" for i in range(len(others))], judged={"elo": (own, others)})
 
 
 def slow_head(loss, similarity):
