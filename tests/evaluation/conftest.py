@@ -21,18 +21,16 @@ def block() -> Callable[..., Candidates]:
         documents[0, 5:] = -1
         made = Candidates(
             query_ids=np.array([f"q{seed}_{i}" for i in range(queries)]),
-            positives=np.full((queries, 1), 200, np.int32),
-            documents=documents,
+            positives=np.full((queries, 1), 200, np.int32), documents=documents,
             source=np.ones((queries, width), np.uint8),
             columns={
                 "dense": rng.random((queries, width), np.float32),
                 "elo": 1000 * rng.random((queries, width), np.float32),
             },
             positive_columns={
-                "dense": np.full((queries, 1), 0.9, np.float32),
-                "elo": np.full((queries, 1), 1200, np.float32),
+                "dense": np.full((queries, 1), 0.9, np.float32), "elo": np.full((queries, 1), 1200, np.float32),
             },
-        )
+        )  # fmt: skip
         made = made.rejected("denoise", made.columns["dense"] > 0.8)
         made = made.dropped("consistency", np.arange(queries) == 2)
         made = made.rejected("max_ratio", made.columns["dense"] > 0.6)

@@ -28,25 +28,18 @@ def gap(shards, column="elo"):
 def test_the_funnel_by_hand():
     columns = {"dense": np.array([[0.9, 0.1, 0.2, 0.3], [0.9, 0.7, 0.1, np.nan]], np.float32)}
     made = Candidates(
-        query_ids=np.array(["a", "b"]),
-        positives=np.array([[9], [9]], np.int32),
-        documents=np.array([[1, 2, 3, 4], [1, 2, 3, -1]], np.int32),
-        source=np.ones((2, 4), np.uint8),
-        columns=columns,
-    )
+        query_ids=np.array(["a", "b"]), positives=np.array([[9], [9]], np.int32),
+        documents=np.array([[1, 2, 3, 4], [1, 2, 3, -1]], np.int32), source=np.ones((2, 4), np.uint8), columns=columns,
+    )  # fmt: skip
     made = made.rejected("denoise", columns["dense"] > 0.8).dropped("consistency", np.array([False, True]))
     verdict = made.verdict.copy()
     verdict[0, 1:3] = NEGATIVE
     made = Candidates(**{**made.__dict__, "verdict": verdict})
     rows = funnel(CandidateShards.of([made]), n=2)
     assert [(r["step"], r["candidates"], r["queries"]) for r in rows] == [
-        ("candidates", 7, 2),
-        ("denoise", 2, 0),
-        ("consistency", 2, 1),
-        ("not drawn", 1, 1),
-        ("negatives", 2, 1),
+        ("candidates", 7, 2), ("denoise", 2, 0), ("consistency", 2, 1), ("not drawn", 1, 1), ("negatives", 2, 1),
         ("all 2 negatives", 2, 1),
-    ]
+    ]  # fmt: skip
 
 
 @settings(max_examples=25, deadline=None)
@@ -67,10 +60,8 @@ def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule
     made = made.rejected("promote", made.columns["dense"] > 0.4, "p ≥ 0.9", "promoted")
     rows = {r["step"]: r for r in funnel([made])}
     assert {step: rows[step]["kind"] for step in ("denoise", "route", "promote")} == {
-        "denoise": "rejected",
-        "route": "uncertain",
-        "promote": "promoted",
-    }
+        "denoise": "rejected", "route": "uncertain", "promote": "promoted",
+    }  # fmt: skip
     assert (rows["route"]["rule"], rows["promote"]["rule"], rows["denoise"]["rule"]) == ("p in doubt", "p ≥ 0.9", "")
 
 
@@ -122,13 +113,10 @@ def test_the_expected_share_is_the_mean_over_what_was_judged_however_it_is_shard
     verdict = np.where(probability < 0.1, NEGATIVE, 0).astype(np.int16)
     tier = np.where(np.arange(10) == 9, float(TIERS.index("uncertain")), 0.0) + np.zeros((2000, 1))
     made = Candidates(
-        query_ids=np.array([f"q{row}" for row in range(2000)]),
-        positives=np.full((2000, 1), 99, np.int32),
-        documents=np.tile(np.arange(10, dtype=np.int32), (2000, 1)),
-        source=np.ones(probability.shape, np.uint8),
-        columns={"p_relevant": probability.astype(np.float32), "tier": tier.astype(np.float32)},
-        verdict=verdict,
-    ).dropped("consistency", np.arange(2000) < 5)
+        query_ids=np.array([f"q{row}" for row in range(2000)]), positives=np.full((2000, 1), 99, np.int32),
+        documents=np.tile(np.arange(10, dtype=np.int32), (2000, 1)), source=np.ones(probability.shape, np.uint8),
+        columns={"p_relevant": probability.astype(np.float32), "tier": tier.astype(np.float32)}, verdict=verdict,
+    ).dropped("consistency", np.arange(2000) < 5)  # fmt: skip
     chosen = (probability < 0.1) & (np.arange(2000) >= 5)[:, None]
     (found,) = diagnose([made.take(slice(at, at + 300)) for at in range(0, 2000, 300)], Expected())
     assert found["share"] == pytest.approx(probability[chosen].mean(), rel=1e-5)

@@ -33,14 +33,11 @@ def world(seed: int, queries: int, *, shift: float = 0.0, longer: int = 0) -> di
     level = rng.normal(0.5, 0.1, (queries, 1))
     dense = (level + rng.normal(shift, 0.03, (queries, 20))).astype(np.float32)
     block = Candidates(
-        query_ids=np.array(ids),
-        positives=np.arange(queries, dtype=np.int32)[:, None],
-        documents=np.tile(np.arange(1000, 1020, dtype=np.int32), (queries, 1)),
-        source=np.ones((queries, 20), np.uint8),
-        columns={"dense": dense},
-        positive_columns={"dense": np.clip(level + 0.1, -1, 1).astype(np.float32)},
+        query_ids=np.array(ids), positives=np.arange(queries, dtype=np.int32)[:, None],
+        documents=np.tile(np.arange(1000, 1020, dtype=np.int32), (queries, 1)), source=np.ones((queries, 20), np.uint8),
+        columns={"dense": dense}, positive_columns={"dense": np.clip(level + 0.1, -1, 1).astype(np.float32)},
         query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},
-    ).rejected("barred", rng.random((queries, 20)) < rng.beta(1, 6, (queries, 1)))
+    ).rejected("barred", rng.random((queries, 20)) < rng.beta(1, 6, (queries, 1)))  # fmt: skip
     chosen = block.undecided & (np.cumsum(block.undecided, axis=1) <= 7)
     verdict = np.where(chosen, np.int16(NEGATIVE), block.verdict)
     selection = Candidates(**{**block.__dict__, "verdict": verdict})

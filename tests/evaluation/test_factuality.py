@@ -27,11 +27,8 @@ def collection() -> dict[str, Any]:
         "documents": {"d0": "Own 0", "d1": "Own 1", "d2": "Own 2"},
         "variants": pd.DataFrame(
             [
-                ("d0", "swap", "Swap 0"),
-                ("d0", "number", "Number 0"),
-                ("d1", "swap", "Swap 1"),
-                ("d1", COUNTERPART, "Own 2"),
-                ("unknown", "swap", "?"),
+                ("d0", "swap", "Swap 0"), ("d0", "number", "Number 0"), ("d1", "swap", "Swap 1"),
+                ("d1", COUNTERPART, "Own 2"), ("unknown", "swap", "?"),
             ],
             columns=["document_id", "kind", "text"],
         ),
@@ -41,13 +38,10 @@ def collection() -> dict[str, Any]:
 def test_every_query_meets_every_variant_of_its_documents() -> None:
     pairs = factuality_pairs(**collection(), seed=1)
     assert sorted(map(tuple, pairs.to_numpy().tolist())) == [
-        ("q0", "a", "Own 0", "number", "Number 0"),
-        ("q0", "a", "Own 0", "swap", "Swap 0"),
-        ("q1", "b", "Own 1", COUNTERPART, "Own 2"),
-        ("q1", "b", "Own 1", "swap", "Swap 1"),
-        ("q3", "a again", "Own 0", "number", "Number 0"),
-        ("q3", "a again", "Own 0", "swap", "Swap 0"),
-    ]
+        ("q0", "a", "Own 0", "number", "Number 0"), ("q0", "a", "Own 0", "swap", "Swap 0"),
+        ("q1", "b", "Own 1", COUNTERPART, "Own 2"), ("q1", "b", "Own 1", "swap", "Swap 1"),
+        ("q3", "a again", "Own 0", "number", "Number 0"), ("q3", "a again", "Own 0", "swap", "Swap 0"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("block", [1, 4, 1 << 15])

@@ -18,12 +18,9 @@ def graph() -> KnowledgeGraph:
     )
     facts = pd.DataFrame(
         [
-            ("paris1", "u:paris", "in", "France"),
-            ("paris2", "u:paris", "mayor", "Anne"),
-            ("rome1", "u:rome", "in", "Italy"),
-            ("rome_paris", "u:rome", "twin", "u:paris"),
-            ("rome_paris", "u:rome", "in", "Italy"),
-            ("rome_paris", "u:paris", "in", "France"),
+            ("paris1", "u:paris", "in", "France"), ("paris2", "u:paris", "mayor", "Anne"),
+            ("rome1", "u:rome", "in", "Italy"), ("rome_paris", "u:rome", "twin", "u:paris"),
+            ("rome_paris", "u:rome", "in", "Italy"), ("rome_paris", "u:paris", "in", "France"),
         ],
         columns=["document_id", "head", "relation", "tail"],
     )  # fmt: skip
@@ -73,11 +70,9 @@ def test_neighbours_are_told_by_label_facts_and_entity() -> None:
     near = neighbours(run, qrels_of(a="paris1", b="weather"), graph(), IDS, depth=4)
     columns = ["document_id", "own", "entity", "right", "entails", "same_uri"]
     assert near[near.query_id == "a"][columns].to_numpy().tolist() == [
-        ["rome_paris", 0, 1, False, True, False],
-        ["paris2", 0, 0, False, False, True],
-        ["weather", 0, -1, False, False, False],
-        ["paris1", 0, 0, True, True, True],
-    ]
+        ["rome_paris", 0, 1, False, True, False], ["paris2", 0, 0, False, False, True],
+        ["weather", 0, -1, False, False, False], ["paris1", 0, 0, True, True, True],
+    ]  # fmt: skip
     # A document that states nothing is entailed by none, and about nothing.
     assert near[near.query_id == "b"][columns].to_numpy().tolist() == [
         ["paris1", -1, 0, False, False, False],

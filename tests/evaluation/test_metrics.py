@@ -36,14 +36,11 @@ def slow_metrics(labels: dict[str, int], scores: dict[str, float], k: int) -> di
     average = sum(sum(hits[: i + 1]) / (i + 1) for i in range(len(hits)) if hits[i])
     return {
         f"ndcg@{k}": discounted[0] / discounted[1] if discounted[1] else 0.0,
-        f"map@{k}": average / relevant if relevant else 0.0,
-        f"mrr@{k}": 1 / first if first <= k else 0.0,
-        f"recall@{k}": recall,
-        f"precision@{k}": precision,
-        f"accuracy@{k}": float(any(hits)),
+        f"map@{k}": average / relevant if relevant else 0.0, f"mrr@{k}": 1 / first if first <= k else 0.0,
+        f"recall@{k}": recall, f"precision@{k}": precision, f"accuracy@{k}": float(any(hits)),
         f"f2@{k}": 5 * precision * recall / (4 * precision + recall) if precision + recall else 0.0,
         "rank": float(first),
-    }
+    }  # fmt: skip
 
 
 DOCUMENTS = [f"d{i}" for i in range(12)] + ["é", "D1"]

@@ -124,11 +124,9 @@ def test_a_collection_that_offers_nothing_is_told_what_it_needs(kinds: str, need
 def test_planted_candidates_are_found_in_a_block() -> None:
     truth = pd.DataFrame({"query_id": ["q1", "q1", "q2"], "document_id": ["d", "b", "a"]})
     block = Candidates(
-        query_ids=np.array(["q0", "q1", "q2"]),
-        positives=np.array([[4], [4], [4]], np.int32),
-        documents=np.array([[0, 1, 3], [1, 0, 3], [3, 0, -1]], np.int32),
-        source=np.ones((3, 3), np.uint8),
-    )
+        query_ids=np.array(["q0", "q1", "q2"]), positives=np.array([[4], [4], [4]], np.int32),
+        documents=np.array([[0, 1, 3], [1, 0, 3], [3, 0, -1]], np.int32), source=np.ones((3, 3), np.uint8),
+    )  # fmt: skip
     found = PlantedTruth(truth, pd.Series(list("abcde")))
     assert found.mask(block).tolist() == [[False] * 3, [True, False, True], [False, True, False]]
     assert len(found) == 3

@@ -31,43 +31,29 @@ def comparisons() -> pd.DataFrame:
 
 def funnel() -> list[dict]:
     rows = [
-        ("candidates", "total", 98_412, 1000),
-        ("consistency", "rejected", 11_870, 121),
-        ("denoise", "rejected", 9_644, 0),
-        ("max_ratio", "rejected", 14_310, 0),
-        ("elo_gap", "rejected", 20_000, 0),
-        ("promote", "promoted", 455, 0),
-        ("uncertain", "uncertain", 1_500, 0),
-        ("not drawn", "undecided", 34_522, 879),
-        ("negatives", "negative", 6_111, 876),
-        ("all 7 negatives", "complete", 6_062, 866),
-    ]
+        ("candidates", "total", 98_412, 1000), ("consistency", "rejected", 11_870, 121),
+        ("denoise", "rejected", 9_644, 0), ("max_ratio", "rejected", 14_310, 0), ("elo_gap", "rejected", 20_000, 0),
+        ("promote", "promoted", 455, 0), ("uncertain", "uncertain", 1_500, 0), ("not drawn", "undecided", 34_522, 879),
+        ("negatives", "negative", 6_111, 876), ("all 7 negatives", "complete", 6_062, 866),
+    ]  # fmt: skip
     found = [dict(zip(("step", "kind", "candidates", "queries"), row, strict=True)) for row in rows]
     rules = {"max_ratio": "dense ≥ 0.95 of the positive's", "promote": "p_relevant ≥ 0.9"}
     return [row | ({"rule": rules[row["step"]]} if row["step"] in rules else {}) for row in found]
 
 
 def distributions() -> dict[str, dict]:
-    rng = np.random.default_rng(0)
-    found = {}
+    rng, found = np.random.default_rng(0), {}
     for name, low, high in (("dense", 0.0, 1.0), ("bm25", 0.0, 40.0), ("p_relevant", 0.0, 1.0), ("elo", 600.0, 1600.0)):
         edges = np.linspace(low, high, 41)
-
-        def counts(a: float, b: float, n: int, edges=edges, low=low, high=high) -> list[int]:
-            return np.histogram(low + (high - low) * rng.beta(a, b, n), edges)[0].tolist()
-
-        found[name] = {
-            "edges": edges.tolist(),
-            "positives": counts(9, 3, 1000),
-            "kept": counts(3, 7, 40_633),
-            "negatives": counts(4, 6, 6_111),
-            "rejected": {
-                "consistency": counts(3, 5, 11_870),
-                "denoise": counts(7, 3, 9_644),
-                "max_ratio": counts(6, 3, 14_310),
-                "elo_gap": counts(5, 4, 21_955),
-            },
+        shapes = {"positives": (9, 3, 1000), "kept": (3, 7, 40_633), "negatives": (4, 6, 6_111)}
+        rejected = {"consistency": (3, 5, 11_870), "denoise": (7, 3, 9_644), "max_ratio": (6, 3, 14_310)}
+        rejected |= {"elo_gap": (5, 4, 21_955)}
+        counts = {
+            group: np.histogram(low + (high - low) * rng.beta(*shape), edges)[0].tolist()
+            for group, shape in (shapes | rejected).items()
         }
+        told = {"rejected": {step: counts.pop(step) for step in rejected}}
+        found[name] = {"edges": edges.tolist(), **counts, **told}
     return found
 
 
@@ -97,13 +83,7 @@ def nearness() -> dict:
         counts = [400, 900, 1_300, 900, 300, 10]
         known = [count // 4 for count in counts]
         relevant = [int(share * count) for share, count in zip(expected, known, strict=True)]
-        return dict(
-            zip(
-                ("candidates", "judged", "expected", "known", "relevant"),
-                (counts, counts, expected, known, relevant),
-                strict=True,
-            )
-        )
+        return {"candidates": counts, "judged": counts, "expected": expected, "known": known, "relevant": relevant}
 
     return {"edges": [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1], "chosen": group(1), "rejected": group(8)}
 
@@ -112,51 +92,27 @@ def full(**changes) -> ReportInputs:
     rng = np.random.default_rng(2)
     counts, edges = np.histogram(rng.normal(330, 110, 6111).clip(105), 40)
     given = {
-        "results": results(),
-        "comparisons": comparisons(),
-        "funnel": funnel(),
-        "distributions": distributions(),
+        "results": results(), "comparisons": comparisons(), "funnel": funnel(), "distributions": distributions(),
         "training_log": training_log(),
         "judges": {
-            "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "hidden positives"},
-            "cross-encoder": {
-                "auc": 0.912,
-                "reliability": reliability(1.15, 0.027),
-                "method": "Platt scaling, cross-fitted over 3 folds",
-            },
-            "fused": {"auc": 0.985, "reliability": reliability(1.02, 0.008), "method": "platt"},
+            "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "Platt scaling"},
+            "cross-encoder": {"auc": 0.912, "reliability": reliability(1.15, 0.027), "method": "Platt scaling"},
+            "fused": {"auc": 0.985, "reliability": reliability(1.02, 0.008), "method": "Platt scaling"},
         },
-        "gap": {
-            "column": "elo",
-            "count": 6111,
-            "mean": 330.2,
-            "median": 329.0,
-            "edges": edges.tolist(),
-            "counts": counts.tolist(),
-        },
+        "gap": {"column": "elo", "count": 6111, "mean": 330.2, "median": 329.0, "edges": edges.tolist(),
+                "counts": counts.tolist()},
         "expected": {"share": 0.012, "low": 0.01, "high": 0.015, "judged": 6111, "total": 6111, "doubtful": 0},
-        "false_negatives": {
-            "count": 31,
-            "total": 6111,
-            "share": 31 / 6111,
-            "low": 0.0036,
-            "high": 0.0072,
-            "queries": 27,
-            "queries_total": 876,
-            "known": 412,
-        },
+        "false_negatives": {"count": 31, "total": 6111, "share": 31 / 6111, "low": 0.0036, "high": 0.0072,
+                            "queries": 27, "queries_total": 876, "known": 412},
         "nearness": nearness(),
         "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
         "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
         "summary": {
-            "collection": "api_docs",
-            "recipe": "anmi_2_1",
-            "encoder": "minilm",
-            "date": "2025-01-31",
+            "collection": "api_docs", "recipe": "anmi_2_1", "encoder": "minilm", "date": "2025-01-31",
             "versions": {"anmi": "0.1.0", "torch": "2.9.0", "sentence-transformers": "6.2.0", "numpy": "2.4.6"},
             "counts": {"documents": 3312, "training queries": 1000, "test queries": 412},
         },
-    }
+    }  # fmt: skip
     return ReportInputs(**(given | changes))
 
 

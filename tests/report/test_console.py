@@ -43,15 +43,8 @@ def test_rejections_name_each_step(make):
 
 def test_the_leak_is_not_played_down_when_no_truth_is_known():
     leak = {
-        "count": 0,
-        "total": 10,
-        "share": 0.0,
-        "low": 0.0,
-        "high": 0.28,
-        "queries": 0,
-        "queries_total": 2,
-        "known": 0,
-    }
+        "count": 0, "total": 10, "share": 0.0, "low": 0.0, "high": 0.28, "queries": 0, "queries_total": 2, "known": 0,
+    }  # fmt: skip
     assert "more may hide" in false_negatives_lines(leak)[1]
     assert false_negatives_lines({}) == []
 

@@ -22,19 +22,14 @@ CORPUS = pd.DataFrame({"document_id": [f"d{i}" for i in range(9)], "title": "", 
 def row(**changes: Any) -> Candidates:
     """One query with positives d0 and d7 and candidates d1 to d6, each less similar than the one before."""
     given: dict[str, Any] = {
-        "query_ids": np.array(["q"]),
-        "positives": np.array([[0, 7]], np.int32),
-        "documents": np.arange(1, 7, dtype=np.int32)[None, :],
-        "source": np.full((1, 6), 3, np.uint8),
+        "query_ids": np.array(["q"]), "positives": np.array([[0, 7]], np.int32),
+        "documents": np.arange(1, 7, dtype=np.int32)[None, :], "source": np.full((1, 6), 3, np.uint8),
         "columns": {
-            "dense": DENSE,
-            "elo": 1000 * DENSE,
-            "gap_se": np.full((1, 6), 10, np.float32),
-            "p_relevant": DENSE - 0.1,
+            "dense": DENSE, "elo": 1000 * DENSE, "gap_se": np.full((1, 6), 10, np.float32), "p_relevant": DENSE - 0.1,
         },
         "positive_columns": {"dense": np.array([[0.8, 0.5]], np.float32), "elo": np.array([[800, 500]], np.float32)},
         "query_columns": {"positive_rank": np.array([3], np.float32), "consistent": np.array([0], np.float32)},
-    }
+    }  # fmt: skip
     return Candidates(**given | changes)
 
 
@@ -55,11 +50,9 @@ def test_every_candidate_tells_the_rule_that_decided() -> None:
     assert {verdict for verdict, _ in verdicts(found)[2:]} == {"unwanted"}
     block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"top": {"by": "dense"}}])
     assert verdicts(explain(block, CORPUS, wanted=2))[2:] == [
-        ("negative", "choice 1 of 2"),
-        ("negative", "choice 2 of 2"),
+        ("negative", "choice 1 of 2"), ("negative", "choice 2 of 2"), ("not drawn", "2 taken before it"),
         ("not drawn", "2 taken before it"),
-        ("not drawn", "2 taken before it"),
-    ]
+    ]  # fmt: skip
 
 
 def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() -> None:
@@ -83,12 +76,10 @@ def test_a_dropped_query_tells_step_rule_and_figures() -> None:
 @pytest.mark.parametrize(
     ("step", "column"),
     [
-        ({"max_ratio": {"max_ratio": 0.9}}, "dense"),
-        ({"max_ratio": {"max_ratio": 0.9, "column": "elo"}}, "elo"),
-        ({"margin": {"margin": 0.15}}, "dense"),
-        ({"elo_gap": {"danger": 150}}, "elo"),
+        ({"max_ratio": {"max_ratio": 0.9}}, "dense"), ({"max_ratio": {"max_ratio": 0.9, "column": "elo"}}, "elo"),
+        ({"margin": {"margin": 0.15}}, "dense"), ({"elo_gap": {"danger": 150}}, "elo"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_limit_shown_is_the_one_that_was_applied(step: Any, column: str, sign: int) -> None:
     # Of negative scores the same rules hold; here all but the sign stays.

@@ -19,31 +19,22 @@ POSITIVE = {
 
 def candidate(place: int, verdict: str, why: str, **changes: Any) -> dict[str, Any]:
     return {
-        "place": place,
-        "document_id": f"package.module.rather_long_name_{place}",
-        "start": "密集检索 and further words " * 5,
-        "source": ["bm25", "dense"],
+        "place": place, "document_id": f"package.module.rather_long_name_{place}",
+        "start": "密集检索 and further words " * 5, "source": ["bm25", "dense"],
         "scores": {"dense": 0.7, "dense_rank": 2.0 + place, "bm25": 12.5, "bm25_rank": 4.0, "p_relevant": 0.25}
         | {"elo": 1004.0, "elo_se": 88.5, "gap": 120.5, "gap_se": 90.5, "cross": 1.5, "odd": None, "coverage": 0.5},
-        "verdict": verdict,
-        "why": why,
-        "weight": 0.5,
-        "tier": None,
-        "evidence": {"coverage": 1.25, "match": -2.0},
-    } | changes
+        "verdict": verdict, "why": why, "weight": 0.5, "tier": None, "evidence": {"coverage": 1.25, "match": -2.0},
+    } | changes  # fmt: skip
 
 
 FOUND = {
-    "positives": [POSITIVE],
-    "count": 5,
+    "positives": [POSITIVE], "count": 5,
     "candidates": [
         candidate(1, "unsafe", "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)"),
-        candidate(2, "not drawn", "2 taken before it"),
-        candidate(3, "negative", "choice 1 of 2, deeper"),
-        candidate(4, "uncertain", "p_relevant 0.2…0.9"),
-        candidate(5, "promoted", "promote: p_relevant ≥ 0.9"),
+        candidate(2, "not drawn", "2 taken before it"), candidate(3, "negative", "choice 1 of 2, deeper"),
+        candidate(4, "uncertain", "p_relevant 0.2…0.9"), candidate(5, "promoted", "promote: p_relevant ≥ 0.9"),
     ],
-}
+}  # fmt: skip
 
 
 def printed(table: Any, width: int, colour: bool = False) -> str:

@@ -39,12 +39,8 @@ def test_the_borders_of_the_elo_zones_are_drawn(make):
     spec = figures.elo_gap(make().gap).spec
     assert [shape["x0"] for shape in spec["layout"]["shapes"]] == [100, 200, 400, 600]
     assert [note["text"] for note in spec["layout"]["annotations"]] == [
-        "danger",
-        "soft",
-        "Goldilocks",
-        "medium",
-        "easy",
-    ]
+        "danger", "soft", "Goldilocks", "medium", "easy",
+    ]  # fmt: skip
 
 
 def curriculum_log(log, **columns):

@@ -31,10 +31,8 @@ def candidates(columns: dict[str, Any], own: dict[str, Any] | None = None, sourc
     shape = next(iter(values.values())).shape
     positive = {name: np.reshape(np.array(value, np.float32), (-1, 1)) for name, value in (own or {}).items()}
     return Candidates(
-        query_ids=np.array([f"q{row}" for row in range(shape[0])]),
-        positives=np.full((shape[0], 1), 10_000, np.int32),
+        query_ids=np.array([f"q{row}" for row in range(shape[0])]), positives=np.full((shape[0], 1), 10_000, np.int32),
         documents=np.tile(np.arange(shape[1], dtype=np.int32), (shape[0], 1)),
-        source=np.zeros(shape, np.uint8) + np.array(source, np.uint8),
-        columns=values,
+        source=np.zeros(shape, np.uint8) + np.array(source, np.uint8), columns=values,
         positive_columns={name: np.broadcast_to(value, (shape[0], 1)).copy() for name, value in positive.items()},
-    )
+    )  # fmt: skip

@@ -155,25 +155,20 @@ def make_block(seed: int, queries: int = 40, width: int = 30) -> Candidates:
         "dense_rank": rng.permuted(np.tile(np.arange(1, width + 1) * 4, (queries, 1)), axis=1),
         "p_relevant": np.where(rng.random(shape) < 0.1, np.nan, rng.random(shape)),
         "p_evidence": np.where(rng.random(shape) < 0.1, np.nan, rng.random(shape) ** 4),
-        "elo": rng.normal(900, 250, shape),
-        "gap_se": rng.uniform(20, 200, shape),
-        "p_cross": rng.beta(0.3, 2, shape),
-        "p_preferred": rng.beta(0.3, 2, shape),
-        "related": rng.choice([0, 0, 0, 0, 0, 0, 0, 0, 1, 2], shape),
+        "elo": rng.normal(900, 250, shape), "gap_se": rng.uniform(20, 200, shape), "p_cross": rng.beta(0.3, 2, shape),
+        "p_preferred": rng.beta(0.3, 2, shape), "related": rng.choice([0, 0, 0, 0, 0, 0, 0, 0, 1, 2], shape),
         "bm25": np.tile(np.arange(width, 0, -1.0), (queries, 1)),
-    }
+    }  # fmt: skip
     known = positives != PADDING
     return Candidates(
-        query_ids=np.array([f"q{i}" for i in range(queries)]),
-        positives=positives,
+        query_ids=np.array([f"q{i}" for i in range(queries)]), positives=positives,
         documents=np.where(filled, documents, PADDING).astype(np.int32),
         source=np.where(filled, rng.choice([1, 2, 3, 8, 8], shape), 0).astype(np.uint8),
         columns={name: np.where(filled, column, np.nan).astype(np.float32) for name, column in values.items()},
         positive_columns={
             "dense": np.where(known, 0.7, np.nan).astype("f4"),
             "dense_rank": np.where(known, rng.integers(1, 9, known.shape), np.nan).astype("f4"),
-            "elo": np.where(known, 1250, np.nan).astype("f4"),
-            "p_relevant": np.where(known, 0.9, np.nan).astype("f4"),
+            "elo": np.where(known, 1250, np.nan).astype("f4"), "p_relevant": np.where(known, 0.9, np.nan).astype("f4"),
             "p_evidence": np.where(known, 0.9, np.nan).astype("f4"),
         },
         query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},

@@ -27,8 +27,7 @@ QUERIES = {"a": "query a", "b": "query b", "c": "query c"}
 def selected() -> Candidates:
     """Row a: negatives 5 then 4; row b: none; row c: dropped though it has one."""
     block = Candidates(
-        query_ids=np.array(["a", "b", "c"]),
-        positives=np.array([[1], [2], [3]], np.int32),
+        query_ids=np.array(["a", "b", "c"]), positives=np.array([[1], [2], [3]], np.int32),
         documents=np.array([[4, 5, 6], [7, PADDING, PADDING], [8, 9, PADDING]], np.int32),
         source=np.array([[1, 3, 2], [1, 0, 0], [2, 2, 0]], np.uint8),
         columns={
@@ -38,9 +37,8 @@ def selected() -> Candidates:
         },
         positive_columns={"dense": np.array([[0.1], [0.2], [0.3]], np.float32)},
         weight=np.array([[0.25, 1.0, 1.0], [1, 1, 1], [1, 1, 1]], np.float32),
-        verdict=np.array([[1, 1, 0], [2, 0, 0], [1, 0, 0]], np.int16),
-        legend=("open", "negative", "denoise"),
-    )
+        verdict=np.array([[1, 1, 0], [2, 0, 0], [1, 0, 0]], np.int16), legend=("open", "negative", "denoise"),
+    )  # fmt: skip
     return block.dropped("consistency", np.array([False, False, True]))
 
 
@@ -86,24 +84,17 @@ def test_pairs_carry_texts_types_source_and_language() -> None:
     pairs = pair_rows(rows_of(selected()), corpus, queries, "beir:x", "ko")
     assert pairs.to_dict("records") == [
         {
-            "query": "query a",
-            "positive_doc": "text 1",
-            "hard_negatives": ["text 5", "text 4"],
-            "query_type": "query",
-            "doc_type": "function",
-            "source": "beir:x",
-            "language": "ko",
+            "query": "query a", "positive_doc": "text 1", "hard_negatives": ["text 5", "text 4"], "query_type": "query",
+            "doc_type": "function", "source": "beir:x", "language": "ko",
         }
-    ]
+    ]  # fmt: skip
 
 
 def routed() -> Candidates:
     """Query a has two positives, so two rows: 4 is promoted, 5 its negative, 6 unsafe, 7 uncertain; query b takes 6."""
     block = Candidates(
-        query_ids=np.array(["a", "b"]),
-        positives=np.array([[1, 0], [2, PADDING]], np.int32),
-        documents=np.array([[4, 5, 6, 7], [6, 4, PADDING, PADDING]], np.int32),
-        source=np.ones((2, 4), np.uint8),
+        query_ids=np.array(["a", "b"]), positives=np.array([[1, 0], [2, PADDING]], np.int32),
+        documents=np.array([[4, 5, 6, 7], [6, 4, PADDING, PADDING]], np.int32), source=np.ones((2, 4), np.uint8),
         columns={
             "dense": np.array([[0.4, 0.5, 0.6, 0.7], [0.2, 0.1, np.nan, np.nan]], np.float32),
             "p_relevant": np.array([[0.75, 0.0, 0.3, 0.4], [0.1, 0.1, np.nan, np.nan]], np.float32),
@@ -111,7 +102,7 @@ def routed() -> Candidates:
         },
         positive_columns={"dense": np.array([[0.8, 0.9], [0.3, np.nan]], np.float32)},
         query_columns={"weight": np.array([0.5, 1.0], np.float32)},
-    )
+    )  # fmt: skip
     first = np.array([[True], [False]])
     block = block.rejected("promote", first & (block.documents == 4), "p ≥ 0.7", "promoted", in_batch=True)
     block = block.rejected("denoise", first & (block.documents == 6), "p ≥ 0.2", "unsafe", in_batch=True)

@@ -71,11 +71,9 @@ def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
         for number, found in zip(chosen, drawn, strict=True):
             row = data[number]
             keys = seeds.uniform(
-                SEED,
-                f"training/simans/{step}",
-                [f"{row.query_id}\x1f{row.positive_id}"],
+                SEED, f"training/simans/{step}", [f"{row.query_id}\x1f{row.positive_id}"],
                 np.arange(WIDTH, dtype=np.int32)[None, :],
-            )[0]
+            )[0]  # fmt: skip
             gumbel = -np.log(-np.log(keys[: len(row.negatives)]))
             keys = energy(row, form, a, b, variance) + gumbel
             keys[2] = -np.inf  # weighs nothing

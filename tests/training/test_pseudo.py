@@ -50,11 +50,9 @@ def test_what_is_related_to_a_document_is_not_its_negative():
 
 
 @given(
-    counts=st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    size=st.integers(1, 9),
-    seed=st.integers(0, 2**32 - 1),
+    counts=st.lists(st.integers(1, 40), min_size=1, max_size=4), size=st.integers(1, 9), seed=st.integers(0, 2**32 - 1),
     epoch=st.integers(0, 5),
-)
+)  # fmt: skip
 def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, seed, epoch):
     ends = np.cumsum(counts)
     groups = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
@@ -93,13 +91,11 @@ def test_it_learns_from_pseudo_queries_alone():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"loss": "distillation"}, "loss distillation"),
-        ({"loss": "triplet"}, "loss triplet"),
-        ({"curriculum": "bandit"}, "curriculum bandit"),
-        ({"hardness": "hans"}, "hardness hans"),
+        ({"loss": "distillation"}, "loss distillation"), ({"loss": "triplet"}, "loss triplet"),
+        ({"curriculum": "bandit"}, "curriculum bandit"), ({"hardness": "hans"}, "hardness hans"),
         ({"sources": "mixed"}, "sources mixed"),
     ],
-)
+)  # fmt: skip
 def test_what_needs_mined_negatives_does_not_go_with_pseudo_queries(changes, named):
     with pytest.raises(ValidationError, match=named):
         TrainingOptions(**OPTIONS | changes)

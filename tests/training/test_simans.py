@@ -91,13 +91,11 @@ def rows(queries: int = 40, width: int = 12) -> Candidates:
     filled = np.arange(width) < rng.integers(0, width + 1, queries)[:, None]
     documents = np.where(filled, np.tile(np.arange(width), (queries, 1)), PADDING).astype(np.int32)
     return Candidates(
-        query_ids=np.array([f"q{i}" for i in range(queries)]),
-        positives=np.full((queries, 1), 1000, np.int32),
-        documents=documents,
-        source=np.ones(documents.shape, np.uint8),
+        query_ids=np.array([f"q{i}" for i in range(queries)]), positives=np.full((queries, 1), 1000, np.int32),
+        documents=documents, source=np.ones(documents.shape, np.uint8),
         columns={"dense": np.where(filled, rng.uniform(0, 1, documents.shape), np.nan).astype(np.float32)},
         positive_columns={"dense": rng.uniform(0.5, 0.9, (queries, 1)).astype(np.float32)},
-    )
+    )  # fmt: skip
 
 
 def tensors(block: Candidates, seed: int = 5) -> tuple[torch.Tensor, ...]:

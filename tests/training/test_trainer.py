@@ -38,13 +38,9 @@ def options(**changes) -> TrainingOptions:
 
 def fit(encoder, rows=None, output=None, evaluate_dev=None, seed=1, **changes):
     return train(
-        table() if rows is None else rows,
-        encoder=encoder,
-        options=options(**changes),
-        output=output,
-        evaluate_dev=evaluate_dev,
-        seed=seed,
-    )
+        table() if rows is None else rows, encoder=encoder, options=options(**changes), output=output,
+        evaluate_dev=evaluate_dev, seed=seed,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("loss", ["infonce", {"debiased": {"tau_plus": 0.01}}])

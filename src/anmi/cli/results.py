@@ -61,15 +61,13 @@ def results(run_id: str | None, as_json: bool, env: str | None) -> None:
 
 def _print_mining(found: dict[str, Any]) -> None:
     """Print what a mining brought that nothing was trained on: negatives, from where, what became of the rest."""
-    from anmi.report.console import NOTHING_MINED, dropped_table, origins_table, rejections_table, source_table
+    from anmi.report.console import NOTHING_MINED, origins_table, rejections_table, source_table
 
     if not any(row["candidates"] for row in found["funnel"]):
         click.echo(NOTHING_MINED)
         return
-    tables = (source_table(found["by_source"]), rejections_table(found["funnel"]), origins_table(found["origins"]))
-    for made in (*tables, dropped_table(found["funnel"])):
-        if made is not None:
-            console().print(made)
+    for made in (source_table(found["by_source"]), rejections_table(found["funnel"]), origins_table(found["origins"])):
+        console().print(made)
     full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
     click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
     _print_quality(found)

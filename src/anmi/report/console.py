@@ -117,13 +117,6 @@ def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
     return _table("Where the negatives came from", ("by", "origin", "negatives", "share"), rows, 2)
 
 
-def dropped_table(funnel: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Return which steps of a funnel dropped whole rows, by which rule; None where none did."""
-    found = [row for row in funnel if row["kind"] == "rejected" and row["queries"]]
-    rows = [(row["step"], row.get("rule") or "", f"{row['queries']:,}") for row in found]
-    return _table("Rows dropped", ("step", "since", "rows"), rows, 2) if found else None
-
-
 def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     """Say which share of the negatives the judge expects to be relevant; empty where it judged none.
 
@@ -202,10 +195,11 @@ def _measured(row: Mapping[Any, Any]) -> tuple[str, ...]:
 
 def judges_table(judges: pd.DataFrame) -> Table:
     """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
-    rows = []
-    for row in judges.to_dict("records"):
-        known = not math.isnan(row["auc"])
-        cells = (f"{row['auc']:.3f}", f"{row['auc_low']:.3f} to {row['auc_high']:.3f}") if known else ("–", "–")
-        rows.append((row["judge"], *cells, *(f"{row[name]:,}" for name in ("planted", "others", "missing"))))
+    rows = [
+        (row["judge"], "–" if math.isnan(row["auc"]) else f"{row['auc']:.3f}",
+         "–" if math.isnan(row["auc"]) else words.between(row["auc_low"], row["auc_high"]),
+         *(f"{row[name]:,}" for name in ("planted", "others", "missing")))
+        for row in judges.to_dict("records")
+    ]  # fmt: skip
     columns = ("judge", "AUC", "95 % interval", "planted", "others", "not judged")
     return _table("Judges: AUC on planted against other candidates", columns, rows)

@@ -206,10 +206,8 @@ def test_each_source_has_files_of_its_own_when_asked(tmp_path: Path, monkeypatch
     replace(made, table=made.table.assign(source=sources)).save(tmp_path)
     found = {path.name: json.loads(path.read_text(encoding="utf-8"))["source"] for path in tmp_path.glob("*.jsonl")}
     assert found == {
-        "part_..-a-b_001.jsonl": "../a b",
-        "part_..-a-b_002.jsonl": "../a b",
-        "part_news_001.jsonl": "news",
-    }
+        "part_..-a-b_001.jsonl": "../a b", "part_..-a-b_002.jsonl": "../a b", "part_news_001.jsonl": "news",
+    }  # fmt: skip
     assert may_replace(tmp_path) is None
     with pytest.raises(AnmiError, match=r"triplet.* has no place for by_source; .* one of pairs"):
         export("triplet", by_source=True)

@@ -21,13 +21,10 @@ from anmi.selection.steps.filters import PRESETS, MaxRatio
 def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
     """One row of candidates with these scores, under positives with those, the one compared with first."""
     return Candidates(
-        query_ids=np.array(["q"]),
-        positives=1000 + np.arange(len(positives), dtype=np.int32)[None, :],
-        documents=np.arange(len(scores), dtype=np.int32)[None, :],
-        source=np.ones((1, len(scores)), np.uint8),
-        columns={column: np.array([scores], np.float32)},
-        positive_columns={column: np.array([positives], np.float32)},
-    )
+        query_ids=np.array(["q"]), positives=1000 + np.arange(len(positives), dtype=np.int32)[None, :],
+        documents=np.arange(len(scores), dtype=np.int32)[None, :], source=np.ones((1, len(scores)), np.uint8),
+        columns={column: np.array([scores], np.float32)}, positive_columns={column: np.array([positives], np.float32)},
+    )  # fmt: skip
 
 
 def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
@@ -113,12 +110,10 @@ def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean
 def guarded(related: list[float] | None, **params: bool) -> Candidates:
     width = 4
     block = Candidates(
-        query_ids=np.array(["q"]),
-        positives=np.array([[9]], np.int32),
-        documents=np.array([[0, 1, 2, -1]], np.int32),
+        query_ids=np.array(["q"]), positives=np.array([[9]], np.int32), documents=np.array([[0, 1, 2, -1]], np.int32),
         source=np.array([[1, 1, 1, 0]], np.uint8),
         columns={} if related is None else {"related": np.array([[*related, np.nan]], np.float32)},
-    )
+    )  # fmt: skip
     assert block.documents.shape[1] == width
     recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": params}})
     return Runner(recipe, seed=1).apply(block)
@@ -127,12 +122,10 @@ def guarded(related: list[float] | None, **params: bool) -> Candidates:
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
-        ({}, ["open", "near_duplicate", "sibling"]),
-        ({"siblings": False}, ["open", "near_duplicate", "open"]),
-        ({"near": False}, ["open", "open", "sibling"]),
-        ({"near": False, "siblings": False}, ["open", "open", "open"]),
+        ({}, ["open", "near_duplicate", "sibling"]), ({"siblings": False}, ["open", "near_duplicate", "open"]),
+        ({"near": False}, ["open", "open", "sibling"]), ({"near": False, "siblings": False}, ["open", "open", "open"]),
     ],
-)
+)  # fmt: skip
 def test_related_documents_are_rejected_under_their_own_names(params: dict[str, bool], expected: list[str]) -> None:
     after = guarded([0, 1, 2], **params)
     assert [after.legend[code] for code in after.verdict[0, :3]] == expected

@@ -123,19 +123,6 @@ def test_fitted_on_dev_queries_it_weighs_training_queries_by_them() -> None:
     np.testing.assert_array_equal(alone.apply(block).columns["p_negative"], pooled)
 
 
-def test_whether_two_gaussians_are_better_is_what_bic_says() -> None:
-    rng = np.random.default_rng(1)
-    verdicts = []
-    for distance in (0.0, 0.1, 0.25, 0.4):
-        values = np.sort(np.concatenate([rng.normal(0.3, 0.1, 300), rng.normal(0.3 + distance, 0.1, 100)]))
-        column = values[:, None]
-        double = GaussianMixture(2, random_state=0, tol=1e-8, max_iter=1000).fit(column)
-        difference = GaussianMixture(1).fit(column).bic(column) - double.bic(column)
-        if abs(difference) > 1:
-            verdicts.append((bool(fit_gaussians(values[None, :]).sound[0]), difference > 0))
-    assert all(ours == theirs for ours, theirs in verdicts) and len(set(verdicts)) == 2
-
-
 def loop_of_betas(values: Floats, steps: int) -> tuple[list[float], list[float], list[float]]:
     """Expectation–maximisation as ProGCL's paper and code describe it, one value after the other."""
     alphas, betas, shares = [1.0, 2.0], [2.0, 1.0], [0.95, 0.05]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -153,19 +151,6 @@ def test_a_row_short_of_safe_candidates_is_filled_with_the_least_doubted_in_that
     assert not after.barred_in_batch[0, [4, 5]].any()
     strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
     assert names(run(block, strict, "top", negatives=3)).count("negative") == 1
-
-
-def test_a_judge_that_doubts_everything_still_leaves_far_random_documents() -> None:
-    """The window is all above the bar, and so are, a little less, the documents drawn at random."""
-    draw = np.random.default_rng(2)
-    probability = np.concatenate([draw.uniform(0.5, 0.9, (300, 60)), draw.uniform(0.2, 0.4, (300, 40))], axis=1)
-    block = block_of(probability)
-    block = block.with_columns({"dense_rank": np.arange(1, 101) + np.zeros((300, 1))})
-    block = replace(block, source=np.where(np.arange(100) < 60, 2, 8).astype(np.uint8) + np.zeros((300, 1), np.uint8))
-    after = run(block, "back_off", IN_DOUBT, "top", negatives=15)
-    assert (after.negatives.sum(axis=1) == 15).all()
-    assert after.negatives[:, :60].sum() == 0
-    assert probability[after.negatives].max() < 0.4
 
 
 def test_a_row_of_which_every_candidate_is_likely_relevant_is_dropped_and_no_other() -> None:

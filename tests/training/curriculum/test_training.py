@@ -23,13 +23,8 @@ def rows() -> pd.DataFrame:
 def fit(word_encoder):
     def run(table: pd.DataFrame | None = None, seed: int = 1, dev=lambda model: 0.5, **options) -> TrainingResult:
         chosen = {
-            "epochs": 8,
-            "batch_size": 8,
-            "learning_rate": 0.05,
-            "negatives": 4,
-            "in_batch": "none",
-            "keep_best": False,
-        }
+            "epochs": 8, "batch_size": 8, "learning_rate": 0.05, "negatives": 4, "in_batch": "none", "keep_best": False,
+        }  # fmt: skip
         return train(
             rows() if table is None else table, encoder=word_encoder(WORDS), output=None, seed=seed,
             options=TrainingOptions(**chosen | options), evaluate_dev=dev,

@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 from anmi.errors import AnmiError
 from anmi.training import curriculum
 from anmi.training.curriculum import Bandit, LearningProgress, Tiers, build_curriculum
-from anmi.training.parts import BanditOptions, LearningProgressOptions, TiersOptions
+from anmi.training.parts import (
+    BanditOptions,
+    LearningProgressOptions,
+    LinearOptions,
+    StepOptions,
+    TiersOptions,
+    TriggeredOptions,
+)
 
 STEPS = 60
 KINDS = [
-    TiersOptions(),
-    TiersOptions(window="rank"),
-    LearningProgressOptions(window_steps=3),
-    LearningProgressOptions(window="rank", window_steps=3, as_published=True),
-    BanditOptions(),
-]
+    TiersOptions(), TiersOptions(window="rank"), LearningProgressOptions(window_steps=3),
+    LearningProgressOptions(window="rank", window_steps=3, as_published=True), BanditOptions(),
+]  # fmt: skip
 OBSERVATIONS = st.lists(
     st.tuples(
         st.floats(0, 20), st.one_of(st.floats(0, 1e6), st.just(float("nan"))), st.one_of(st.none(), st.floats(0, 1))
@@ -35,18 +39,27 @@ def make(options):
     return build_curriculum(options, STEPS, seed=3, negatives=5)
 
 
-@pytest.mark.parametrize("options", KINDS, ids=repr)
+SCHEDULES = [LinearOptions(), StepOptions(), TriggeredOptions(), TriggeredOptions(measure="validation")]
+
+
+@pytest.mark.parametrize("options", [*KINDS, *SCHEDULES], ids=repr)
 @given(observations=OBSERVATIONS, cut=st.integers(0, STEPS - 1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_curriculum_read_back_goes_on_as_if_nothing_had_happened(options, observations, cut):
-    whole, first = make(options), make(options)
+    def again():
+        mix = (0.2, 0.5, 0.3, 0.0) if options in SCHEDULES else None
+        return build_curriculum(options, STEPS, seed=3, negatives=5, mix=mix, epochs=10)
+
+    whole, first = again(), again()
+    observations = [(*seen, seen[0] / 20) for seen in observations]
     for step, seen in enumerate(observations[:cut], start=1):
         assert whole.observe(step, *seen) == first.observe(step, *seen)
-    second = make(options)
+    second = again()
     second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
     assert second.state == whole.state
     for step, seen in enumerate(observations[cut:], start=cut + 1):
         assert second.observe(step, *seen) == whole.observe(step, *seen)
+    assert second.transitions == whole.transitions
 
 
 @pytest.mark.parametrize("options", KINDS, ids=repr)

@@ -76,20 +76,15 @@ def slow_debiased(positive, negatives, weights, t, tau, form):
 
 
 @example(
-    positive=0.9375,
-    negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
-    t=0.21875,
-    tau=0.34375,
-    form="paraphrase",
-)
+    positive=0.9375, negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
+    t=0.21875, tau=0.34375, form="paraphrase",
+)  # fmt: skip
 @settings(max_examples=100, deadline=None)
 @given(
     positive=st.floats(-1, 1),
-    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
-    t=st.floats(0.1, 1),
-    tau=st.floats(0, 0.5),
-    form=st.sampled_from(["source", "paraphrase"]),
-)
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8), t=st.floats(0.1, 1),
+    tau=st.floats(0, 0.5), form=st.sampled_from(["source", "paraphrase"]),
+)  # fmt: skip
 def test_debiased_is_the_formula(positive, negatives, t, tau, form):
     loss = DebiasedContrastive(Temperature(t).double(), tau, form)
     similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))
@@ -127,11 +122,9 @@ def slow_hard_debiased(positive, negatives, weights, t, tau, beta):
 @settings(max_examples=100, deadline=None)
 @given(
     positive=st.floats(-1, 1),
-    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
-    t=st.floats(0.1, 1),
-    tau=st.floats(0, 0.5),
-    beta=st.floats(0, 3),
-)
+    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8), t=st.floats(0.1, 1),
+    tau=st.floats(0, 0.5), beta=st.floats(0, 3),
+)  # fmt: skip
 def test_it_is_the_formula_of_hard_debiased(positive, negatives, t, tau, beta):
     loss = HardDebiasedContrastive(Temperature(t).double(), tau, beta=beta)
     similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))

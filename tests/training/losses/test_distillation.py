@@ -30,10 +30,8 @@ judgments = st.one_of(st.floats(0, 1), st.just(math.nan))
 @given(
     positive=st.tuples(st.floats(-1, 1), judgments),
     others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5]), judgments), max_size=6),
-    t=st.floats(0.05, 1),
-    label_temperature=st.floats(0.05, 1),
-    share=st.floats(0, 1),
-)
+    t=st.floats(0.05, 1), label_temperature=st.floats(0.05, 1), share=st.floats(0, 1),
+)  # fmt: skip
 def test_it_is_the_formula(positive, others, t, label_temperature, share):
     loss = Distillation(Temperature(t).double(), "p_relevant", share, label_temperature)
     t = loss.temperature()[0].item()

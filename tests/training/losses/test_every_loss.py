@@ -4,24 +4,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn import functional
 
 from anmi.training.losses import Facts, build_loss
 from anmi.training.options import TrainingOptions
 
 LOSSES = {
-    "infonce": "infonce",
-    "hybrid": "hybrid",
-    "entity": "entity",
-    "debiased": {"debiased": {"tau_plus": 0.1}},
+    "infonce": "infonce", "hybrid": "hybrid", "entity": "entity", "debiased": {"debiased": {"tau_plus": 0.1}},
     "debiased_paraphrase": {"debiased": {"tau_plus": 0.1, "form": "paraphrase"}},
     "debiased_learned": {"debiased": {"tau_plus": 0.1, "learned": True}},
-    "hard_debiased": {"hard_debiased": {"tau_plus": 0.1, "beta": 0.5}},
-    "triplet": "triplet",
+    "hard_debiased": {"hard_debiased": {"tau_plus": 0.1, "beta": 0.5}}, "triplet": "triplet",
     "distillation": {"distillation": {"column": "cross"}},
-}
+}  # fmt: skip
 
 
 def make(name, temperature="learnable", t=0.3, dtype=torch.float64):
@@ -56,12 +50,10 @@ def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
     scales = {"p_relevant": (0, 1), "cross": (-4, 8), "elo": (700, 600)}
     told = {name: low + width * judged for name, (low, width) in scales.items()}
     facts = Facts(
-        positive_column=torch.arange(rows),
-        negative_columns=torch.arange(rows, rows + negatives).repeat(rows, 1),
-        positive_judged={name: values.diagonal() for name, values in told.items()},
-        judged=told,
+        positive_column=torch.arange(rows), negative_columns=torch.arange(rows, rows + negatives).repeat(rows, 1),
+        positive_judged={name: values.diagonal() for name, values in told.items()}, judged=told,
         about=torch.arange(rows) - 1,
-    )
+    )  # fmt: skip
     return query, torch.cat([positives, others]), log_weights, facts
 
 
@@ -105,12 +97,10 @@ def test_a_negative_of_weight_zero_is_not_there(name):
         facts.judged["cross"][:, 5] = torch.nan
     keep = [column for column in range(document.shape[0]) if column != 5]
     fewer = Facts(
-        positive_column=facts.positive_column,
-        negative_columns=torch.tensor([[4, 5]]).repeat(4, 1),
-        positive_judged=facts.positive_judged,
-        judged={key: values[:, keep] for key, values in facts.judged.items()},
+        positive_column=facts.positive_column, negative_columns=torch.tensor([[4, 5]]).repeat(4, 1),
+        positive_judged=facts.positive_judged, judged={key: values[:, keep] for key, values in facts.judged.items()},
         about=facts.about,
-    )
+    )  # fmt: skip
     with_zero = values_and_gradients(make(name), query, document, log_weights, facts)
     without = values_and_gradients(make(name), query, document[keep], log_weights[:, keep], fewer)
     assert torch.equal(with_zero[2][5], torch.zeros(4, dtype=torch.float64))
@@ -134,28 +124,6 @@ def test_what_stands_in_a_removed_slot_does_not_matter_not_even_nan(name):
     for values, gradient in found:
         assert torch.equal(gradient[:, 5], torch.zeros(4, dtype=torch.float64))
         torch.testing.assert_close((values, gradient), found[0], rtol=0, atol=0)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), padding=st.integers(0, 5), name=st.sampled_from(list(LOSSES)))
-def test_padding_and_order_of_documents_do_not_matter(seed, padding, name):
-    query, document, log_weights, facts = batch(seed)
-    expected = apply(make(name), query, document, log_weights, facts)
-    order = torch.randperm(len(document) + padding, generator=torch.Generator().manual_seed(seed))
-    place = order.argsort()
-
-    def moved(values, filling):
-        return functional.pad(values, (0, padding), value=filling)[:, order]
-
-    facts = Facts(
-        positive_column=place[facts.positive_column],
-        negative_columns=functional.pad(place[facts.negative_columns], (0, padding), value=-1),
-        positive_judged=facts.positive_judged,
-        judged={key: moved(values, torch.nan) for key, values in facts.judged.items()},
-        about=facts.about,
-    )
-    got = apply(make(name), query, moved(document.T, 0.3).T, moved(log_weights, -torch.inf), facts)
-    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in ("hybrid", "entity")])

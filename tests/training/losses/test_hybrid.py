@@ -30,10 +30,8 @@ elos = st.one_of(st.floats(400, 2000), st.just(math.nan))
 @given(
     positive=st.tuples(st.floats(-1, 1), elos),
     others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5, 1.0]), elos), max_size=6),
-    alpha=st.floats(0, 1),
-    seed=st.integers(0, 20),
-    raw=st.booleans(),
-)
+    alpha=st.floats(0, 1), seed=st.integers(0, 20), raw=st.booleans(),
+)  # fmt: skip
 def test_it_is_the_formula(positive, others, alpha, seed, raw):
     torch.manual_seed(seed)
     loss = Hybrid(Temperature(0.1), alpha, raw=raw).double()

@@ -147,17 +147,6 @@ def test_a_positive_that_is_not_in_the_corpus_is_named(world):
         mixed(world, rows=[replace(world.rows[0], positive_id="gone")])
 
 
-def test_a_copy_goes_on_alike(world):
-    sampler, copy = mixed(world), mixed(world)
-    observe(sampler, world)
-    values, tensors = sampler.state_dict()
-    copy.load_state_dict(values, tensors)
-    assert names(copy(ALL, 7)) == names(sampler(ALL, 7))
-    for one in (sampler, copy):
-        observe(one, world, step=9, seed=6)
-    assert names(copy(ALL, 9)) == names(sampler(ALL, 9))
-
-
 def test_the_loop_of_the_docs_comes_to_the_final_shares(world):
     (snippet,) = re.findall(
         r"```python\n(options = MixedSources.*?)```", Path("docs/methods.md").read_text(), re.DOTALL
