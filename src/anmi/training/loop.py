@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from torch import Tensor, nn
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_callback import ExportableState
+from transformers.trainer_callback import ExportableState, ProgressCallback
 
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text, hash_value
@@ -287,6 +286,13 @@ def _report(part: Any) -> dict[str, float]:
     return report
 
 
+class Bar(ProgressCallback):  # type: ignore[misc]
+    """The library's progress bar, without what it prints of the log."""
+
+    def on_log(self, *args: Any, **kwargs: Any) -> None:
+        """Print nothing."""
+
+
 class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     """The library's trainer with our objective, which wants the whole batch, and without its model card.
 
@@ -411,8 +417,7 @@ def training_arguments(
         lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
         seed=seed, data_seed=seed, use_cpu=encoder.device.type == "cpu", remove_unused_columns=False,
         save_strategy="no", save_total_limit=_CHECKPOINTS_KEPT, eval_strategy="no", logging_strategy="no",
-        logging_nan_inf_filter=False, report_to="none", dataloader_pin_memory=False,
-        disable_tqdm=not sys.stderr.isatty(),
+        logging_nan_inf_filter=False, report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
     )  # fmt: skip
     # One process, one device: with more, the library would wrap the model in DataParallel.
     arguments._n_gpu = min(arguments.n_gpu, 1)

@@ -28,6 +28,7 @@ from anmi.retrieval.prompts import prompts_of, settle_prompts
 from anmi.training.batch import Batcher, NegativeSampler, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import (
+    Bar,
     CheckpointPlan,
     Loop,
     Recorder,
@@ -246,7 +247,7 @@ def _loop(
     optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
     loop = Loop(
         model=encoder, args=arguments, train_dataset=Dataset.from_dict({"row": list(range(rows))}), loss=objective,
-        data_collator=RowNumbers(), optimizers=(optimizer, None), callbacks=[recorder],
+        data_collator=RowNumbers(), optimizers=(optimizer, None), callbacks=[recorder, Bar()],
     )  # fmt: skip
     loop.remove_callback(PrinterCallback)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
