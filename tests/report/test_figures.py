@@ -51,7 +51,7 @@ def curriculum_log(log, **columns):
 
 def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric(make):
     log = curriculum_log(make().training_log)
-    figure = figures.curriculum(log)
+    figure = figures.training(log)
     traces = {trace["name"]: trace for trace in figure.spec["data"]}
     assert traces["difficulty"]["y"] == log.difficulty.tolist()
     assert traces["window, from"]["y"][0] == 400
@@ -60,7 +60,7 @@ def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric(make):
     assert traces["dev nDCG@10"]["x"] == [80, 160, 240]
     assert "gaps to the positive" in figure.note
     axes = {trace["yaxis"] for trace in figure.spec["data"]}
-    assert axes == {"y", "y2", "y3", "y4"}
+    assert axes == {"y", *(f"y{place}" for place in range(2, 7))}
 
 
 def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up(make):

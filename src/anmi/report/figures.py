@@ -152,50 +152,41 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
 
 
 def training(log: pd.DataFrame) -> Figure | None:
-    """Loss, temperature and dev metric over the steps, one above the other."""
+    """Loss, temperature, what a curriculum showed, and dev metric over the steps, one above the other."""
     if log.empty:
         return None
+
+    def line(name: str, values: pd.Series, width: float = 2.5, shape: str = "linear", **more: Any) -> dict[str, Any]:
+        style = {"color": TRAINED_COLOURS[0], "width": width, "shape": shape, "dash": more.pop("dash", "solid")}
+        return {"name": name, "y": plain(values), "line": style} | more
+
     smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
-    line = {"color": TRAINED_COLOURS[0], "width": 2.5}
-    each = {"name": "loss, each step", "y": plain(log["loss"]), "line": line | {"width": 1}, "opacity": 0.5}
-    mean = {"name": "loss, moving mean", "y": plain(smooth), "line": line}
-    panels: list[tuple[str, list[dict[str, Any]]]] = [("loss (nats)", [each, mean])]
-    if "temperature" in log and log["temperature"].notna().any():
-        panels.append(("temperature", [{"name": "temperature", "y": plain(log["temperature"]), "line": line}]))
-    panels += _dev_panel(log)
-    note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
-    return Figure("training", "Loss, temperature and dev metric during training", note, over_steps(log, panels))
-
-
-def curriculum(log: pd.DataFrame) -> Figure | None:
-    """Difficulty, window and dev metric over the steps; None where training had no curriculum of windows."""
-    if log.empty or "high" not in log:
-        return None
-    line = {"color": TRAINED_COLOURS[0], "width": 2.5, "shape": "hv"}
-    by_elo = log["high"].max() > 1
-    upper = {"name": "window, to", "y": plain(log["high"]), "line": line | {"dash": "dash"}}
-    lower = {"name": "window, from", "y": plain(log["low"]), "line": line}
-    window = [lower] if np.isinf(log["high"]).all() else [upper, lower | {"fill": "tonexty"}]
-    panels: list[tuple[str, list[dict[str, Any]]]] = [
-        ("difficulty", [{"name": "difficulty", "y": plain(log["difficulty"]), "line": line}]),
-        ("gap (Elo)" if by_elo else "place in the pool", window),
+    panels = [
+        ("loss (nats)", [line("loss, each step", log["loss"], 1, opacity=0.5), line("loss, moving mean", smooth)])
     ]
-    if "inside" in log:
-        inside = {"name": "negatives inside", "y": plain(100 * log["inside"]), "line": line | {"width": 1}}
-        panels.append(("inside (%)", [inside]))
-    panels += _dev_panel(log)
-    of = "gaps to the positive" if by_elo else "places in a row's pool, 0 the first and 1 the last"
-    note = f"The negatives of a step are drawn inside the window of {of}. "
-    note += "Where a row has too few there, the nearest outside follow, unless the curriculum is strict."
-    return Figure("curriculum", "What the curriculum showed", note, over_steps(log, panels))
-
-
-def _dev_panel(log: pd.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
-    if "dev_ndcg@10" not in log or log["dev_ndcg@10"].isna().all():
-        return []
-    dev = log.dropna(subset=["dev_ndcg@10"])
-    trace = {"name": "dev nDCG@10", "x": dev["step"].tolist(), "y": dev["dev_ndcg@10"].tolist()}
-    return [("dev nDCG@10", [trace | {"mode": "lines+markers", "line": {"color": TRAINED_COLOURS[0], "width": 2.5}}])]
+    note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
+    if "temperature" in log and log["temperature"].notna().any():
+        panels.append(("temperature", [line("temperature", log["temperature"])]))
+    if "high" in log:
+        by_elo = log["high"].max() > 1
+        upper, lower = (
+            line("window, to", log["high"], shape="hv", dash="dash"),
+            line("window, from", log["low"], shape="hv"),
+        )
+        window = [lower] if np.isinf(log["high"]).all() else [upper, lower | {"fill": "tonexty"}]
+        panels += [("difficulty", [line("difficulty", log["difficulty"], shape="hv")])]
+        panels += [("gap (Elo)" if by_elo else "place in the pool", window)]
+        panels += [("inside (%)", [line("negatives inside", 100 * log["inside"], 1, "hv")])] if "inside" in log else []
+        of = "gaps to the positive" if by_elo else "places in a row's pool, 0 the first and 1 the last"
+        note += (
+            f" The negatives of a step are drawn inside the window of {of}; if a row has too few there, the nearest "
+        )
+        note += "outside follow."
+    if "dev_ndcg@10" in log and log["dev_ndcg@10"].notna().any():
+        dev = log.dropna(subset=["dev_ndcg@10"])
+        mark = line("dev nDCG@10", dev["dev_ndcg@10"], x=dev["step"].tolist(), mode="lines+markers")
+        panels.append(("dev nDCG@10", [mark]))
+    return Figure("training", "The training, step by step", note, over_steps(log, panels))
 
 
 def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
@@ -216,13 +207,14 @@ def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
-    known = [
-        (name, entry["reliability"]) for name, entry in by_name.items() if (entry.get("reliability") or {}).get("bins")
+    known = {name: entry.get("reliability") or {} for name, entry in by_name.items()}
+    return [
+        _reliability(*each) for each in enumerate((name, found) for name, found in known.items() if found.get("bins"))
     ]
-    return [_reliability(f"judge-{place}", name, found) for place, (name, found) in enumerate(known)]
 
 
-def _reliability(figure: str, judge: str, reliability: Mapping[str, Any]) -> Figure:
+def _reliability(place: int, judged: tuple[str, Mapping[str, Any]]) -> Figure:
+    judge, reliability = judged
     bins = reliability["bins"]
     counts = np.array([entry["count"] for entry in bins], np.float64)
     sizes = 7 + 17 * np.sqrt(counts / max(counts.max(), 1.0))
@@ -240,7 +232,7 @@ def _reliability(figure: str, judge: str, reliability: Mapping[str, Any]) -> Fig
     note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
     if (error := reliability.get("expected_calibration_error")) is not None:
         note += f" Expected calibration error {error:.3f}."
-    return Figure(figure, f"Calibration: {judge}", note, {"data": traces, "layout": layout})
+    return Figure(f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout})
 
 
 def elo_gap(gap: Mapping[str, Any]) -> Figure | None:

@@ -204,7 +204,7 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
         "another script or language. Easy is below 0.3, hard above 0.7.",
     )  # fmt: skip
     yield _pseudo_queries(inputs.pseudo_queries)
-    drawn = [draw(inputs.training_log) for draw in (figures.training, figures.curriculum, figures.sources)]
+    drawn = [draw(inputs.training_log) for draw in (figures.training, figures.sources)]
     yield Section("Training", figures=[*drawn, figures.latent_neighbours(inputs.latent_neighbours)])
     yield from _facts(inputs.knowledge, inputs.neighbours)
 
