@@ -68,13 +68,13 @@ def test_each_candidate_is_told_its_fate() -> None:
     output = explained("q-alpha").stdout
     assert "q-alpha: what is [alpha]?" in output
     assert "positive_rank: 1" in output
-    assert row_of(output, "d0") == ["+", "d0", "qrels", "10", "positive", "compared with", ""]
+    assert row_of(output, "d0") == ["+", "d0", "10", "positive", "compared with", ""]
     rule = "max_ratio: bm25 ≥ 0.9 of the positive's (bm25 ≥ 9)"
-    assert row_of(output, "d1") == ["1", "d1", "bm25", "9.5", "unsafe", rule, "1"]
-    assert row_of(output, "d2") == ["2", "d2", "bm25", "8", "not drawn", "1 taken before it", "1"]
-    assert row_of(output, "d3") == ["3", "d3", "dense", "0.125", "negative", "choice 1 of 1", "1"]
+    assert row_of(output, "d1") == ["1", "d1", "9.5", "unsafe", rule, "1"]
+    assert row_of(output, "d2") == ["2", "d2", "8", "not drawn", "1 taken before it", "1"]
+    assert row_of(output, "d3") == ["3", "d3", "0.125", "negative", "choice 1 of 1", "1"]
     assert output.index(" d0 ") < output.index(" d1 ")
-    assert row_of(output, "d5") == ["+", "d5", "qrels", "4", "positive", "", ""]
+    assert row_of(output, "d5") == ["+", "d5", "4", "positive", "", ""]
 
 
 def test_top_never_hides_a_negative() -> None:

@@ -260,7 +260,7 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
         add("+", row, ["qrels"], ("positive", "" if place else "compared with", ""), "dim green" if place else "green")
     for row in shown:
         why = "\n".join(text for text in (row["why"], strongest(row["evidence"])) if text)
-        told = (row["verdict"].replace(" ", "\n"), why, number(row["weight"]))
+        told = (row["verdict"], why, number(row["weight"]))
         add(str(row["place"]), row, row["source"], told, STYLES.get(row["verdict"], ""))
     counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items())
     table.caption = f"{len(shown)} of {len(rows)} candidates shown (--top); {counts}. Everything about one: --doc ID"

@@ -20,7 +20,6 @@ from anmi.selection.export import (
     Collection,
     Exported,
     ExportOptions,
-    Exports,
     make_export,
     may_replace,
     writing,
@@ -193,7 +192,7 @@ def test_files_keep_unicode_and_hold_one_object_a_line(tmp_path: Path) -> None:
 
 def test_the_pair_format_is_cut_into_numbered_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_CHUNK", 2)
-    Exports([export("pairs", collection=collection())]).save(tmp_path)
+    export("pairs", collection=collection()).save(tmp_path / "pairs")
     parts = sorted((tmp_path / "pairs").glob("*.jsonl"))
     assert [part.name for part in parts] == ["part_001.jsonl", "part_002.jsonl"]
     assert [len(part.read_text().splitlines()) for part in parts] == [2, 1]
