@@ -89,7 +89,7 @@ def test_results_say_what_was_won_and_where_things_lie(saved: None, tmp_path: Pa
     assert "/somewhere/report.html" in output
     assert re.search(r'^prompts +"query: " before queries, none before documents$', output, re.MULTILINE)
     assert f"sqlite:///{tmp_path}/data/tracking/mlflow.db" in output
-    assert "in truth relevant: 3 of 70 (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
+    assert "3 of 70 selected negatives are in truth relevant (4.3%, 95 % interval over queries 1.5% to 11.9%)" in output
     assert output.strip().endswith("next: kedro anmi explain q-alpha")
 
 

@@ -74,9 +74,9 @@ def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up(make):
     assert figure.spec["layout"]["xaxis"]["type"] == "log"
     assert figure.spec["layout"]["yaxis"]["categoryarray"][-1] == "all candidates"
     texts = [text for trace in figure.spec["data"] for text in trace["text"]]
-    assert "455 (4.6 ‰)" in texts and "20,000 (203 ‰)" in texts
+    assert "455 (0.5 %)" in texts and "20,000 (20.3 %)" in texts
     # A bar of nothing has no length on such a scale: it is named instead.
-    assert figure.note.endswith("Nothing was taken by idle.")
+    assert figure.note.endswith("These took nothing: idle.")
 
 
 def found(**changes) -> dict:
@@ -99,7 +99,7 @@ def test_shares_are_drawn_at_the_middles_of_bins_with_enough_in_them():
     assert drawn["rejected, known to be relevant"] == (pytest.approx([0.05]), pytest.approx([10]))
     assert "Open marks" in figure.note
     # Of the bins from 0 on: (30 × 2 + 5 × 90) / 35 and (30 × 20 + 5 × 30) / 35.
-    assert "by the judge 14.6 % of the chosen ones and 21.4 % of the rejected ones are relevant" in figure.note
+    assert "the judge expects 14.6 % of the chosen ones and 21.4 % of the rejected ones to be relevant" in figure.note
 
 
 def test_the_sources_of_drawn_negatives_are_stacked_up_to_all_of_them(make):

@@ -88,4 +88,6 @@ def share_sentence(share: float, low: float, high: float) -> str:
     >>> share_sentence(0.018, 0.009, 0.0312)
     '1.8 % (0.9 to 3.1)'
     """
-    return f"{100 * share:.2g} % ({100 * low:.2g} to {100 * high:.2g})"
+    # Two digits, of small shares two decimals.
+    told = [f"{100 * value:{'.2g' if value >= 0.001 or not value else '.2f'}}" for value in (share, low, high)]
+    return f"{told[0]} % ({told[1]} to {told[2]})"

@@ -56,7 +56,7 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
 
 
 def bucket_table(results: pd.DataFrame) -> Table | None:
-    """Return nDCG@10 by what training saw and by system; None without buckets."""
+    """Return nDCG@10 on labelled, unlabelled and new documents by system; None without buckets."""
     counts = words.bucket_counts(results)
     rows = []
     for system in words.systems(results):
@@ -67,7 +67,7 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
         rows.append([words.system_name(system), *cells])
     columns = [f"{name}\n{count:,} {'query' if count == 1 else 'queries'}{few}" for name, count in counts.items()
                for few in ("\ntoo few" if count < FEW else "",)]  # fmt: skip
-    title = f"{words.metric_name(words.METRIC)} by what training saw of a query's documents"
+    title = f"{words.metric_name(words.METRIC)} on labelled, unlabelled and new documents"
     return _table(title, ["system", *columns], rows) if counts else None
 
 
@@ -125,18 +125,18 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     Examples
     --------
     >>> expected_sentence({"share": 0.021, "low": 0.01, "high": 0.042, "judged": 150, "total": 150, "doubtful": 30})
-    'selected negatives that are expected to be relevant: 2.1 % (1 to 4.2) of 150 judged; 30 were taken in doubt'
+    'the judge expects 2.1 % (1 to 4.2) of 150 negatives to be relevant; 30 were taken in doubt'
     >>> expected_sentence({"share": 0.2, "low": 0.1, "high": 0.4, "judged": 9, "doubtful": 0, "warning": "many"})
-    'selected negatives that are expected to be relevant: 20 % (10 to 40) of 9 judged. Warning: many'
+    'the judge expects 20 % (10 to 40) of 9 negatives to be relevant. Warning: many'
     """
     if not expected:
         return ""
     told = share_sentence(*(expected[name] for name in ("share", "low", "high")))
     if expected.get("basis") == "nothing":
         told = f"at most {100 * expected['high']:.2g} %"
-    sentence = f"selected negatives that are expected to be relevant: {told} of {expected['judged']:,} judged"
+    sentence = f"the judge expects {told} of {expected['judged']:,} negatives to be relevant"
     if expected.get("basis") == "other collections":
-        sentence += ", assumed as on other collections since few queries have several labels"
+        sentence += ", a share assumed from other collections since few queries here have several labels"
     sentence += f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else ""
     return sentence + (f". Warning: {expected['warning']}" if expected.get("warning") else "")
 

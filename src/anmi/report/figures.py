@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
@@ -95,23 +96,26 @@ def buckets(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: a row of dots per bucket, a colour and shape per system; None without buckets."""
     counts = words.bucket_counts(results)
     rows = [(words.bucket_name(name, count), words.METRIC, name) for name, count in counts.items()]
-    note = "Dots are means over the queries of a bucket, bars 95 % intervals. Further right is better."
+    note = "Dots are means over these queries, bars 95 % intervals. Further right is better."
     spec = _dots(results, rows, f"mean {words.metric_name(words.METRIC)} (0 to 1)")
-    return Figure("buckets", "Retrieval quality by what training saw", note, spec) if spec else None
+    return (
+        Figure("buckets", "Retrieval quality on labelled, unlabelled and new documents", note, spec) if spec else None
+    )
 
 
 def _dots(results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str) -> dict[str, Any] | None:
     """Return a row of dots for each (label, metric, bucket), and a colour and shape per system."""
     names = words.systems(results)
-    palette, traces = colours(names), []
-    for place, system in enumerate(names):
+    palette, symbols, traces = colours(names), dict(zip(names, cycle(SYMBOLS), strict=False)), []
+    # What is deployed comes first.
+    for place, system in enumerate(reversed(names)):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
         found = [(i + offset, words.lookup(results, system, metric, of)) for i, (_, metric, of) in enumerate(rows)]
         shown = [(y, entry) for y, entry in found if entry]
         traces.append(scatter(
             words.system_name(system), [entry["value"] for _, entry in shown], [y for y, _ in shown], "markers",
             error_x=error_bars([entry for _, entry in shown]), hovertemplate="%{x:.3f}",
-            marker={"color": palette[system], "size": 10, "symbol": SYMBOLS[place % len(SYMBOLS)]},
+            marker={"color": palette[system], "size": 10, "symbol": symbols[system]},
         ))  # fmt: skip
     if not any(trace["x"] for trace in traces):
         return None
@@ -271,10 +275,10 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     if not total:
         return None
     steps = [row for row in rows if words.is_step(row) or row["kind"] == "undecided"]
-    idle = [str(row["step"]) for row in steps if not row["candidates"]]
+    idle = [str(row["step"]).replace("_", " ") for row in steps if not row["candidates"]]
     drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
     bars = [("all candidates", total, "all")]
-    bars += [(str(row["step"]), row["candidates"], _way(row)) for row in steps if row["candidates"]]
+    bars += [(str(row["step"]).replace("_", " "), row["candidates"], _way(row)) for row in steps if row["candidates"]]
     bars += [("→ negatives", drawn, "negatives")] if drawn else []
     labels = [html.escape(label) for label, _, _ in bars]
     traces = []
@@ -282,7 +286,7 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
         mine = [(label, count) for label, (_, count, kind) in zip(labels, bars, strict=True) if kind == way]
         if mine:
             counts = [count for _, count in mine]
-            texts = [f"{count:,} ({_per_mille(count, total)})" for count in counts]
+            texts = [f"{count:,} ({100 * count / total:.1f} %)" for count in counts]
             traces.append({
                 "type": "bar", "orientation": "h", "name": way, "y": [label for label, _ in mine], "x": counts,
                 "text": texts, "textposition": "outside", "cliponaxis": False,
@@ -290,17 +294,14 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
             })  # fmt: skip
     layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
     layout |= {"barmode": "overlay"}
-    layout["xaxis"] |= {"type": "log", "range": [-0.1, math.log10(total) + 1], "dtick": 1}
+    # Room for the longest label on a phone.
+    powers = [10**power for power in range(int(math.log10(total)) + 1)]
+    layout["xaxis"] |= {"type": "log", "range": [-0.1, 1.6 * math.log10(total) + 0.3], "tickvals": powers}
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
-    note = "Top to bottom in the order of the steps, in brackets per mille of all candidates."
+    note = "The steps in their order, with their share of all candidates."
     if idle:
-        note += f" Nothing was taken by {', '.join(idle)}."
+        note += f" These took nothing: {', '.join(idle)}."
     return Figure("funnel", "What each step took out of the candidates", note, {"data": traces, "layout": layout})
-
-
-def _per_mille(count: int, total: int) -> str:
-    share = 1000 * count / total
-    return f"{share:.0f} ‰" if share >= 10 else f"{share:.2g} ‰"
 
 
 def _way(row: Mapping[str, Any]) -> str:
@@ -344,14 +345,11 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     layout = plot_layout(420, "similarity less the positive's (right: harder)", "relevant (%)")
     layout["yaxis"] |= {"type": "log", "dtick": 1}
     note = (
-        "The nearer a candidate is to the query, the more it teaches, and the likelier it is relevant after all, a "
-        f"false negative.{words.of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are left out."
+        "The nearer a candidate is to the query, the more it teaches, and the likelier it is a false negative."
+        f"{words.of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are left out."
     )
     if truth:
-        note += (
-            " Open marks: of queries for which unlabelled relevant documents are known, the share of candidates that "
-            "are such, no mark where none is; the judge may expect others besides."
-        )
+        note += " Open marks show the share of candidates that are known to be relevant though no label says so."
     return Figure("nearness", "False negatives against hardness", note, {"data": traces, "layout": layout})
 
 

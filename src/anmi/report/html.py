@@ -157,24 +157,24 @@ def render(inputs: ReportInputs) -> str:
 
 def _sections(inputs: ReportInputs) -> Iterator[Section]:
     results, comparisons = inputs.results, inputs.comparisons
-    names = words.systems(results)
+    # What is deployed comes first.
+    names = words.systems(results)[::-1]
     yield Section(
         "Results", [] if names else ["No test query was asked, so there are no results."],
         ["system", *map(words.metric_name, words.HEADLINE_METRICS)],
         [[words.system_name(name), *(_result(inputs, name, of) for of in words.HEADLINE_METRICS)] for name in names],
         [figures.metrics(results)],
-        "Below each value its 95 % interval over queries (bootstrap); Δ is the difference to zero-shot on the same "
-        "queries with the p-value of a paired permutation test.",
+        "Below each value stands its 95 % interval over queries (bootstrap). Δ is the difference from zero-shot on the "
+        "same queries, with the p-value of a paired permutation test.",
     )  # fmt: skip
     counts = words.bucket_counts(results)
     by_name = {name: [_value(words.lookup(results, name, words.METRIC, of)) for of in counts] for name in names}
     yield Section(
-        "By what training saw", list(filter(None, [words.warning(results, comparisons)])),
+        "Labelled, unlabelled and new documents", list(filter(None, [words.warning(results, comparisons)])),
         ["system", *(words.bucket_name(name, count) for name, count in counts.items())],
         [[words.system_name(name), *found] for name, found in by_name.items() if counts], [figures.buckets(results)],
-        "Labelled: a training query's label names one of the query's relevant documents. New: all of them were held "
-        "out of mining and training, like documents that come later. Unlabelled: all other queries; adaptation has "
-        "read their documents. Values are nDCG@10.",
+        "nDCG@10. Labelled: a training label names one of the query's relevant documents. New: mining and training saw "
+        "none of them, as with documents that come later. Unlabelled: all other queries.",
     )  # fmt: skip
     yield from _mined(inputs)
     shown = figures.distributions(inputs.distributions)
@@ -200,7 +200,7 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
     yield Section(
         "By the hardness of queries", [], header, buckets,
         [figures.hardness(inputs.hardness.get("profile", ()), metric)],
-        "Hardness is told from the text alone: its length, the variety of its characters, its punctuation and words of "
+        "Hardness depends on the text alone: its length, the variety of its characters, its punctuation and words of "
         "another script or language. Easy is below 0.3, hard above 0.7.",
     )  # fmt: skip
     yield _pseudo_queries(inputs.pseudo_queries)
@@ -210,11 +210,9 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
 
 
 def _mined(inputs: ReportInputs) -> Iterator[Section]:
-    told = {
-        "By truth": "; ".join(map(str.strip, words.false_negatives_lines(inputs.false_negatives))),
-        "By the judge": expected_sentence(inputs.expected),
-        "Three ways": ", ".join(f"{count:,} {name}" for name, count in words.routes(inputs.funnel).items()),
-    }
+    ways = ", ".join(f"{count:,} {name}" for name, count in words.routes(inputs.funnel).items())
+    truth = "; ".join(map(str.strip, words.false_negatives_lines(inputs.false_negatives)))
+    said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(inputs.expected), ways) if text]
     total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
     steps = [
         ["\n".join(filter(None, (words.step_name(row), str(row.get("rule") or "")))), f"{row['candidates']:,}",
@@ -222,15 +220,19 @@ def _mined(inputs: ReportInputs) -> Iterator[Section]:
         for row in inputs.funnel if row["candidates"] or row["queries"]
     ]  # fmt: skip
     yield Section(
-        "From candidates to negatives", [f"{by}: {said}." for by, said in told.items() if said],
+        "From candidates to negatives", said,
         ["step", "candidates", "share", "queries"], steps,
         [figures.funnel(inputs.funnel), figures.relevance_by_nearness(inputs.nearness), figures.elo_gap(inputs.gap)],
-        "What became of one query's candidates is told by kedro anmi explain.",
+        "kedro anmi explain QUERY shows what became of each candidate of a query.",
     )  # fmt: skip
     found = words.origin_counts(inputs.origins)
     totals = {kind: sum(count for other, _, count in found if other == kind) for kind, _, _ in found}
-    rows = [[kind, name, f"{count:,}", _percent(count, totals[kind])] for kind, name, count in found]
-    yield Section("Where the negatives came from", [], ["by", "origin", "negatives", "share"], rows)
+    # A single tier says nothing.
+    rows = [
+        [f"{kind}: {name.replace('+', ' + ')}", f"{count:,}", _percent(count, totals[kind])]
+        for kind, name, count in found if count < totals[kind] or kind == "source"
+    ]  # fmt: skip
+    yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], rows)
 
 
 def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
@@ -251,7 +253,7 @@ def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
 
 
 def _facts(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]) -> Iterator[Section]:
-    """Yield what a graph lets one measure: whether facts are told from false variants, and which entity is found."""
+    """Yield what a graph lets one measure: how well facts differ from false variants, and which entity is found."""
     shares = neighbours.get("shares") or {}
     tested = {system: found for system, found in knowledge.items() if "factuality" in found}
     # An entity is more than the one document about it only where the shares differ.

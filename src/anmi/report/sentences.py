@@ -284,7 +284,8 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
         before = lookup(results, other, METRIC, bucket)
         if change and before:
             relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
-            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({_told(change)})")
+            told = f"{signed(change['difference'])}, {p_value(change['p_value'])}"
+            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({told})")
     if not (own and against):
         return ""
     asked = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
@@ -337,7 +338,7 @@ def false_negatives_lines(found: Mapping[str, Any]) -> list[str]:
     share = "none chosen" if not found["total"] else f"{found['share']:.1%}"
     hidden = "" if found["known"] else "no unlabelled relevant document of these queries is known, so more may hide"
     return [
-        f"{found.get('of', 'selected')} negatives that are in truth relevant: {found['count']} of {found['total']} "
+        f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives are in truth relevant "
         f"({share}, 95 % interval over queries {found['low']:.1%} to {found['high']:.1%})",
         *(f"  {said}" for said in (hidden, judged_by(found.get("judge") or {})) if said),
     ]
@@ -370,4 +371,4 @@ def of_the_hardest(found: Mapping[str, Any], least: int) -> str:
             return ""
         share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
         shares.append(f"{100 * share:.1f} % of the {name} ones")
-    return f" At least as near as the positive, by the judge {' and '.join(shares)} are relevant."
+    return f" Of those at least as near as the positive, the judge expects {' and '.join(shares)} to be relevant."
