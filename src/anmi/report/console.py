@@ -125,16 +125,16 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     Examples
     --------
     >>> expected_sentence({"share": 0.021, "low": 0.01, "high": 0.042, "judged": 150, "total": 150, "doubtful": 30})
-    'the judge expects 2.1 % (1 to 4.2) of 150 negatives to be relevant; 30 were taken in doubt'
+    'The judge expects 2.1 % (1 to 4.2) of 150 negatives to be relevant; 30 were taken in doubt'
     >>> expected_sentence({"share": 0.2, "low": 0.1, "high": 0.4, "judged": 9, "doubtful": 0, "warning": "many"})
-    'the judge expects 20 % (10 to 40) of 9 negatives to be relevant. Warning: many'
+    'The judge expects 20 % (10 to 40) of 9 negatives to be relevant. Warning: many'
     """
     if not expected:
         return ""
     told = share_sentence(*(expected[name] for name in ("share", "low", "high")))
     if expected.get("basis") == "nothing":
         told = f"at most {100 * expected['high']:.2g} %"
-    sentence = f"the judge expects {told} of {expected['judged']:,} negatives to be relevant"
+    sentence = f"The judge expects {told} of {expected['judged']:,} negatives to be relevant"
     if expected.get("basis") == "other collections":
         sentence += ", a share assumed from other collections since few queries here have several labels"
     sentence += f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else ""

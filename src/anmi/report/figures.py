@@ -286,7 +286,7 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
         mine = [(label, count) for label, (_, count, kind) in zip(labels, bars, strict=True) if kind == way]
         if mine:
             counts = [count for _, count in mine]
-            texts = [f"{count:,} ({100 * count / total:.1f} %)" for count in counts]
+            texts = [f"{count:,}{_of_all(count / total)}" for count in counts]
             traces.append({
                 "type": "bar", "orientation": "h", "name": way, "y": [label for label, _ in mine], "x": counts,
                 "text": texts, "textposition": "outside", "cliponaxis": False,
@@ -295,13 +295,18 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
     layout |= {"barmode": "overlay"}
     # Room for the longest label on a phone.
-    powers = [10**power for power in range(int(math.log10(total)) + 1)]
+    powers = [10**power for power in range(0, int(math.log10(total)) + 1, 2)]
     layout["xaxis"] |= {"type": "log", "range": [-0.1, 1.6 * math.log10(total) + 0.3], "tickvals": powers}
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
     note = "The steps in their order, with their share of all candidates."
     if idle:
         note += f" These took nothing: {', '.join(idle)}."
     return Figure("funnel", "What each step took out of the candidates", note, {"data": traces, "layout": layout})
+
+
+def _of_all(share: float) -> str:
+    shown = f"{100 * share:.1f}" if share >= 0.0005 else "< 0.1"
+    return f" ({shown} %)" if share < 1 else ""
 
 
 def _way(row: Mapping[str, Any]) -> str:

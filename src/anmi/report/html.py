@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -145,7 +146,7 @@ def render(inputs: ReportInputs) -> str:
         title=f"{named['recipe']} on {named['collection']}" if known else "ANMI run",
         where=words.where(named["collection"], named["recipe"], str(summary.get("run") or ""), named["date"]),
         facts=facts,
-        verdict=words.verdict(inputs.results, inputs.comparisons),
+        verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(inputs.results, inputs.comparisons)),
         sentences=list(
             filter(None, (words.composition(inputs.hybrid), words.pseudo_query_notice(inputs.test_queries)))
         ),
