@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,6 @@ FILES = {
     "conf/base/globals.yml": "data: ${oc.env:ANMI_DATA_ROOT,data}\n",
     "conf/base/mlflow.yml": "experiment: miniature\n",
     "conf/local/.gitkeep": "",
-    "conf/test/globals.yml": "data: data/test\n",
     "conf/base/parameters.yml": """
         collection: api_docs
         encoder: minilm
@@ -32,7 +32,6 @@ FILES = {
         table: {rows: 5, shape: {width: 2}}
         fail: "no"
     """,
-    "conf/test/parameters.yml": "table: {shape: {width: 1}}\n",
     "conf/base/catalog.yml": """
         table:
           type: anmi.datasets.TableDataset
@@ -117,14 +116,16 @@ class Project:
         return f"sqlite:///{self.path}/data/tracking/mlflow.db"
 
 
-def write_project(path: Path, commands: Commands) -> Project:
-    import textwrap
-
-    for name, text in FILES.items():
+def write_files(path: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(text))
-    (path / "conf" / "logging.yml").write_text((Path(__file__).parents[2] / "conf" / "logging.yml").read_text())
+    shutil.copy(Path(__file__).parents[2] / "conf" / "logging.yml", path / "conf")
+
+
+def write_project(path: Path, commands: Commands) -> Project:
+    write_files(path, FILES)
     return Project(path, commands)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.commands import Commands, environment
-from tests.hooks.conftest import FILES
+from tests.hooks.conftest import FILES, write_files
 
 from anmi.datasets.artifact import record_of
 
@@ -123,14 +122,10 @@ def write_selecting(path: Path, commands: Commands) -> Selecting:
     files = FILES | {
         "conf/base/catalog.yml": entries,
         "conf/base/mlflow.yml": "enabled: false\n",
-        "conf/test/parameters.yml": "{}\n",
         "conf/base/parameters.yml": "collection: api_docs\nencoder: minilm\nrecipe: plain\n"
         "recipes: {plain: {}, hard: {}}\nseed: 1\noptions: {}\n",
         "src/miniature/pipeline_registry.py": REGISTRY,
         "collection/corpus.jsonl": "".join(f'{{"_id": "d{i}", "text": "t{i}"}}\n' for i in range(3)),
     }
-    for name, text in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(textwrap.dedent(text))
-    (path / "conf" / "logging.yml").write_text((Path(__file__).parents[2] / "conf" / "logging.yml").read_text())
+    write_files(path, files)
     return Selecting(path, commands)
