@@ -26,7 +26,7 @@ from anmi.corpus.places import kind_and_place
 from anmi.errors import AnmiError, causes, holds_address_secret, masked, nearest, secrets_of_environment
 from anmi.files import disk_error
 from anmi.hooks.record import flatten
-from anmi.pipelines.params import AuditParams
+from anmi.pipelines.params import AuditParams, sentence
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import check_base, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
@@ -311,24 +311,7 @@ def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
     try:
         model.model_validate(value)
     except ValidationError as error:
-        raise AnmiError(_sentence(name, error, model)) from None
-
-
-def _sentence(name: str, error: ValidationError, model: Any) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join([name, *map(str, first["loc"])])
-    # The model in which the last part of the place is a field; None where that is no model's.
-    for part in first["loc"][:-1]:
-        found = getattr(model, "model_fields", {}).get(part)
-        model = None if found is None else found.annotation
-    if first["type"] == "extra_forbidden":
-        fields = getattr(model, "model_fields", None)
-        hint = nearest(str(first["loc"][-1]), fields) if fields else "its model has no such field"
-        return f'there is no parameter "{place}": {hint}'
-    given = f", not {first['input']!r}" if isinstance(first["input"], (str, int, float, list)) else ""
-    if first["type"] in ("model_type", "dict_type"):
-        return f'parameter "{place}": settings by name were expected, as in {place}.NAME=VALUE{given}'
-    return f'parameter "{place}": {first["msg"].removeprefix("Value error, ")}{given}'
+        raise AnmiError(sentence(error, model, "parameter", name)) from None
 
 
 def check_no_secrets(parameters: Mapping[str, Any]) -> None:

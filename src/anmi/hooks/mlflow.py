@@ -23,6 +23,7 @@ from anmi.datasets.model_registry import ModelRegistry, connect
 from anmi.errors import AnmiError, first_line, masked
 from anmi.files import plain
 from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
+from anmi.pipelines.params import sentence
 from anmi.retrieval.kinds import quieter
 
 logger = logging.getLogger(__name__)
@@ -51,9 +52,7 @@ def read_settings(context: KedroContext) -> TrackingSettings:
     except MissingConfigException:
         return TrackingSettings()
     except ValidationError as error:
-        first = error.errors()[0]
-        known = ", ".join(TrackingSettings.model_fields)
-        raise AnmiError(f"mlflow.yml: {'.'.join(map(str, first['loc']))}: {first['msg']} (it takes {known})") from error
+        raise AnmiError(f"mlflow.yml: {sentence(error, TrackingSettings, 'setting')}") from error
 
 
 def tracked_at(context: Any) -> str:

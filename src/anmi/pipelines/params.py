@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anmi.adaptation.kinds import QuestionOptions
 from anmi.adaptation.make import FilterOptions
@@ -31,6 +31,29 @@ class Params(BaseModel):
     """Base of the parameters of a stage."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def sentence(error: ValidationError, model: Any, what: str, name: str = "") -> str:
+    """Return what is wrong with settings that a model does not accept, with the nearest name that it knows.
+
+    ``what`` they are called, and the dotted ``name`` of all of them.
+    """
+    first = error.errors(include_url=False)[0]
+    place = ".".join(filter(None, [name, *map(str, first["loc"])]))
+    # The model in which the last part of the place is a field; None where that is no model's.
+    for part in first["loc"][:-1]:
+        found = getattr(model, "model_fields", {}).get(part)
+        model = None if found is None else found.annotation
+    if first["type"] == "extra_forbidden":
+        fields = getattr(model, "model_fields", None)
+        hint = nearest(str(first["loc"][-1]), fields) if fields else "its model has no such field"
+        return f'there is no {what} "{place}": {hint}'
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] in ("model_type", "dict_type"):
+        said = f"settings by name were expected, as in {place}.NAME=VALUE"
+    given = f", not {first['input']!r}" if isinstance(first["input"], (str, int, float, list)) else ""
+    # What settings do not allow together is about none of them alone.
+    return f'{what} "{place}": {said}{given}' if place else said
 
 
 class IngestionParams(Params):

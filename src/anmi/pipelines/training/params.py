@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError
+from anmi.pipelines.params import sentence
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import WindowOptions, check_sources
@@ -30,7 +31,7 @@ class TrainingParams(BaseModel):
             # How many negatives a row brings the recipe says, if nothing else.
             TrainingOptions(**{"negatives": 1, **value})
         except ValidationError as error:
-            raise ValueError(_sentence(error)) from error
+            raise ValueError(sentence(error, TrainingOptions, "option")) from error
         return value
 
 
@@ -46,7 +47,7 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     try:
         options = TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
     except ValidationError as error:
-        raise AnmiError(f"training: {_sentence(error)}") from error
+        raise AnmiError(f"training: {sentence(error, TrainingOptions, 'option')}") from error
     # Here, since options may name it for a recipe that says what is trained.
     if options.retriever == "dense" and options.masked_lm is not None:
         raise AnmiError(
@@ -132,13 +133,3 @@ def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
             "1: give it as a number"
         )
     return value
-
-
-def _sentence(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        return f'there is no option "{name}": {nearest(name, TrainingOptions.model_fields)}'
-    said = str(first["msg"]).removeprefix("Value error, ")
-    # What options do not allow together is about none of them alone.
-    return f'option "{name}": {said}' if name else said
