@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from anmi.corpus.texts import Texts
 from anmi.engine.threads import OF_A_NETWORK, ahead, for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.files import aside
@@ -407,3 +408,15 @@ class Encoding:
     @property
     def _model(self) -> SentenceTransformer | TokenTable:
         return cached_encoder(self.encoder, self.models, self.max_length, self.prompts)
+
+
+def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> None:
+    """Make the encoder of a corpus from the pieces of its words and what MiniLM says of them, and save it."""
+    from anmi.retrieval.corpus_encoder import corpus_encoder, save
+
+    minilm: Any = load_encoder("minilm", store.path / "models")
+    made = corpus_encoder(
+        texts, seed, spelled=minilm.tokenizer.backend_tokenizer,
+        distil=lambda words: encode(minilm, words, store, batch_size=512, description="reading words"),
+    )  # fmt: skip
+    save(*made, folder)

@@ -270,7 +270,9 @@ class GuideFilter(PartOptions):
     """Leaves out those that a frozen guide scores above the positive (GISTEmbed, arXiv 2402.16829)."""
 
     kind: Literal["guide"] = _kind("guide")
-    by: Literal["start", "bm25"] = Field("start", description="The encoder before training, or BM25 over sub-words.")
+    by: Literal["start", "bm25", "corpus"] = Field(
+        "start", description="The encoder before training, BM25 over sub-words, or the corpus's own encoder."
+    )
     margin: float = Field(0.0, ge=0, description="By how much, of the guide's scores. 0: as in GISTEmbed.")
 
 

@@ -32,18 +32,12 @@ def make_corpus_encoder(
 ) -> Path:
     """Make the corpus's own encoder, of all but new documents; an empty folder where the run uses another encoder."""
     from anmi.corpus.texts import joined_texts
-    from anmi.retrieval.corpus_encoder import corpus_encoder, save
-    from anmi.retrieval.encoders import OF_CORPUS, encode, load_encoder
+    from anmi.retrieval.encoders import OF_CORPUS, save_corpus_encoder
 
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     if OF_CORPUS in (encoder, params.encoder):
-        minilm: Any = load_encoder("minilm", store.path / "models")
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
-        made = corpus_encoder(
-            joined_texts(old), seed, spelled=minilm.tokenizer.backend_tokenizer,
-            distil=lambda words: encode(minilm, words, store, batch_size=512, description="reading words"),
-        )  # fmt: skip
-        save(*made, folder)
+        save_corpus_encoder(joined_texts(old), folder, seed, store)
     return folder
 
 

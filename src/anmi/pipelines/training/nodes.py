@@ -108,14 +108,11 @@ def train_retriever(
             continue
         options = complete_options(asked, rows, len(corpus))
         log.info("Training a %s retriever", options.retriever)
-        guide = None
-        if isinstance(options.in_batch_filter, GuideFilter):
-            kept = {"retriever": {"start": "dense", "bm25": "sparse"}[options.in_batch_filter.by], "masked_lm": None}
-            guide = _start(start, options.model_copy(update=kept), dense, old, store)
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives, guide=guide,
+            stock=stock, pseudo=pseudo, positives=positives,
+            guide=_guide(options, start, encoder, dense, old, seed, store),
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking))
@@ -130,6 +127,29 @@ def train_retriever(
         "latent_neighbours": first.neighbours,
         "dev_run": pd.concat([ranking for _, ranking in results], ignore_index=True), "training_summary": summary,
     }  # fmt: skip
+
+
+def _guide(
+    options: TrainingOptions,
+    start: str,
+    encoder: str,
+    dense: DenseParams,
+    corpus: pd.DataFrame,
+    seed: int,
+    store: Store,
+) -> Any:
+    """Return the frozen encoder that filters in-batch negatives, if any does."""
+    from anmi.corpus.texts import joined_texts
+    from anmi.retrieval.encoders import OF_CORPUS, save_corpus_encoder
+
+    if not isinstance(options.in_batch_filter, GuideFilter):
+        return None
+    by = options.in_batch_filter.by
+    if by == "corpus" and encoder != OF_CORPUS:
+        start = tempfile.mkdtemp(dir=room("anmi-models-"))
+        save_corpus_encoder(joined_texts(corpus), Path(start), seed, store)
+    kept = {"retriever": "sparse" if by == "bm25" else "dense", "masked_lm": None}
+    return _start(start, options.model_copy(update=kept), dense, corpus, store)
 
 
 def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
