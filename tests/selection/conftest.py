@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import Candidates
-from anmi.selection.row_table import TrainingRows
+from anmi.selection.rows import TrainingRows
 
 
 def with_lists(rows: TrainingRows | pd.DataFrame) -> pd.DataFrame:

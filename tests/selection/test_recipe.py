@@ -192,16 +192,6 @@ def test_training_rows_are_the_same_however_queries_are_cut_into_shards(name: st
     pd.testing.assert_frame_equal(rows_of(recipe, parts), rows_of(recipe, [block]))
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_every_published_recipe_selects_only_what_it_may(name: str) -> None:
-    recipe, block = recipe_book(RECIPES).get(name), make_block(4)
-    (after,) = Runner(recipe, 1).run(CandidateShards.of([block]))
-    assert not (after.verdict != 0)[~after.filled].any()
-    assert not np.isin(after.documents[after.negatives], block.positives).any()
-    assert after.negatives.sum(axis=1).max() <= (recipe.pool or recipe.negatives)
-    assert bool(after.negatives.any()) == bool(recipe.negatives)
-
-
 def test_a_column_that_no_stage_measured_is_named() -> None:
     recipe = recipe_book(recipe_of({"top": {"by": "cross"}})).get("mine")
     with pytest.raises(AnmiError, match="the recipe reads cross, which no stage has measured"):

@@ -15,8 +15,7 @@ from tests.selection.conftest import with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.retrieval.related import RelatedDocuments
-from anmi.selection.row_table import load
-from anmi.selection.rows import pair_rows, training_rows
+from anmi.selection.rows import load, pair_rows, training_rows
 from anmi.training.batch import assemble, read_rows
 
 NAMES = [f"d{i}" for i in range(10)]
@@ -185,7 +184,7 @@ def test_without_queries_there_are_all_columns_and_no_rows(tmp_path):
 
 
 def test_rows_of_several_groups_are_read_as_they_were_written(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("anmi.selection.row_table.GROUP", 1)
+    monkeypatch.setattr("anmi.selection.rows.GROUP", 1)
     rows = training_rows(CandidateShards.of([selected()]), NAMES, [f"text {n}" for n in range(10)], QUERIES)
     rows.save(tmp_path / "rows.parquet")
     assert pq.read_metadata(tmp_path / "rows.parquet").num_row_groups == len(rows) > 1

@@ -23,7 +23,7 @@ from anmi.ragged import read_table
 if TYPE_CHECKING:
     from kedro_datasets._typing import JSONPreview, PlotlyPreview, TablePreview
 
-    from anmi.selection.row_table import TrainingRows
+    from anmi.selection.rows import TrainingRows
 
 
 class JsonDataset(ArtifactDataset):
@@ -112,7 +112,7 @@ class TrainingRowsDataset(TableDataset):
 
     def _read(self, path: Path) -> Any:
         # Arrow is not needed to name a dataset.
-        from anmi.selection.row_table import load
+        from anmi.selection.rows import load
 
         return load(path)
 

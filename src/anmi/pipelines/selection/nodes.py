@@ -20,7 +20,7 @@ from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.export import Exported
 from anmi.selection.recipe import RecipeBook, Runner
-from anmi.selection.row_table import TrainingRows
+from anmi.selection.rows import TrainingRows
 
 # Why a document that is to be new is no negative.
 NEW: Final = "held out of mining and training, to measure what becomes of documents that come later"

@@ -68,8 +68,8 @@ class Gaussians:
         against = np.zeros(np.broadcast_shapes(x.shape, (len(self.means), 1)))
         for k in range(1, self.means.shape[1]):
             within = np.clip(x, self.means[:, :1], self.means[:, [k]])
-            lower, upper = (self._log_density(within, place) for place in (0, k))
-            against = against + np.exp(np.clip(upper - lower, -700, 700))
+            logs = _log_densities(within, self.means, self.deviations**2, self.shares)
+            against = against + np.exp(np.clip(logs[:, :, k] - logs[:, :, 0], -700, 700))
         return 1.0 / (1.0 + against)
 
     def posterior(self, values: NDArray[Any]) -> Floats:
@@ -77,10 +77,6 @@ class Gaussians:
         logs = _log_densities(np.asarray(values, np.float64), self.means, self.deviations**2, self.shares)
         found: Floats = scipy.special.softmax(logs, axis=2)[:, :, 0]
         return found
-
-    def _log_density(self, values: Floats, k: int) -> Floats:
-        """Logarithm of share · density of a component, without the constant."""
-        return _log_densities(values, self.means[:, [k]], self.deviations[:, [k]] ** 2, self.shares[:, [k]])[:, :, 0]
 
 
 def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
