@@ -40,9 +40,6 @@ _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
 # What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
 _HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _UNDER.values())}
 _SMALL: Final = 0.05
-# A console of so many cells has room for longer rules, and one of so many for long ids as well.
-_MEDIUM: Final = 110
-_WIDE: Final = 150
 # Cells of everything but document, scores and rule, borders included.
 _OTHERS: Final = 33
 
@@ -236,8 +233,7 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
     longest = max(cell_len(row["document_id"]) for row in (*found["positives"], *shown))
     # As wide as the longest id, but wide enough for the start of a text.
-    room = min(max(40, width // 3) if width >= _WIDE else 22, max(22, longest))
-    rule = 40 if width >= _WIDE else 26 if width >= _MEDIUM else 17
+    room, rule = max(22, min(longest, width // 4)), max(17, width // 5)
     names = _fitting(rows, width - room - rule - _OTHERS)
     table = Table()
     table.add_column("#", justify="right", no_wrap=True)

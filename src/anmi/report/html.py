@@ -211,9 +211,8 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
 
 
 def _mined(inputs: ReportInputs) -> Iterator[Section]:
-    ways = ", ".join(f"{count:,} {name}" for name, count in words.routes(inputs.funnel).items())
     truth = "; ".join(map(str.strip, words.false_negatives_lines(inputs.false_negatives)))
-    said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(inputs.expected), ways) if text]
+    said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(inputs.expected)) if text]
     total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
     steps = [
         ["\n".join(filter(None, (words.step_name(row), str(row.get("rule") or "")))), f"{row['candidates']:,}",

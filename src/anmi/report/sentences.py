@@ -12,7 +12,6 @@ from anmi.corpus.types import RUN_ENDINGS
 from anmi.evaluation.generalisation import ALL, BUCKETS, FEW, NEW, UNLABELLED
 
 BM25: Final = "bm25"
-NO_INTERVAL: Final = "no interval"
 ZERO_SHOT: Final = "zero_shot"
 HYBRID: Final = "hybrid"
 METRIC: Final = "ndcg@10"
@@ -20,9 +19,6 @@ HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
 # Rows of a funnel that are no step's.
 _COUNTS: Final = ("total", "undecided", "negative", "complete")
-_ROUTES: Final = {
-    "negative": "negatives", "uncertain": "uncertain, for distillation only", "promoted": "promoted to positives",
-}  # fmt: skip
 _BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
 
 
@@ -61,17 +57,14 @@ def judge_entries(
     'Platt scaling, cross-fitted over 3 folds'
     """
     found: dict[str, Mapping[str, Any]] = {}
+    folds = len(cross_encoder.get("calibration") or [])
     if cross_encoder.get("reliability"):
         found["cross_encoder"] = {
             "auc": cross_encoder.get("auc_positive_against_candidates"),
             "reliability": cross_encoder["reliability"],
-            "method": _fitted_how(cross_encoder.get("calibration") or []),
+            "method": "Platt scaling" + (f", cross-fitted over {folds} folds" if folds > 1 else ""),
         }
     return found | dict((fused_judge or {}).get("judges") or {})
-
-
-def _fitted_how(calibrators: Sequence[Mapping[str, Any]]) -> str:
-    return "Platt scaling" + (f", cross-fitted over {len(calibrators)} folds" if len(calibrators) > 1 else "")
 
 
 def is_step(row: Mapping[str, Any]) -> bool:
@@ -90,19 +83,6 @@ def step_name(row: Mapping[str, Any]) -> str:
     ('promoted: promote', 'uncertain')
     """
     return str(row["step"]) if not is_step(row) or row["kind"] == row["step"] else f"{row['kind']}: {row['step']}"
-
-
-def routes(funnel: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the candidates that went each of the three ways; empty where all went one.
-
-    Examples
-    --------
-    >>> routes([{"kind": "negative", "candidates": 7}, {"kind": "promoted", "candidates": 2}])
-    {'negatives': 7, 'promoted to positives': 2}
-    """
-    counts = {name: sum(row["candidates"] for row in funnel if row["kind"] == kind) for kind, name in _ROUTES.items()}
-    found = {name: count for name, count in counts.items() if count}
-    return found if len(found) > 1 else {}
 
 
 def origin_counts(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
@@ -199,7 +179,7 @@ def between(
     ('0.250 to 0.500', '−0.100 to +0.100', 'no interval')
     """
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
-        return NO_INTERVAL
+        return "no interval"
     return f"{write(low)}{joint}{write(high)}"
 
 
@@ -214,7 +194,6 @@ def p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
-_PARTS: Final = {"bm25": "BM25"}
 _OF: Final = {UNLABELLED: "on documents that nobody labelled", NEW: "on new documents"}
 
 
@@ -299,7 +278,7 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
     weights = (hybrid or {}).get("weights")
     if not hybrid or not weights or hybrid.get("method") != "convex":
         return ""
-    made = " + ".join(f"{weight:.2f} {_PARTS.get(part, part)}" for part, weight in weights.items())
+    made = " + ".join(f"{weight:.2f} {system_name(part)}" for part, weight in weights.items())
     fit = hybrid.get("fit") or {}
     kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     if not fit.get("queries"):
@@ -307,7 +286,7 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
     if fit["kind"] == "none":
         return f"hybrid: {made}, the default, as {fit['queries']:,} {kind} are too few to choose weights."
     which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
-    there = ", ".join(f"{_PARTS.get(part, part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
+    there = ", ".join(f"{system_name(part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
     return f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there: {there}."
 
 
