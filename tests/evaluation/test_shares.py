@@ -22,35 +22,6 @@ def rows_of(rng: np.random.Generator, queries: int, value: float, effect: float,
     return rng.binomial(width, rng.beta(a, b, queries))
 
 
-def by_hand(counts: list[int], totals: list[int], resamples: int, seed: int) -> tuple[float, float]:
-    """The interval as its docstring says it, one query at a time."""
-    rng = np.random.default_rng(seed)
-    queries, value = len(counts), sum(counts) / sum(totals)
-    drawn = []
-    for _ in range(resamples):
-        taken = rng.integers(0, queries, queries)
-        drawn.append(sum(counts[i] for i in taken) / sum(totals[i] for i in taken))
-    left = [count - value * total for count, total in zip(counts, totals, strict=True)]
-    variance = queries / (queries - 1) * sum(each**2 for each in left) / sum(totals) ** 2
-    trials = sum(totals) / max(variance / (value * (1 - value) / sum(totals)), 1)
-    z = 1.959963984540054
-    centre = (value + z * z / 2 / trials) / (1 + z * z / trials)
-    half = z * math.sqrt(value * (1 - value) / trials + z * z / 4 / trials**2) / (1 + z * z / trials)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return min(low, centre - half), max(high, centre + half)
-
-
-@pytest.mark.parametrize(("value", "effect"), [(0.02, 5.0), (0.2, 7.0), (0.05, 1.01)])
-def test_the_interval_is_what_one_would_count_by_hand(value: float, effect: float) -> None:
-    rng = np.random.default_rng(1)
-    counts, totals = rows_of(rng, 150, value, effect), np.full(150, 15)
-    totals[:40] += 5
-    found = share(counts, totals, seed=3)
-    low, high = by_hand(counts.tolist(), totals.tolist(), 4000, 2)
-    assert found.value == counts.sum() / totals.sum()
-    assert (found.low, found.high) == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=3e-3))
-
-
 @pytest.mark.parametrize(
     ("queries", "value", "effect", "least"), [(500, 0.03, 6.0, 0.91), (200, 0.2, 4.0, 0.91), (300, 0.05, 1.01, 0.93)]
 )

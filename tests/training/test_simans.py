@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -18,8 +17,6 @@ from tokenizers.pre_tokenizers import Whitespace
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
 from anmi.retrieval.sparse.model import inference_free
-from anmi.selection.recipe import Step
-from anmi.selection.steps import Context
 from anmi.selection.steps.samplers import row_keys
 from anmi.selection.steps.simans import SimAns, log_chances
 from anmi.training.batch import Row, Tokeniser
@@ -114,13 +111,3 @@ def test_its_chances_are_those_of_the_step() -> None:
     ours = LearnableSimAns(A, B).log_chances(scores, positive, usable).detach().numpy()
     theirs = log_chances(block, SimAns(a=A, b=B, scale=False))
     np.testing.assert_allclose(ours[block.undecided], theirs[block.undecided], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_at_a_low_temperature_it_is_the_exact_draw(count: int) -> None:
-    block = rows()
-    item = Step.of("simans", {"a": A, "b": B, "scale": False})
-    exact = item.type.apply(block, item.params, Context(5, count, 1.0)).negatives
-    drawing, parts = LearnableSimAns(A, B), tensors(block)
-    drawn = drawing.relaxed(drawing.keys(*parts), parts[2], count, temperature=1e-4).detach().numpy()
-    np.testing.assert_allclose(drawn, exact, atol=1e-2)

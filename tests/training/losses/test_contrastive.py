@@ -21,82 +21,70 @@ from anmi.training.losses import (
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
 
+NEAR = st.floats(-1, 1)
+WEIGHTED = st.lists(st.tuples(NEAR, st.floats(0.1, 3)), min_size=1, max_size=8)
 
-def slow_infonce(positive: float, negatives: list[float], weights: list[float], t: float) -> float:
-    denominator = math.exp(positive / t) + sum(w * math.exp(s / t) for s, w in zip(negatives, weights, strict=True))
-    return -math.log(math.exp(positive / t) / denominator)
+
+def of_row(loss, positive, negatives):
+    """The loss of a row in double precision; negatives are similarities with their weights."""
+    near, weights = (torch.tensor([[pair[i] for pair in negatives]], dtype=torch.float64) for i in (0, 1))
+    return loss(torch.tensor([positive], dtype=torch.float64), near, weights.log()).item()
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    positive=st.floats(-1, 1),
-    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 3)), max_size=8),
-    t=st.floats(0.05, 1),
-)
+@given(positive=NEAR, negatives=st.lists(st.tuples(NEAR, st.floats(0, 3)), max_size=8), t=st.floats(0.05, 1))
 def test_infonce_is_the_formula(positive, negatives, t):
-    similarity = torch.tensor([[s for s, _ in negatives]], dtype=torch.float64)
-    log_weights = torch.tensor([[w for _, w in negatives]], dtype=torch.float64).log()
-    got = WeightedInfoNCE(Temperature(t).double())(
-        torch.tensor([positive], dtype=torch.float64), similarity, log_weights
-    )
-    expected = slow_infonce(positive, [s for s, _ in negatives], [w for _, w in negatives], t)
-    assert got.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    mine = math.exp(positive / t)
+    expected = -math.log(mine / (mine + sum(w * math.exp(s / t) for s, w in negatives)))
+    got = of_row(WeightedInfoNCE(Temperature(t).double()), positive, negatives)
+    assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    positive=st.floats(-1, 1),
-    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8),
-    margin=st.floats(0.01, 1),
-)
-def test_it_is_the_formula(positive, negatives, margin):
+@given(positive=NEAR, negatives=WEIGHTED, margin=st.floats(0.01, 1))
+def test_triplet_is_the_formula(positive, negatives, margin):
     loss = Triplet(margin)
-    as_row = {"dtype": torch.float64}
-    got = loss(
-        torch.tensor([positive], **as_row),
-        torch.tensor([[s for s, _ in negatives]], **as_row),
-        torch.tensor([[w for _, w in negatives]], **as_row).log(),
-    )
+    got = of_row(loss, positive, negatives)
     # By distances, as triplets are usually told.
     short = [(1 - positive) + margin - (1 - s) for s, _ in negatives]
     total = sum(w * max(0.0, x) for x, (_, w) in zip(short, negatives, strict=True))
-    assert got.item() == pytest.approx(total / sum(w for _, w in negatives), rel=1e-9, abs=1e-12)
+    assert got == pytest.approx(total / sum(w for _, w in negatives), rel=1e-9, abs=1e-12)
     share = sum(x > 0 for x in short) / len(short)
     assert loss.report()["margin_violation_rate"] == pytest.approx(share, abs=1.01 / len(short) if 0 in short else 1e-6)
 
 
-def slow_debiased(positive, negatives, weights, t, tau, form):
-    total = sum(w * math.exp(s / t) for s, w in zip(negatives, weights, strict=True))
-    n = sum(weights)
+def slow_debiased(positive, negatives, t, tau, form, beta):
+    """As in the released code of both papers, with weights; β = 0 weighs no negative by its hardness."""
+    n = sum(w for _, w in negatives)
+    mean = sum(w * math.exp(beta * s / t) for s, w in negatives) / n
+    total = sum(w * math.exp((1 + beta) * s / t) for s, w in negatives) / mean
+    mine = math.exp(positive / t)
     if form == "source":
-        negative = max((total - tau * n * math.exp(positive / t)) / (1 - tau), n * math.exp(-1 / t))
+        negative = max((total - tau * n * mine) / (1 - tau), n * math.exp(-1 / t))
     else:
-        negative = n * max((total - tau * math.exp(positive / t)) / (n * (1 - tau)), 1e-8)
-    return -math.log(math.exp(positive / t) / (math.exp(positive / t) + negative))
+        negative = n * max((total - tau * mine) / (n * (1 - tau)), 1e-8)
+    return -math.log(mine / (mine + negative))
 
 
 @example(
     positive=0.9375, negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
-    t=0.21875, tau=0.34375, form="paraphrase",
+    t=0.21875, tau=0.34375, form="paraphrase", beta=None,
 )  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
-    positive=st.floats(-1, 1),
-    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8), t=st.floats(0.1, 1),
-    tau=st.floats(0, 0.5), form=st.sampled_from(["source", "paraphrase"]),
+    positive=NEAR, negatives=WEIGHTED, t=st.floats(0.1, 1), tau=st.floats(0, 0.5),
+    form=st.sampled_from(["source", "paraphrase"]), beta=st.none() | st.floats(0, 3),
 )  # fmt: skip
-def test_debiased_is_the_formula(positive, negatives, t, tau, form):
-    loss = DebiasedContrastive(Temperature(t).double(), tau, form)
-    similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))
-    as_row = {"dtype": torch.float64}
-    got = loss(
-        torch.tensor([positive], **as_row),
-        torch.tensor([similarity], **as_row),
-        torch.tensor([weights], **as_row).log(),
-    )
+def test_debiased_and_hard_debiased_are_the_formulas(positive, negatives, t, tau, form, beta):
+    temperature = Temperature(t).double()
+    if beta is None:
+        loss = DebiasedContrastive(temperature, tau, form)
+    else:
+        loss, form = HardDebiasedContrastive(temperature, tau, beta=beta), "source"
     # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
-    t = loss.temperature()[0].item()
-    assert got.item() == pytest.approx(slow_debiased(positive, similarity, weights, t, tau, form), rel=1e-6, abs=1e-9)
+    t = temperature()[0].item()
+    expected = slow_debiased(positive, negatives, t, tau, form, beta or 0.0)
+    assert of_row(loss, positive, negatives) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("expected", [0.135, 1.545])
@@ -107,36 +95,6 @@ def test_the_report_s_form_at_the_values_of_its_example(expected):
     loss = DebiasedContrastive(Temperature(0.07).double(), 0.1, "paraphrase")
     positive, weights = torch.tensor([0.8], dtype=torch.float64), torch.zeros(1, 7, dtype=torch.float64)
     assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
-
-
-def slow_hard_debiased(positive, negatives, weights, t, tau, beta):
-    """As in the paper's released code, with weights."""
-    n = sum(weights)
-    importance = [math.exp(beta * s / t) for s in negatives]
-    mean = sum(w * r for w, r in zip(weights, importance, strict=True)) / n
-    total = sum(w * r * math.exp(s / t) for s, w, r in zip(negatives, weights, importance, strict=True)) / mean
-    negative = max((total - tau * n * math.exp(positive / t)) / (1 - tau), n * math.exp(-1 / t))
-    return -math.log(math.exp(positive / t) / (math.exp(positive / t) + negative))
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    positive=st.floats(-1, 1),
-    negatives=st.lists(st.tuples(st.floats(-1, 1), st.floats(0.1, 3)), min_size=1, max_size=8), t=st.floats(0.1, 1),
-    tau=st.floats(0, 0.5), beta=st.floats(0, 3),
-)  # fmt: skip
-def test_it_is_the_formula_of_hard_debiased(positive, negatives, t, tau, beta):
-    loss = HardDebiasedContrastive(Temperature(t).double(), tau, beta=beta)
-    similarity, weights = ([pair[i] for pair in negatives] for i in (0, 1))
-    as_row = {"dtype": torch.float64}
-    got = loss(
-        torch.tensor([positive], **as_row),
-        torch.tensor([similarity], **as_row),
-        torch.tensor([weights], **as_row).log(),
-    )
-    t = loss.temperature()[0].item()
-    expected = slow_hard_debiased(positive, similarity, weights, t, tau, beta)
-    assert got.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 START = 0.05
