@@ -96,7 +96,7 @@ def test_objects_are_merged_by_identity(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     found = {item.name: item for item in public_objects(["shop", "not_installed_at_all"])}
     assert set(found) == {"shop.buy", "shop.Thing", "shop.Thing.make", "shop.things.Base.keep"}
-    assert found["shop.Thing"].aliases == ("shop.Thing", "shop.things.Thing")
+    assert list(found["shop.Thing"].aliases) == ["shop.Thing", "shop.things.Thing"]
     assert "shop.Thing.build" in found["shop.Thing.make"].aliases
     assert found["shop.Thing.make"].kind == "method"
 
