@@ -14,11 +14,14 @@ from typing import Final
 # The child leaves the loop and ends as any process does. What is imported starts no thread, or a fork would lack it.
 _SERVER: Final = """
 import gc, json, os, signal, sys
+before = set(os.environ)
 import faiss, mlflow.store.tracking.sqlalchemy_store, pyarrow.parquet, sentence_transformers, sklearn.metrics, torch
 import kedro.framework.cli.project, kedro.framework.session
 import anmi.cli, anmi.pipeline_registry, anmi.settings
 from kedro.framework.cli.cli import main
 
+# What the package sets for libraries when it is imported.
+own = {name: value for name, value in os.environ.items() if name not in before}
 gc.freeze()
 for line in sys.stdin:
     words, folder, variables, seconds, streams = json.loads(line)
@@ -28,7 +31,7 @@ for line in sys.stdin:
         os.setsid()
         os.chdir(folder)
         os.environ.clear()
-        os.environ.update(variables)
+        os.environ.update(own | variables)
         for number, name in enumerate([os.devnull, *streams]):
             os.dup2(os.open(name, os.O_RDWR), number)
         sys.argv = ["kedro", *words]
