@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
 
-from anmi.cli.search import search as search_command
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
+from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import SHARE, spread_of_scores
 from anmi.retrieval.sparse.index import pruned
@@ -110,9 +109,8 @@ def test_a_search_of_three_parts_exports_its_terms_and_says_what_it_holds(three:
     HybridSearch.load(three).save(tmp_path / "again")
     again = HybridSearch.load(tmp_path / "again")
     assert again.search(QUESTIONS, 5) == HybridSearch.load(three).search(QUESTIONS, 5)
-    shown = CliRunner().invoke(search_command, ["word1 word2", "--folder", str(three), "--k", "2"])
-    assert shown.exit_code == 0
-    heads = shown.output.partition("┡")[0]
+    table = hits_table("word1", again.search("word1 word2", 2)[0], list(again.retrievers))
+    heads = " ".join(str(column.header) for column in table.columns)
     assert "BM25" in heads and "dense" in heads and "sparse" in heads
 
 
