@@ -174,9 +174,8 @@ def mined(name: str, each: Made, known: NDArray[np.bool_]) -> Case:
     """Retrieve candidates as a run does."""
     ids, asked = [f"d{n}" for n in range(len(each.documents))], [f"q{n}" for n in range(len(each.queries))]
     corpus = pd.DataFrame({"document_id": ids, "title": "", "text": each.documents})
-    related = find_related(
-        corpus.assign(metadata="{}"), normalised_forms(corpus.text), find_duplicates(corpus.document_id, corpus.text)
-    )
+    forms = normalised_forms(corpus.text)
+    related = find_related(corpus.assign(metadata="{}"), forms, find_duplicates(corpus.document_id, forms))
     model = load_encoder("static", MODELS, 256)
     vectors = encode(model, each.documents, None, role="document")
     terms = Terms.cut(each.documents, "en", "auto")

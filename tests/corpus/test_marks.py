@@ -31,7 +31,7 @@ def collection() -> Collection:
         queries.assign(metadata="{}", same_as=""),
         qrels.assign(split=qrels.query_id.map(SPLIT)),
         pd.DataFrame({"query_id": ["a", "t"], "document_id": ["d3", "d1"]}),
-        empty("head", "relation", "tail"), empty("document_id", "duplicate_of", "kind"), table_of(),
+        empty("head", "relation", "tail"), empty("document_id", "duplicate_of"), table_of(),
     )  # fmt: skip
 
 

@@ -234,7 +234,7 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     # numpy.linalg.norm. A kind alone would let any of 1,800 functions stand there.
     kinds = {item.name: f"{item.kind}:{item.module}" for item in found}
     kinds |= {item.module: "module" for item in found if item.module not in kinds}
-    entities = [(name, name.rpartition(".")[2], to_json([kind]), "") for name, kind in kinds.items()]
+    entities = [(name, name.rpartition(".")[2], to_json([kind])) for name, kind in kinds.items()]
     return RawCollection(
         # No title: the name would give the answer away.
         table(document_id=names, title="", text=[item.rest for item in found], metadata=metadata),

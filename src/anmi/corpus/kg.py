@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 
@@ -27,35 +27,9 @@ _RDF: Final = (("graph.ttl",), ("graph.nt",))
 _HEADER: Final = ["head", "relation", "tail"]
 # Without a base, relative names in RDF would begin with the folder of the file, and differ between machines.
 _BASE: Final = "http://no-base.invalid/"
-# After rdfs:comment, the first of these that an entity has.
-_DESCRIPTIONS: Final = (
-    "http://dbpedia.org/ontology/abstract", "http://schema.org/description", "https://schema.org/description",
-)  # fmt: skip
+# Texts about an entity that are no facts.
+_ABSTRACT: Final = re.compile(r"http://dbpedia\.org/ontology/abstract|https?://schema\.org/description")
 _MALFORMED: Final = "metadata.triples is no list of [head, relation, tail]; what is none was left out"
-
-
-class Graph(NamedTuple):
-    """A graph as it was read.
-
-    Attributes
-    ----------
-    entities
-        ``uri, label, types, description``, types as a JSON list of different names; URIs are unique.
-    triples
-        ``head, relation, tail``, each once; every head is an entity.
-    set_aside
-        ``kind, id, file, line, reason``: lines that are no triple of an entity.
-    size
-        How many lines or triples were read.
-    notes
-        Counts of what was left out.
-    """
-
-    entities: pd.DataFrame
-    triples: pd.DataFrame
-    set_aside: pd.DataFrame
-    size: int
-    notes: dict[str, Any]
 
 
 def read_kg(location: str, options: Options) -> RawCollection:
@@ -78,27 +52,26 @@ def read_kg(location: str, options: Options) -> RawCollection:
         If a file is missing, not in its form, or too much of the graph is damaged.
     """
     raw, files = read_beir(location, options), graph_files(Path(location).expanduser())
+    set_aside = table_of()
     if len(files) > 1:
-        graph = read_tables(*files)
+        entities, graph, set_aside = read_tables(files[0], files[1], options.max_quarantine)
     else:
-        graph = read_rdf(files[0], options.language or detect_language(joined_texts(raw.documents)))
-    check_share(graph.set_aside, "triples", graph.size, options.max_quarantine)
+        entities, graph = read_rdf(files[0], options.language or detect_language(joined_texts(raw.documents)))
     bad = raw.documents[[not triples_of(text)[1] for text in raw.documents["metadata"]]]
     malformed = table_of(("fact", *row, _MALFORMED) for row in bad[["document_id", "file", "line"]].to_numpy().tolist())
     check_share(malformed, "documents", len(raw.documents), options.max_quarantine)
 
-    entities, counts = with_ranges(graph.entities, graph.triples)
-    known = set(zip(*(graph.triples[name] for name in _HEADER), strict=True))
+    entities = with_ranges(entities, graph)
+    known = set(zip(*(graph[name] for name in _HEADER), strict=True))
     # Relations are seldom URIs; those that are none have a name and no short one.
-    relations = (name for name in graph.triples["relation"].unique() if "://" in name)
-    facts = stated_facts(raw.documents, graph.triples, resolver(entities["uri"], relations, known))
-    counts["stated triples that the graph lacks"] = sum(
-        fact not in known for fact in zip(*(facts[name] for name in _HEADER), strict=True)
-    )
-    notes = {"graph": [str(path) for path in files], **graph.notes, **{name: n for name, n in counts.items() if n}}
+    relations = (name for name in graph["relation"].unique() if "://" in name)
+    facts = stated_facts(raw.documents, graph, resolver(entities["uri"], relations, known))
+    notes: dict[str, Any] = {"graph": [str(path) for path in files]}
+    if foreign := sum(fact not in known for fact in zip(*(facts[name] for name in _HEADER), strict=True)):
+        notes["stated triples that the graph lacks"] = foreign
     return replace(
-        raw, graph=graph.triples, notes=notes, entities=entities, facts=facts,
-        set_aside=pd.concat([graph.set_aside, malformed], ignore_index=True),
+        raw, graph=graph, notes=notes, entities=entities, facts=facts,
+        set_aside=pd.concat([set_aside, malformed], ignore_index=True),
     )  # fmt: skip
 
 
@@ -115,21 +88,31 @@ def graph_files(folder: Path) -> list[Path]:
     )
 
 
-def read_tables(entities: Path, triples: Path) -> Graph:
+def read_tables(
+    entities: Path, triples: Path, max_quarantine: float
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Read a graph from two files.
 
     Parameters
     ----------
     entities
-        Lines with ``uri`` and maybe ``label``, ``types`` (a list) and ``description``.
+        Lines with ``uri`` and maybe ``label`` and ``types`` (a list); other keys are ignored.
     triples
         ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in quotation marks, or
         one that is no entity, is a literal.
+    max_quarantine
+        The share of damaged triples that is allowed.
+
+    Returns
+    -------
+    entities, triples, set_aside
+        ``uri, label, types``, types as a JSON list of different names; ``head, relation, tail``, each once, every head
+        an entity; and ``kind, id, file, line, reason`` of the lines that are no such triple.
 
     Raises
     ------
     AnmiError
-        If a file is missing or not in this form, or an entity occurs twice. A damaged triple is set aside.
+        If a file is missing or not in this form, an entity occurs twice, or too many triples are damaged.
     """
     known = read_entities(entities)
     lines = ((number, [clean(value).strip() for value in line.split("\t")]) for number, line in read_lines(triples))
@@ -155,11 +138,12 @@ def read_tables(entities: Path, triples: Path) -> Graph:
             found[tuple(fields[:3])] = None
     if not size:
         raise AnmiError(f"{triples} has a header and no rows; at least one triple was expected")
-    return Graph(known, pd.DataFrame(list(found), columns=_HEADER, dtype="str"), table_of(bad), size, {})
+    check_share(table_of(bad), "triples", size, max_quarantine)
+    return known, pd.DataFrame(list(found), columns=_HEADER, dtype="str"), table_of(bad)
 
 
 def read_entities(path: Path) -> pd.DataFrame:
-    """Read ``uri, label, types, description`` from a file of JSON lines, types as a JSON list.
+    """Read ``uri, label, types`` from a file of JSON lines, types as a JSON list.
 
     Raises
     ------
@@ -167,9 +151,9 @@ def read_entities(path: Path) -> pd.DataFrame:
         If a line has no ``uri`` or one that an earlier line has.
     """
     lines: dict[str, int] = {}
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for number, value in read_objects(path):
-        uri, label, types, description = (value.get(key) for key in ENTITY_COLUMNS)
+        uri, label, types = (value.get(key) for key in ENTITY_COLUMNS)
         if not isinstance(uri, str) or not uri.strip():
             raise AnmiError(f'{path} line {number} has no "uri" that is a text; every entity needs one')
         uri = clean(uri).strip()
@@ -182,8 +166,7 @@ def read_entities(path: Path) -> pd.DataFrame:
         listed = types if isinstance(types, list) else [types]
         names = dict.fromkeys(clean(name).strip() for name in listed if isinstance(name, str) and name.strip())
         label = clean(label).strip() if isinstance(label, str) else ""
-        described = clean(description) if isinstance(description, str) else ""
-        rows.append((uri, label or last_segment(uri), to_json(list(names)), described))
+        rows.append((uri, label or last_segment(uri), to_json(list(names))))
     return pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
 
 
@@ -204,38 +187,21 @@ def is_quoted(text: str) -> bool:
     return len(text) > 1 and text[0] == text[-1] == '"'
 
 
-def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> pd.DataFrame:
     """Give entities without a type the ranges of the relations that they are the tail of.
-
-    Parameters
-    ----------
-    entities
-        ``uri, label, types, description``, types as a JSON list.
-    graph
-        ``head, relation, tail``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The entities.
-    dict
-        How many had no type, and how many have none even so.
 
     Examples
     --------
     >>> entities = pd.DataFrame({"uri": ["u:a", "u:b", "u:c"], "types": ['["city"]', "[]", "[]"]})
     >>> graph = pd.DataFrame({"head": ["u:a"], "relation": ["country"], "tail": ["u:b"]})
-    >>> found, counts = with_ranges(entities, graph)
-    >>> found.types.tolist(), counts
-    (['["city"]', '["range:country"]', '[]'], {'entities without a type': 2, 'entities without a type or a range': 1})
+    >>> with_ranges(entities, graph).types.tolist()
+    ['["city"]', '["range:country"]', '[]']
     """
     bare = entities["types"] == "[]"
     tails = graph[graph["tail"].isin(entities.loc[bare, "uri"])].drop_duplicates(["relation", "tail"])
     ranges = ("range:" + tails["relation"]).groupby(tails["tail"], sort=False).agg(lambda names: to_json(list(names)))
-    types = entities["types"].mask(bare, entities["uri"].map(ranges).fillna("[]")).astype("str")
-    without = int((types == "[]").sum())
-    counts = {"entities without a type": int(bare.sum()), "entities without a type or a range": without}
-    return entities.assign(types=types), counts
+    types = entities["types"].mask(bare, entities["uri"].map(ranges).fillna("[]"))
+    return entities.assign(types=types.astype("str"))
 
 
 def by_name(uris: Iterable[str]) -> dict[str, list[str]]:
@@ -306,13 +272,12 @@ def resolver(
     return resolve
 
 
-def read_rdf(path: Path, language: str) -> Graph:
+def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read a graph in Turtle (``*.ttl``) or N-Triples (``*.nt``).
 
-    ``rdfs:label``, ``rdf:type`` and a description (``rdfs:comment``, else ``dbo:abstract``, else
-    ``schema:description``) belong to the entity, every other triple to the graph, but for those in the terms of RDF,
-    RDFS and OWL. An entity of a class is one of the classes above it, too. A text becomes a tail in quotation marks;
-    numbers, dates and the like go without, as they are written.
+    ``rdfs:label`` and ``rdf:type`` belong to the entity, every other triple to the graph, but for abstracts and those
+    in the terms of RDF, RDFS and OWL. An entity of a class is one of the classes above it, too. A text becomes a tail
+    in quotation marks; numbers, dates and the like stay as they are written.
 
     Parameters
     ----------
@@ -323,9 +288,9 @@ def read_rdf(path: Path, language: str) -> Graph:
 
     Returns
     -------
-    Graph
-        Entities are all heads and tails of the graph, and what else has a label, type or description and is no class;
-        in the order of the file.
+    entities, triples
+        See :func:`read_tables`. Entities are all heads and tails of the graph, and what else has a label or type and
+        is no class; in the order of the file.
 
     Raises
     ------
@@ -333,54 +298,47 @@ def read_rdf(path: Path, language: str) -> Graph:
         If rdflib is not installed or the file is not Turtle.
     """
     installed("rdflib", str(path), "rdf")
-    from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal, URIRef
+    from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal
 
     graph = _parsed(path)
-    described_by = [RDFS.comment, *map(URIRef, _DESCRIPTIONS)]
     order, texts, above = (language, "en", ""), (None, XSD.string, RDF.langString), RDFS.subClassOf
 
     def of_schema(node: Any) -> bool:
         return str(node).startswith((str(RDF), str(RDFS), str(OWL)))
 
-    def said(node: Any, *relations: Any) -> str:
-        """Return the text that is preferred: by language, then by relation."""
-        found = []
-        for number, relation in enumerate(relations):
-            for text in (text for text in graph.objects(node, relation) if isinstance(text, Literal)):
-                tag = (text.language or "").lower().partition("-")[0]
-                found.append((order.index(tag) if tag in order else 3, number, text.language or "", str(text)))
-        return clean(min(found)[-1]) if found else ""
+    def label_of(node: Any) -> str:
+        ranked = []
+        for text in (each for each in graph.objects(node, RDFS.label) if isinstance(each, Literal)):
+            tag = (text.language or "").lower().partition("-")[0]
+            ranked.append((order.index(tag) if tag in order else len(order), tag, str(text)))
+        return (clean(min(ranked)[2]).strip() if ranked else "") or last_segment(clean(str(node)))
 
     classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
     # Everything is one of these, so they make no class; the other kinds of OWL are those of classes.
     instances = (OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
     classes |= {node for node, kind in graph.subject_objects(RDF.type) if of_schema(kind) and kind not in instances}
     nodes: dict[Any, bool] = {}
-    facts, counts = dict[Triple, None](), Counter[str]()
+    facts = dict[Triple, None]()
     for triple in graph:
         head, relation, tail = triple
         text = isinstance(tail, Literal)
         if any(isinstance(node, BNode) for node in triple):
-            counts["triples with a blank node"] += 1
-        elif relation in ([RDFS.label, *described_by] if text else [RDF.type, above]):
+            continue
+        if relation in ([RDFS.label] if text else [RDF.type, above]):
             nodes.setdefault(head, head not in classes)
-        elif of_schema(relation):
-            counts["triples about names and classes"] += 1
-        else:
+        elif not of_schema(relation) and not _ABSTRACT.fullmatch(str(relation)):
             nodes |= {head: True} if text else {head: True, tail: True}
             written = f'"{tail}"' if text and tail.datatype in texts else str(tail)
             facts[clean(str(head)), clean(str(relation)), clean(written)] = None
-    if counts["triples with a blank node"] == len(graph):
+    if not nodes:
         raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
     rows = []
     for node in (node for node, kept in nodes.items() if kept):
         kinds = (kind for own in graph.objects(node, RDF.type) for kind in graph.transitive_objects(own, above))
         types = dict.fromkeys(clean(str(kind)) for kind in kinds if not of_schema(kind))
-        label = said(node, RDFS.label).strip() or last_segment(clean(str(node)))
-        rows.append((clean(str(node)), label, to_json(list(types)), said(node, *described_by)))
+        rows.append((clean(str(node)), label_of(node), to_json(list(types))))
     entities = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
-    triples = pd.DataFrame(list(facts), columns=_HEADER, dtype="str")
-    return Graph(entities, triples, table_of(), len(graph), {name: n for name, n in counts.items() if n})
+    return entities, pd.DataFrame(list(facts), columns=_HEADER, dtype="str")
 
 
 def _parsed(path: Path) -> Any:

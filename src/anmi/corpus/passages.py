@@ -220,7 +220,7 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
     qrels, equivalents, judged = (spread(table, made) for table in (found.qrels, found.equivalents, found.judged))
     return replace(
         found, corpus=made, qrels=qrels, equivalents=equivalents, judged=judged, forms=forms,
-        duplicates=find_duplicates(made["document_id"], joined_texts(made), forms),
+        duplicates=find_duplicates(made["document_id"], forms),
         notes=found.notes | {"passages": note},
     )  # fmt: skip
 

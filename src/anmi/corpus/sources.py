@@ -166,7 +166,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         plain(qrels, "query_id", "document_id", "relevance", "split"),
         same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels),
         plain(raw.graph, "head", "relation", "tail"),
-        find_duplicates(corpus["document_id"], texts, forms),
+        find_duplicates(corpus["document_id"], forms),
         pd.concat([set_aside, raw.set_aside], ignore_index=True),
         notes, plain(raw.entities), plain(facts[among(facts["document_id"], corpus["document_id"])]),
         plain(judged, "query_id", "document_id"), plain(runs), forms,

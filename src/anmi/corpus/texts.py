@@ -186,38 +186,25 @@ def normalised_forms(texts: Texts) -> pa.LargeStringArray:
     return pa.array((normalised(text.as_py()) for text in arrow(texts)), pa.large_string())
 
 
-def find_duplicates(document_ids: Texts, texts: Texts, forms: pa.LargeStringArray | None = None) -> pd.DataFrame:
-    """Map every document whose normalised text occurred before to the first one that has it.
+def find_duplicates(document_ids: Texts, forms: Texts) -> pd.DataFrame:
+    """Return ``document_id, duplicate_of``: each document whose text occurred before, and the first one that has it.
 
     Parameters
     ----------
-    document_ids, texts
-        Aligned, in corpus order; N each.
-    forms
-        The normalised texts, where they are known.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``document_id, duplicate_of, kind``: ``exact`` where the two texts are equal as they stand, else
-        ``normalised``. ``duplicate_of`` is never itself a duplicate.
+    document_ids, forms
+        Ids and normalised texts, aligned, in corpus order.
 
     Examples
     --------
-    >>> find_duplicates(["a", "b", "c"], ["One.", "two", "one"]).values.tolist()
-    [['c', 'a', 'normalised']]
+    >>> find_duplicates(["a", "b", "c"], ["one", "two", "one"]).values.tolist()
+    [['c', 'a']]
     """
-    ids, written = arrow(document_ids), arrow(texts)
     # Texts are numbered in the order of their first document.
-    number = (normalised_forms(written) if forms is None else forms).dictionary_encode().indices.to_numpy()
+    number = arrow(forms).dictionary_encode().indices.to_numpy()
     root = np.unique(number, return_index=True)[1][number]
     rows = np.flatnonzero(root != np.arange(len(number)))
-    pairs = zip(taken(written, rows), taken(written, root[rows]), strict=True)
-    return pd.DataFrame({
-        "document_id": taken(ids, rows),
-        "duplicate_of": taken(ids, root[rows]),
-        "kind": ["exact" if one == other else "normalised" for one, other in pairs],
-    }, dtype="str")  # fmt: skip
+    pairs = {"document_id": taken(document_ids, rows), "duplicate_of": taken(document_ids, root[rows])}
+    return pd.DataFrame(pairs, dtype="str")
 
 
 def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> list[str]:

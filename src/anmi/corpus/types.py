@@ -16,7 +16,7 @@ from anmi.errors import AnmiError
 SPLITS: Final = ("train", "dev", "test")
 # trec_eval keeps an array as long as the largest label, which takes gigabytes, and misreads labels above 2**53.
 LARGEST_RELEVANCE: Final = 1_000_000
-ENTITY_COLUMNS: Final = ("uri", "label", "types", "description")
+ENTITY_COLUMNS: Final = ("uri", "label", "types")
 FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
 # Of files with runs of TREC, which are systems by their names.
 RUN_ENDINGS: Final = (".run", ".trec", ".txt")
@@ -134,11 +134,11 @@ class Collection:
     graph
         ``head, relation, tail``: facts about documents or entities; may be empty.
     duplicates
-        ``document_id, duplicate_of, kind`` with kind ``exact`` or ``normalised``.
+        ``document_id, duplicate_of``: documents with the normalised text of an earlier one.
     quarantine
         ``kind, id, file, line, reason``: what was set aside, and why.
     entities
-        ``uri, label, types, description``, types as a JSON list; empty where the source names no entities.
+        ``uri, label, types``, types as a JSON list; empty where the source names no entities.
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
     runs
