@@ -121,29 +121,19 @@ class KnowledgeGraph:
         ([[0, 0, 1]], [0, -1])
         """
         facts = facts[facts.document_id.isin(document_ids)]
-        both = pd.concat([graph[["head", "relation", "tail"]], facts[["head", "relation", "tail"]]], ignore_index=True)
-        uris = tuple(entities.uri)
-        others = pd.unique(pd.concat([both["head"], both["tail"]], ignore_index=True))
-        nodes = tuple(dict.fromkeys([*uris, *others]))
-        relations = tuple(dict.fromkeys(both.relation))
-        node, relation = pd.Index(nodes), pd.Index(relations)
-        numbers = np.stack(
-            [node.get_indexer(both["head"]), relation.get_indexer(both.relation), node.get_indexer(both["tail"])],
-            axis=1,
-        ).astype(np.int64)
-        triples, place = np.unique(numbers.reshape(-1, 3), axis=0, return_inverse=True)
+        both = pd.concat([table[["head", "relation", "tail"]] for table in (graph, facts)], ignore_index=True)
+        codes, nodes = pd.factorize(pd.concat([entities.uri, both["head"], both["tail"]]))
+        relation, relations = pd.factorize(both.relation)
+        head, tail = np.split(codes[len(entities) :], 2)
+        numbers = np.stack([head, relation, tail], axis=1).astype(np.int64)
+        triples, place = np.unique(numbers, axis=0, return_inverse=True)
         row = pd.Index(document_ids).get_indexer(pd.Index(facts.document_id))
-        stated = membership(row, place.ravel()[len(graph) :], (len(document_ids), len(triples)))
         return cls(
-            uris=uris,
-            labels=tuple(entities.label),
-            nodes=nodes,
-            relations=relations,
-            triples=triples,
+            tuple(entities.uri), tuple(entities.label), tuple(nodes), tuple(relations), triples,
             types=_types(entities.types.tolist()),
-            stated=stated,
-            about=_about(row, numbers[len(graph) :, 0], len(document_ids), len(uris)),
-        )
+            stated=membership(row, place.ravel()[len(graph) :], (len(document_ids), len(triples))),
+            about=_about(row, numbers[len(graph) :, 0], len(document_ids), len(entities)),
+        )  # fmt: skip
 
     def number(self, heads: Numbers, relations: Numbers, tails: Numbers) -> Numbers:
         """Return the row of each triple in ``triples``, -1 where it is not known to be true; the shapes broadcast.
