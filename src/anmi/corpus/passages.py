@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +27,8 @@ LONG: Final = 250
 TARGET: Final = 120
 # Sections below this share of the target are joined with a neighbour.
 _SHORT: Final = 0.4
-_BLANK_LINE: Final = re.compile(r"\n[ \t]*\n\s*")
+# Up to a blank line.
+_BLOCK: Final = re.compile(r"\S[^\n]*(?:\n(?![ \t]*\n)[^\n]*)*")
 _MARKDOWN: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
 _UNDERLINED: Final = re.compile(r"(?:[=\-~^\"*+#]{3,}\n)?[ \t]*(\S[^\n]*)\n([=\-~^\"*+#])\2{2,}[ \t]*")
 _WORD: Final = re.compile(r"\s+")
@@ -140,13 +142,8 @@ def _heading(block: str) -> tuple[int, str] | None:
 
 
 def _units(text: str, target: int, language: str, headings: list[tuple[str, int]]) -> Iterator[_Unit]:
-    start = 0
-    for end, after in [*(match.span() for match in _BLANK_LINE.finditer(text)), (len(text), len(text))]:
-        block = text[start:end].strip()
-        begin = start + len(text[start:end]) - len(text[start:end].lstrip())
-        start = after
-        if not block:
-            continue
+    for match in _BLOCK.finditer(text):
+        block, begin = match[0].rstrip(), match.start()
         words, level_and_name = count_words(block), _heading(block)
         if headings and block == headings[0][0]:
             level_and_name = headings.pop(0)[1], (level_and_name or (0, block))[1]
@@ -161,9 +158,8 @@ def _units(text: str, target: int, language: str, headings: list[tuple[str, int]
 
 def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
     """Yield a sentence, or parts of one that is longer than a passage: a table, a list, words without full stops."""
-    words = count_words(text[start:end])
-    pieces = -(-words // target)
-    size = -(-(end - start) // max(pieces, 1))
+    pieces = math.ceil(count_words(text[start:end]) / target)
+    size = math.ceil((end - start) / max(pieces, 1))
     while start < end:
         stop = min(start + size, end)
         blank = _WORD.search(text, stop, end) if stop < end else None
