@@ -39,8 +39,6 @@ _NUMBER: Final = re.compile(r"_?\d+$")
 # A field of a table may be a whole book; the csv module's own limit is 128 kB.
 _LONGEST_FIELD: Final = 2**31 - 1
 _AT_ONCE: Final = 1000
-# So many rows at a time are Python strings, which take more memory than Arrow's.
-_CHUNK: Final = 20_000
 
 
 def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
@@ -224,7 +222,6 @@ class TextTable:
         self._columns = (f"{kind}_id", "title", "text", "metadata", "file", "line")
         self._places: dict[str, tuple[Path, int]] = {}
         self._rows: list[tuple[str, str, str, str, str, int]] = []
-        self._parts = [empty(*self._columns)]
 
     def __contains__(self, identifier: str) -> bool:
         return identifier in self._places
@@ -245,8 +242,6 @@ class TextTable:
             raise AnmiError(f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids unique')
         self._places[identifier] = path, line
         self._rows.append((identifier, title, text, to_json(metadata), str(path), line))
-        if len(self._rows) == _CHUNK:
-            self._stow()
 
     def add_rows(self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = "") -> None:
         """Add the rows of a table by their columns ``id``, ``title`` and ``text``.
@@ -277,14 +272,9 @@ class TextTable:
             metadata = metadata_of(values, used) | ({"path": name} if name else {})
             self.add(taken["id"] or f"{name}#{line}", taken["text"], metadata, path, line, taken["title"])
 
-    def _stow(self) -> None:
-        self._parts.append(pd.DataFrame(self._rows, columns=list(self._columns)).astype(dict(self._parts[0].dtypes)))
-        self._rows.clear()
-
     def table(self) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; metadata as a JSON string."""
-        self._stow()
-        return pd.concat(self._parts, ignore_index=True)
+        return pd.DataFrame(self._rows, columns=list(self._columns)).astype(dict(empty(*self._columns).dtypes))
 
 
 def read_texts(path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None) -> pd.DataFrame:
