@@ -1,15 +1,16 @@
-"""The block of candidates: round trips, verdicts, stacking."""
+"""The block of candidates: round trips, verdicts, stacking, parts, and views of one source."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.candidates import PADDING, Candidates
+from anmi.candidates import PADDING, SOURCES, Candidates, CandidateShards
 
 Row = tuple[list[int], list[int]]
 ROWS = st.lists(
@@ -117,3 +118,30 @@ def test_take_accepts_indexes_masks_and_slices() -> None:
     assert contents(block.take(np.array([2, 0, 0]))) == [whole[2], whole[0], whole[0]]
     assert contents(block.take(np.array([False, True, False]))) == [whole[1]]
     assert contents(block.take(slice(1, None))) == whole[1:]
+
+
+def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
+    block = block_of([([1], [40, 41]), ([2], [42])], verdict=np.zeros((2, 2), np.int16))
+    block = block.rejected("margin", np.ones((2, 2), bool), "dense ≥ 0.5", "unsafe")
+    block = block.with_columns({name: np.ones((2, 2), np.float32) for name in ("bm25", "elo")})
+    pq.write_table(block.to_table(), tmp_path / "part.parquet")
+    for shards in (CandidateShards.read([tmp_path / "part.parquet"]), CandidateShards.of([block])):
+        for _ in range(2):
+            (part,) = shards.only("elo")
+            assert set(part.columns) == {"elo"} and not part.positive_columns and not part.query_columns
+            np.testing.assert_array_equal(part.documents, block.documents)
+            np.testing.assert_array_equal(part.of_kind("unsafe"), block.of_kind("unsafe"))
+            assert part.rules == block.rules
+        assert set(next(iter(shards)).columns) >= {"bm25", "elo"}
+
+
+def test_a_view_of_one_source_holds_what_it_found_best_first() -> None:
+    block = block_of([([1], [40, 41, 42, 43]), ([2], [50, 51])])
+    bm25, dense = SOURCES["bm25"], SOURCES["dense"]
+    block.source[:] = [[bm25 | dense, dense, bm25, bm25], [dense, dense, 0, 0]]
+    ranks = np.array([[3, 1, 2, 7], [1, 2, np.nan, np.nan]], np.float32)
+    found = block.with_columns({"bm25_rank": ranks}).of_source("bm25")
+    assert found.documents.tolist() == [[42, 40, 43], [PADDING] * 3]
+    assert found.columns["bm25_rank"][0].tolist() == [2, 3, 7]
+    assert np.isnan(found.columns["dense"][1]).all() and not found.source[1].any()
+    assert block.of_source("bm25").documents.shape == (2, 0), "where it was not asked it found nothing"

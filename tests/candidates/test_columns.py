@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -185,21 +184,3 @@ def test_a_measurement_that_is_replaced_is_the_last(tmp_path: Path) -> None:
     (found,) = candidates.joined(first, again).only("a")
     np.testing.assert_array_equal(found.columns["a"], [[80.0, np.nan, 112.0]])
     assert set(Columns.from_bytes(next(again.parts())).columns) == {"a"}, "and nothing of what was there"
-
-
-def test_of_files_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
-    """A column that cannot be read any more harms nobody who does not read it."""
-    candidates = on_disk([block([([0, 1], [10, 12, 14] * 1)])], tmp_path / "candidates")
-    added = stored(add_columns(IN_PROCESS, A, candidates), tmp_path / "a")
-    (part,) = (tmp_path / "a").iterdir()
-    data = bytearray(part.read_bytes())
-    group = pq.read_metadata(part).row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    spoiled = next(chunk for chunk in chunks if chunk.path_in_schema.startswith("c.a"))
-    start = spoiled.dictionary_page_offset or spoiled.data_page_offset
-    data[start : start + spoiled.total_compressed_size] = b"\xff" * spoiled.total_compressed_size
-    part.write_bytes(bytes(data))
-    (found,) = candidates.joined(added).only("a_of_query")
-    assert found.query_columns["a_of_query"].tolist() == [0]
-    with pytest.raises(Exception, match=r"."):
-        candidates.joined(added).whole()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from anmi.engine import IN_PROCESS, EngineParams, RayParams, map_shards
-from anmi.engine.threads import outside_python, with_torch
+from anmi.engine.threads import OF_A_NETWORK, OUTSIDE_PYTHON
 from anmi.errors import AnmiError
 
 TWO = EngineParams(workers=2)
@@ -136,7 +136,6 @@ def test_few_items_need_no_other_process() -> None:
         assert os.getpid() not in map_shards(engine, pid_of, range(4))
 
 
-@with_torch
 def of_a_network(item: int) -> tuple[int, int, str, bytes]:
     import torch
 
@@ -145,11 +144,13 @@ def of_a_network(item: int) -> tuple[int, int, str, bytes]:
     return os.getpid(), torch.get_num_threads(), threading.current_thread().name, (values @ values.T).numpy().tobytes()
 
 
-@outside_python
 def of_numpy(item: int) -> tuple[int, int, str, bytes]:
     time.sleep(0.02)
     values = np.random.default_rng(item).random((200, 300), np.float32)
     return os.getpid(), 1, threading.current_thread().name, (values @ values.T).tobytes()
+
+
+of_a_network.in_threads_below, of_numpy.in_threads_below = OF_A_NETWORK, OUTSIDE_PYTHON  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("function", "few"), [(of_a_network, 7), (of_numpy, 63)])

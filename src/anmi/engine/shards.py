@@ -213,7 +213,7 @@ class _Part:
 
     @property
     def in_threads_below(self) -> int:
-        """See :func:`anmi.engine.threads.outside_python`."""
+        """See :mod:`anmi.engine.threads`."""
         return getattr(self.function, "in_threads_below", 0)
 
     def __call__(self, item: Any) -> bytes:

@@ -13,13 +13,14 @@ from typing import Any, Final, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Function = TypeVar("Function", bound=Callable[..., object])
 
 # Each library for arithmetic has a name of its own for the same thing.
 VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# With fewer items, threads of this process are done before other processes have begun: for networks and for the rest.
+# Values of the attribute ``in_threads_below`` of a function, or class of functions, that two threads may call at once.
+# With fewer items, threads of this process are done before other processes have begun, and save their memory. A network
+# computes with torch; NumPy, SciPy, numba and FAISS let other threads run meanwhile.
 OF_A_NETWORK: Final = 8
-_OUTSIDE_PYTHON: Final = 64
+OUTSIDE_PYTHON: Final = 64
 
 
 @contextmanager
@@ -45,22 +46,6 @@ def limited(threads: int) -> Iterator[None]:
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
-
-
-def with_torch(function: Function) -> Function:
-    """Mark a function that computes with torch and that two threads may call at once; see :func:`outside_python`."""
-    function.in_threads_below = OF_A_NETWORK  # type: ignore[attr-defined]
-    return function
-
-
-def outside_python(function: Function) -> Function:
-    """Mark a function that computes in NumPy, SciPy, numba or FAISS and that two threads may call at once.
-
-    These libraries let other threads run meanwhile, so threads keep a few cores busy and save the seconds and the
-    memory that processes take to start.
-    """
-    function.in_threads_below = _OUTSIDE_PYTHON  # type: ignore[attr-defined]
-    return function
 
 
 def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int) -> Iterator[Result]:

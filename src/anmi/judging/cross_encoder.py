@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.engine.threads import for_threads, with_torch
+from anmi.engine.threads import OF_A_NETWORK, for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
@@ -204,10 +204,11 @@ class CrossEncoderJudge:
         """Leave the network behind: another process opens it from where it lies."""
         return {**vars(self), "_model": None}
 
-    @with_torch
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in pairs], self.options)
         return checked(values, len(pairs), self.described).reshape(-1, 1)
+
+    _compute.in_threads_below = OF_A_NETWORK  # type: ignore[attr-defined]
 
     def describe(self) -> dict[str, Any]:
         """Return fingerprint, place, and what ran it."""

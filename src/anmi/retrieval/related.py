@@ -87,16 +87,10 @@ class RelatedDocuments:
         --------
         >>> table = pd.DataFrame({"document_id": ["c"], "other_id": ["a"], "kind": ["copy"]})
         >>> RelatedDocuments.from_table(table, ["a", "b", "c"]).same_text(np.array([[2], [1]], np.int32)).tolist()
-        [[2, 0], [1, -1]]
+        [[0, 2], [1, -1]]
         """
-        group = self._group[np.maximum(documents, 0)]
-        first = self._first_member[group]
-        sizes = np.where(documents == PADDING, 0, self._first_member[group + 1] - first)
-        member = np.arange(int(sizes.max(initial=1)))
-        place = np.minimum(first[:, :, None] + member, len(self._members) - 1)
-        found = np.where(member < sizes[:, :, None], self._members[place], PADDING).reshape(len(documents), -1)
-        found = -np.sort(-found, axis=1)
-        return found[:, : max(int((found != PADDING).sum(axis=1).max(initial=0)), 1)].astype(np.int32)
+        row, slot = np.nonzero(documents != PADDING)
+        return self._texts(row * len(self._group) + self._group[documents[row, slot]], len(documents))
 
     def kinds(self, positives: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Say of each document whether it is related to a positive of its row.
@@ -137,13 +131,17 @@ class RelatedDocuments:
         """
         same = positives if own is None else np.concatenate([positives, own], axis=1)
         place, slot = np.nonzero(same != PADDING)
-        keys = np.union1d(self._of_rows(positives)[0], place * len(self._group) + self._group[same[place, slot]])
-        row, group = np.divmod(keys, max(len(self._group), 1))
+        keys = place * len(self._group) + self._group[same[place, slot]]
+        return self._texts(np.concatenate([self._of_rows(positives)[0], keys]), len(positives))
+
+    def _texts(self, keys: NDArray[np.int64], rows: int) -> NDArray[np.int32]:
+        """Return the documents of groups, given by keys ``row · N + group``: int32 [Q, K ≥ 1], in order, padded."""
+        row, group = np.divmod(np.unique(keys), max(len(self._group), 1))
         owner, place = _spread(self._first_member[group], self._first_member[group + 1])
-        rows, documents = np.divmod(np.sort(row[owner] * len(self._group) + self._members[place]), len(self._group))
-        counts = np.bincount(rows, minlength=len(positives))
-        result = np.full((len(positives), max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
-        result[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = documents
+        row, documents = np.divmod(np.sort(row[owner] * len(self._group) + self._members[place]), len(self._group))
+        counts = np.bincount(row, minlength=rows)
+        result = np.full((rows, max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
+        result[row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)] = documents
         return result
 
     def _of_rows(self, positives: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

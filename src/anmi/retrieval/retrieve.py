@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
-from anmi.engine.threads import outside_python
+from anmi.engine.threads import OUTSIDE_PYTHON
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
@@ -42,7 +42,6 @@ class Queries(NamedTuple):
     vectors: Floats
 
 
-@outside_python
 @dataclass(frozen=True)
 class Retrieve:
     """Finds candidates by BM25, by an encoder and at random, each with the scores of both and the ranks in both lists.
@@ -78,6 +77,8 @@ class Retrieve:
         Number of the document that each of the N was cut from, int32 [N]; -1 where nothing was cut. Of the passages of
         a positive the best are its positives, and none is a candidate.
     """
+
+    in_threads_below: ClassVar[int] = OUTSIDE_PYTHON
 
     bm25: BM25Index | None
     vectors: Floats | None
