@@ -10,16 +10,15 @@ from typing import Final
 import yaml
 
 ROOT = Path(__file__).parents[1]
-# What each may have: lower a figure with every change that allows it. They were raised once, for passages, tables,
-# labels from nothing and exports (code by 922 lines): take that back. The goal is 20,000 lines of code in 230 files,
+# What each may have: lower a figure with every change that allows it. The goal is 20,000 lines of code in 230 files,
 # 25 recipes, 22,000 lines of tests, 4,000 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "lines of code": 26_444,
-    "files": 232,
+    "lines of code": 22_855,
+    "files": 217,
     "recipes": 25,
-    "lines of the longest module": 377,
-    "lines of tests": 32_652,
-    "lines of benchmarks": 4_708,
+    "lines of the longest module": 360,
+    "lines of tests": 29_087,
+    "lines of benchmarks": 4_668,
     "words of docs": 25_000,
 }
 

@@ -62,14 +62,14 @@ def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:
 def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None:
     made = results()
     assert verdict(made, deployed(made)) == (
-        "On documents that nobody labelled (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500, 0.600]: "
+        "On documents without a training label (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500, 0.600]: "
         "below BM25 0.680 (−0.130, p < 0.001); not clearly different from zero-shot 0.400 (+0.150, p = 0.070). "
         "Too few to measure: 7 on new documents."
     )
     few = results({"labelled": 200, "unlabelled": 19})
     said = verdict(few, deployed(few).assign(bucket="all"))
     assert said.startswith("On all test queries (307 queries), anmi_2_1 has nDCG@10 0.600")
-    assert said.endswith("Too few to measure: 19 on documents that nobody labelled.")
+    assert said.endswith("Too few to measure: 19 on documents without a training label.")
     assert verdict(made, pd.DataFrame()) == ""
 
 
@@ -110,7 +110,7 @@ def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:
 def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tuple[float, float]) -> None:
     said = warning(results(), compared())
     assert said.count("Warning:") == 1
-    assert "anmi_2_1 on documents that nobody labelled (−0.060 [−0.100, −0.020], p = 0.010)" in said
+    assert "anmi_2_1 on documents without a training label (−0.060 [−0.100, −0.020], p = 0.010)" in said
     assert warning(results(), compared(*bounds)) == ""
     assert warning(results(), compared(bucket="labelled")) == ""
     assert warning(results({"labelled": 200, "unlabelled": 12}), compared()) == ""

@@ -120,7 +120,7 @@ def closing_records() -> Iterator[None]:
 
 @contextmanager
 def project(env: str | None, *, as_json: bool = False) -> Iterator[Any]:
-    """Give the project's context; with ``as_json`` no log line comes between what is printed."""
+    """Yield the project's context; with ``as_json``, keep log lines out of the output."""
     from kedro.framework.session import KedroSession
 
     with silence() if as_json else nullcontext(), plain_errors(), KedroSession.create(env=env) as session:
@@ -148,7 +148,7 @@ class Saved:
     names
         The datasets, of which some may not be there.
     run_id
-        With it they are those that this run made or loaded, and no others are there.
+        If given, only the versions that this run made or loaded are there.
     """
 
     def __init__(self, context: Any, *names: str, run_id: str | None = None) -> None:
@@ -192,7 +192,7 @@ class Saved:
         return found | {"run": run, "date": str(record.get("start", "")), "notice": self.runs.notice(run)}
 
     def echo_where(self, name: str, *, as_json: bool = False) -> dict[str, str]:
-        """Print, unless JSON is asked for, of which run a dataset is, and that the latest run failed; return both."""
+        """Print which run made a dataset, and warn if the latest run failed, unless JSON is asked for; return both."""
         from anmi.report.sentences import where
 
         place = self.whereabouts(name)

@@ -215,7 +215,7 @@ def most_similar(blocks: Iterable[Candidates], material: Material, depth: int) -
 
 
 def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]:
-    """Return how many documents a query has that may be as relevant as its known positive, and which share is reached.
+    """Return an upper bound on the relevant documents of a query, and the share of known positives that are reached.
 
     Were the known positive any one of n relevant documents, each as likely as the others, then it would be among the
     first k of a ranking with a chance of at most k/n, whatever the ranking. So n is at most k over the share of queries
@@ -227,7 +227,7 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
     blocks
         With ``dense``, and ``bm25`` where that was asked, of candidates and positives.
     depth
-        A positive is reached that is as similar as one of so many candidates.
+        A positive is reached if it ranks within this many candidates by similarity.
     """
     within, queries, found = np.zeros((2, len(_RANKS))), 0, 0.0
     for block in blocks:

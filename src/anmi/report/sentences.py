@@ -194,7 +194,7 @@ def p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
-_OF: Final = {UNLABELLED: "on documents that nobody labelled", NEW: "on new documents"}
+_OF: Final = {UNLABELLED: "on documents without a training label", NEW: "on new documents"}
 
 
 def where(collection: str, recipe: str, run: str, date: str) -> str:

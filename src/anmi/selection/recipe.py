@@ -32,7 +32,7 @@ def with_stage_columns(
 def with_probabilities(block: Candidates) -> Candidates:
     """Return the block with ``p_relevant``: where no cross-encoder was asked, ``p_evidence`` alone says it.
 
-    Of a candidate that was marked as not relevant it is 0; what the judges said of it is then in ``p_judged``.
+    It is 0 for a candidate that a person marked as not relevant; ``p_judged`` then keeps what the judges said.
     """
     if "p_relevant" not in block.columns and "p_evidence" in block.columns:
         parts = (block.columns, block.positive_columns)
@@ -149,7 +149,7 @@ class Recipe(Params):
         return self
 
     def settings(self, stage: str, params: Settings) -> Settings:
-        """Return the parameters of a stage of mining with what this recipe states of it in their place.
+        """Return the parameters of a stage of mining, overridden by this recipe's settings for it.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _sampling(recipe: Recipe) -> str | None:
-    """Say why the steps of a recipe do not draw its negatives, once and last."""
+    """Say what is wrong unless exactly one step draws the negatives, and it comes last."""
     drawing = [place for place, item in enumerate(recipe.steps) if item.type.sampler]
     if len(drawing) > 1:
         first, second = (recipe.steps[place].name for place in drawing[:2])

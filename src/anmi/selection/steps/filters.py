@@ -95,8 +95,8 @@ class Shift(Params):
 def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
     """Reject the nearest N candidates of each row, and those beyond a rank (NV-Retriever's Shift-N; methods §6).
 
-    Counted are candidates, of which no positive is one: with a positive on rank 3, Shift-10 passes over the ranks up
-    to 11. What an earlier step has rejected counts, since the shift is one in the ranking. Ties in rank go by document.
+    Only candidates count, and a positive is not one: with a positive on rank 3, Shift-10 passes over the ranks up to
+    11. What an earlier step rejected counts, since the shift is defined on the ranking. Ties in rank go by document.
     """
     rank = block.columns[params.column]
     ranked = np.where(block.filled, np.nan_to_num(rank, nan=np.inf), np.inf)

@@ -277,7 +277,7 @@ def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     thresholds=("negative", "max_expected_share", "max_false_negative_rate"),
 )  # fmt: skip
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
-    """Send each judged candidate one of three ways; one nobody judged is not known to be clean, so it is not used."""
+    """Route each judged candidate to negative, uncertain or promoted; reject one that no judge saw."""
     bars: Bars = context.fitted
     judged, before = block.columns[params.column], unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
