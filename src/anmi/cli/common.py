@@ -27,7 +27,7 @@ _KEDRO: Final = re.compile(
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
 run_option = click.option(
-    "--run", "run_id", metavar="ID", help="Of which run: its id, or latest for the last finished one."
+    "--run", "run_id", metavar="ID", help="The run to use: its id, or latest for the last finished one."
 )
 
 

@@ -224,7 +224,7 @@ def store() -> None:
 @store.command(name="prune", epilog=example("kedro anmi store prune --older-than 90"))
 @click.option(
     "--older-than", type=click.FloatRange(min=0, max=36_500), metavar="DAYS", required=True,
-    help="What was not used for so long.",
+    help="Remove what was not used for this many days.",
 )  # fmt: skip
 @json_option
 @env_option

@@ -207,7 +207,7 @@ class FusedJudge:
             self.models = [with_mean(model, values, share)[0] for model in self.models]
         self.summary["warning"] = (
             f"labelled documents rank no higher than {count:.0f} others of their query, so nobody can tell how many of "
-            "these are relevant, and negatives come from far away"
+            "these are relevant, and negatives are drawn from lower ranks"
         )
         log.warning("fused judge: %s", self.summary["warning"])
 
