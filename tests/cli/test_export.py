@@ -95,7 +95,7 @@ def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(dat
         assert done.exit_code == 0, done.output
         text = (tmp_path / name / "README.md").read_text(encoding="utf-8")
         assert text.startswith('---\nlicense: "unknown"\n')
-        for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 judged",
+        for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 negatives",
                      "Audit: 3 % (1 to 5) of 1,200 negatives"):  # fmt: skip
             assert told in text
         assert len(datasets.load_dataset(str(tmp_path / name), split="train")) == lines
