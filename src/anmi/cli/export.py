@@ -49,9 +49,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 )
 @click.argument("name", metavar="FORMAT")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of a row, best first; default all."
-)
+@click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of a row, best first; default all.")
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
 @click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
 @click.option("--by-source", is_flag=True, help="Files of its own for each source of queries (pairs).")
