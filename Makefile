@@ -1,9 +1,9 @@
-# `make run` and `make test` need a Python 3.11 or 3.12 and nothing else; `make help` lists the rest.
+# `make run` and `make test` need a Python from 3.11.4 to 3.12 and nothing else; `make help` lists the rest.
 # On Linux PyPI's torch brings some GB of CUDA; TORCH_INDEX=https://download.pytorch.org/whl/cpu avoids that.
 
 # The first interpreter on the PATH that really runs (a shim of pyenv may only look like one); PYTHON=... overrides.
 PYTHON ?= $(shell IFS=:; for name in python3.11 python3.12 python3; do for dir in $$PATH; do \
-	"$$dir/$$name" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
+	"$$dir/$$name" -c 'import sys, ensurepip, venv; sys.exit(not (3, 11, 4) <= sys.version_info < (3, 13))' \
 	2>/dev/null && echo "$$dir/$$name" && exit; done; done)
 
 BIN := .venv/bin
@@ -95,7 +95,7 @@ viz: .venv/.installed ## write the pipeline, with what the last run made, as a s
 install: .venv/.installed ## only make .venv with the locked versions
 
 .venv/.installed: requirements.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "no working Python 3.11 or 3.12 on the PATH: install one, or name it with PYTHON=..."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "no working Python 3.11 (from 3.11.4) or 3.12 on the PATH: install one, or name it with PYTHON=..."; exit 1; }
 	@echo "==> making .venv with $(PYTHON)"
 	@"$(PYTHON)" -m venv .venv
 	@# torch first and alone: a CPU build, where the index prefers one, then satisfies the lock as well.
