@@ -214,7 +214,7 @@ def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "bei
 
 _SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
 _YAML = ("cannot be read", "conf/local/parameters.yml")
-_RESERVED = ("the name stands for another system in the results", "call the recipe otherwise")
+_RESERVED = ("results use the name for another system", "call the recipe otherwise")
 _BRANCH = ("settings by name were expected",)
 
 PARAMETERS: Final = _of_parameters({
