@@ -296,7 +296,7 @@ def test_another_process_reads_the_results(production: Production, finished: Fin
     assert max(downloads) == 1, "something was downloaded twice, other than the notes of a run, which may still change"
     explained = production.kedro("anmi", "explain", "--env", "prod", query[1])
     assert explained.returncode == 0, explained.stderr
-    assert "p_relevant" in explained.stdout
+    assert "relevant" in explained.stdout
     assert [path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")] == []
 
 
