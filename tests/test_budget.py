@@ -17,7 +17,7 @@ MOST: Final = {
     "files": 217,
     "recipes": 25,
     "lines of the longest module": 360,
-    "lines of tests": 29_087,
+    "lines of tests": 29_064,
     "lines of benchmarks": 4_668,
     "words of docs": 25_000,
 }

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.candidates import PADDING, SOURCES, Candidates, CandidateShards
+from anmi.candidates import PADDING, Candidates, CandidateShards
 
 Row = tuple[list[int], list[int]]
 ROWS = st.lists(
@@ -133,15 +133,3 @@ def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
             np.testing.assert_array_equal(part.of_kind("unsafe"), block.of_kind("unsafe"))
             assert part.rules == block.rules
         assert set(next(iter(shards)).columns) >= {"bm25", "elo"}
-
-
-def test_a_view_of_one_source_holds_what_it_found_best_first() -> None:
-    block = block_of([([1], [40, 41, 42, 43]), ([2], [50, 51])])
-    bm25, dense = SOURCES["bm25"], SOURCES["dense"]
-    block.source[:] = [[bm25 | dense, dense, bm25, bm25], [dense, dense, 0, 0]]
-    ranks = np.array([[3, 1, 2, 7], [1, 2, np.nan, np.nan]], np.float32)
-    found = block.with_columns({"bm25_rank": ranks}).of_source("bm25")
-    assert found.documents.tolist() == [[42, 40, 43], [PADDING] * 3]
-    assert found.columns["bm25_rank"][0].tolist() == [2, 3, 7]
-    assert np.isnan(found.columns["dense"][1]).all() and not found.source[1].any()
-    assert block.of_source("bm25").documents.shape == (2, 0), "where it was not asked it found nothing"

@@ -283,18 +283,6 @@ def test_a_stage_that_had_nothing_to_add_leaves_a_folder_without_parts(tmp_path:
         ColumnsDataset(filepath=f"{tmp_path}/ratings", version=Version(None, TWO)).save(block(0))
 
 
-def test_a_view_of_a_source_reads_what_the_candidates_are_and_is_never_saved(tmp_path: Path) -> None:
-    place = f"{tmp_path}/candidates"
-    ranked = block(0).with_columns({"bm25_rank": np.where(block(0).filled, -block(0).documents, np.nan)})
-    CandidateShardsDataset(filepath=place, version=Version(None, ONE)).save(ranked)
-    view = CandidateShardsDataset(filepath=place, source="bm25", version=Version(None, None))
-    for _ in range(2):
-        (found,) = view.load()
-        assert same(found, ranked.of_source("bm25"))
-    with pytest.raises(DatasetError, match="what bm25 retrieved is read from candidates and saved with it"):
-        CandidateShardsDataset(filepath=place, source="bm25", version=Version(None, TWO)).save(ranked)
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> TableDataset:
     made = TableDataset(filepath=str(tmp_path / "table.parquet"))

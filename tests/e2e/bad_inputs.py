@@ -214,6 +214,7 @@ def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "bei
 
 _SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
 _YAML = ("cannot be read", "conf/local/parameters.yml")
+_NUMBER = ("a number was expected, not true",)
 _RESERVED = ("results use the name for another system", "call the recipe otherwise")
 _BRANCH = ("settings by name were expected",)
 
@@ -252,7 +253,8 @@ PARAMETERS: Final = _of_parameters({
     "training.options=3": ('"training.options"', *_BRANCH), "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
     "recipes.anmi.training=[1]": ("--params", *_BRANCH), "bm25.k1=high": ("bm25.k1", "number"),
     "bm25.k1=.nan": ('"bm25.k1"', "finite"), "bm25.depth=0": ('"bm25.depth"', "greater than or equal to 1"),
-    "bm25.depth=1.5": ('"bm25.depth"', "integer"),
+    "bm25.depth=true": ('"bm25.depth"', *_NUMBER), "bm25.depth=1.5": ('"bm25.depth"', "integer"),
+    "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER),
     "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"), "dense.index=faiss": ('"dense.index"', "'hnsw'"),
     "consistency.top=0": ('"consistency.top"',), "denoising.depth=-3": ('"denoising.depth"',),
     "elo.degree=3": ('"elo.degree"', "multiple of 2"), "elo.judges.foo=1": ('"foo"', "no stage measures"),
@@ -472,9 +474,9 @@ RUNS: Final = [
     Case("broken YAML", ("parameters_mine.yml", "Correct the YAML"), conf=("test/parameters_mine.yml", b"seed: [1\n")),
     Case("YAML with tabs", ("parameters_mine.yml", "Correct the YAML"),
          conf=("test/parameters_mine.yml", b"seed:\n\t1\n")),
-    Case("YAML that is a list", ("a file in", "settings by name"),
+    Case("YAML that is a list", ("parameters_mine.yml", "settings by name"),
          conf=("test/parameters_mine.yml", b"- seed\n")),
-    Case("YAML in UTF-16", ("a file in", "UTF-8"),
+    Case("YAML in UTF-16", ("parameters_mine.yml", "UTF-8"),
          conf=("test/parameters_mine.yml", "seed: 1".encode("utf-16"))),
     Case("YAML with a fraction for a seed", _SEED, conf=("test/parameters_mine.yml", b"seed: 0.5\n")),
     Case("a number for the data root", ("`data` in globals.yml", "3"), conf=("test/globals.yml", b"data: 3\n")),

@@ -159,7 +159,7 @@ def test_the_record_is_complete(whole_run: Any, open_catalog: Any) -> None:
     with open_catalog(whole_run, "test") as (catalog, _):
         # What an earlier run left is only read.
         names = {name for name in catalog if not name.startswith(("param", *OTHERS))}
-        names -= {"store", "bm25_candidates"}
+        names -= {"store"}
     assert manifest["status"] == "finished"
     assert manifest["error"] is None
     assert set(manifest["saved"]) == names

@@ -211,26 +211,6 @@ class Candidates:
         kept = each_kind(lambda columns: {name: column for name, column in columns.items() if name in names}, self)
         return replace(self, **kept)
 
-    def of_source(self, source: str) -> Candidates:
-        """Return only what one of :data:`SOURCES` found, the best rank by it first; nothing where it was not asked."""
-        given = self.columns.get(f"{source}_rank", np.full(self.documents.shape, np.inf, np.float32))
-        rank = np.where((self.source & SOURCES[source]) > 0, given, np.inf)
-        order = np.argsort(rank, axis=1, kind="stable")
-        order = order[:, : int(np.isfinite(rank).sum(axis=1).max(initial=0))]
-        found = np.isfinite(np.take_along_axis(rank, order, axis=1))
-
-        def taken(values: NDArray[Any], padding: float) -> NDArray[Any]:
-            return np.where(found, np.take_along_axis(values, order, axis=1), padding).astype(values.dtype)
-
-        return replace(
-            self,
-            documents=taken(self.documents, PADDING),
-            source=taken(self.source, 0),
-            verdict=taken(self.verdict, 0),
-            weight=taken(self.weight, 0),
-            columns={name: taken(column, np.nan) for name, column in self.columns.items()},
-        )
-
     @staticmethod
     def concatenate(blocks: Sequence[Candidates]) -> Candidates:
         """Stack blocks of the same columns, padding narrower ones; verdicts keep their names."""

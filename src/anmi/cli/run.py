@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import copy
+from pathlib import Path
 from typing import Any, Final
 
 import click
+import yaml
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.cli.utils import _split_params
 
@@ -52,9 +55,10 @@ def _run(**options: Any) -> Any:
             # Kedro names the parameter or the file in none of these, which come while it reads the configuration.
             if not _reading_configuration(error):
                 raise
+            damaged = _damaged(Path(options["conf_source"] or "conf"), options["env"] or "local")
             raise AnmiError(
-                f"--params or a file in {options['conf_source'] or 'conf'} cannot be merged with the rest "
-                f"({str(error).splitlines()[0]}): settings by name were expected, in UTF-8, as in `bm25: {{depth: 50}}`"
+                f"{damaged or '--params'} cannot be merged with the rest ({str(error).splitlines()[0]}): settings by "
+                "name were expected, in UTF-8, as in `bm25: {depth: 50}`"
             ) from None
     from kedro.framework.project import settings
 
@@ -65,6 +69,16 @@ def _run(**options: Any) -> Any:
         env = f" --env {options['env']}" if options["env"] else ""
         click.echo(f'\nnext: kedro anmi results{env} · kedro anmi search{env} "your question"', err=True)
     return result
+
+
+def _damaged(source: Path, environment: str) -> Path | None:
+    """Return the file of the configuration that holds no settings by name, if there is one."""
+    for path in sorted(path for env in ("base", environment) for path in (source / env).glob("**/*.y*ml")):
+        with suppress(UnicodeDecodeError, yaml.YAMLError):
+            if isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict | None):
+                continue
+        return path
+    return None
 
 
 def _reading_configuration(error: BaseException) -> bool:

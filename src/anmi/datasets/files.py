@@ -250,29 +250,15 @@ class CandidateShardsDataset(_PartsDataset):
 
     Saving pulls the blocks through the functions that make them, so memory holds one block; equal blocks give equal
     bytes. Loading returns :class:`anmi.candidates.CandidateShards` that read the files at each pass.
-
-    Parameters
-    ----------
-    filepath, version, metadata
-        See :class:`ArtifactDataset`.
-    source
-        With it the dataset is a view of what this source retrieved, best first, and cannot be saved.
     """
 
     holds = CandidateShards
 
-    def __init__(self, *, source: str | None = None, **given: Any) -> None:
-        super().__init__(**given)
-        self._source = source
-
     def _write(self, data: Any, path: Path) -> dict[str, str]:
-        if self._source is not None:
-            raise DatasetError(f"what {self._source} retrieved is read from {self._filepath.name} and saved with it")
         return super()._write(CandidateShards.of([data]) if isinstance(data, Candidates) else data, path)
 
     def _read(self, path: Path) -> CandidateShards:
-        shards, source = CandidateShards.read(sorted(path.glob(_PATTERN))), self._source
-        return shards if source is None else shards.map(lambda block: block.of_source(source))
+        return CandidateShards.read(sorted(path.glob(_PATTERN)))
 
 
 class ColumnsDataset(_PartsDataset):

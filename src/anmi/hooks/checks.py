@@ -309,9 +309,30 @@ def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
             raise AnmiError(f'the configuration lacks the parameter "{name}"')
         value = value[part]
     try:
-        model.model_validate(value)
+        made = model.model_validate(value)
     except ValidationError as error:
         raise AnmiError(sentence(error, model, "parameter", name)) from None
+    check_numbers(name, value, made)
+
+
+def check_numbers(name: str, given: Any, made: Any) -> None:
+    """Refuse true and false where a number is expected; pydantic would take them for 1 and 0.
+
+    Examples
+    --------
+    >>> check_numbers("bm25", {"depth": True}, {"depth": 1})
+    Traceback (most recent call last):
+    anmi.errors.AnmiError: parameter "bm25.depth": a number was expected, not true
+    """
+    if isinstance(given, bool) and isinstance(made, (int, float)) and not isinstance(made, bool):
+        raise AnmiError(f'parameter "{name}": a number was expected, not {str(given).lower()}')
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            field = made.get(key) if isinstance(made, Mapping) else getattr(made, str(key), None)
+            check_numbers(f"{name}.{key}", value, field)
+    elif isinstance(given, list) and isinstance(made, (list, tuple)):
+        for place, (value, one) in enumerate(zip(given, made, strict=False)):
+            check_numbers(f"{name}.{place}", value, one)
 
 
 def check_no_secrets(parameters: Mapping[str, Any]) -> None:
