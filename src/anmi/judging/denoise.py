@@ -34,6 +34,8 @@ from anmi.judging.llm import Read
 from anmi.store import Store
 
 _TEMPERATURE: Final = 0.1
+# A calibrated judge weighs about 1; one that tells nothing would be fitted to noise without a bound.
+_MOST: Final = 5.0
 _LEAST: Final = 50
 _TINY: Final = 1e-9
 log = logging.getLogger(__name__)
@@ -365,7 +367,7 @@ class Stack:
     Attributes
     ----------
     weight
-        ≥ 0, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
+        0 to 5, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
     prior
         Base rate of the second judge's probability.
     hidden
@@ -414,10 +416,6 @@ class Stack:
             },
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the numbers."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Stacked:
@@ -443,7 +441,7 @@ class Stacked:
 
 
 def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDArray[np.int64], prior: float) -> float:
-    """Maximum-likelihood weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
+    """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
     base, more = log_odds(first), log_odds(second) - logit(prior)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -451,5 +449,5 @@ def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDAr
         error = (expit(score) - label) / len(label)
         return float((np.logaddexp(0, score) - label * score).mean()), np.array([error @ more, error.sum()])
 
-    found = minimize(objective, np.zeros(2), jac=True, bounds=[(0, None), (None, None)], method="L-BFGS-B")
+    found = minimize(objective, np.zeros(2), jac=True, bounds=[(0, _MOST), (None, None)], method="L-BFGS-B")
     return float(found.x[0])

@@ -102,7 +102,7 @@ def judge_candidates(
         "" if stack.hidden else ", since no positive can be hidden to fit one",
     )
     added = add_columns(engine, Stacked(judgments, stack, answers), candidates)
-    return added, judge.summary | {"stack": stack.as_dict()}, told
+    return added, judge.summary | {"stack": vars(stack)}, told
 
 
 def _selecting(recipe: Recipe, shards: CandidateShards, seed: int) -> Callable[[Candidates], Candidates]:
