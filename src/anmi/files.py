@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import re
 import shutil
@@ -14,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from filelock import FileLock, Timeout
+from pydantic_core import from_json, to_json
 
 from anmi.errors import AnmiError, causes
 from anmi.fingerprint import files_in, hash_file, hash_named
@@ -32,31 +31,16 @@ _DISK: Final = (
 )  # fmt: skip
 
 
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
-
-
 def plain(value: Any) -> Any:
     """Turn NumPy values, models of pydantic, paths and NaN into what JSON knows (NaN and infinities become null).
 
     Examples
     --------
-    >>> plain({"a": np.float32(0.5), "b": [math.nan, np.int64(2)], "c": np.arange(2)})
+    >>> import numpy as np
+    >>> plain({"a": np.float32(0.5), "b": [float("nan"), np.int64(2)], "c": np.arange(2)})
     {'a': 0.5, 'b': [None, 2], 'c': [0, 1]}
     """
-    if type(value) in _PLAIN:
-        # Most of what is written is texts, and to ask of each whether it is a mapping takes most of the time.
-        return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    return from_json(to_json(value, inf_nan_mode="null", fallback=lambda array: array.tolist()))
 
 
 def is_held(path: Path) -> bool:

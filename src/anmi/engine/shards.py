@@ -63,8 +63,9 @@ IN_PROCESS: Final = EngineParams(workers=1)
 """Everything here, one shard after the other."""
 
 
-# Shards that are worth the start of processes where the number of workers was not given.
-_FEW: Final = 4
+# Where the number of workers was not given, fewer shards than these are not worth the start of processes: threads of
+# this process work on them. torch, NumPy, SciPy, numba and FAISS let other threads run meanwhile.
+_THREADS_BELOW: Final = 16
 _IDLE_SECONDS: Final = 60
 _RETRIES: Final = 3
 _LOST: Final = (
@@ -83,9 +84,9 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
     engine
         Where.
     function
-        A function of a module, or an instance of such a class, that can be sent to other processes. It is sent once;
-        its arrays are shared by the workers of a machine and cannot be written to. Each worker keeps what it makes of
-        them at its first call.
+        A function of a module, or an instance of such a class, that two threads may call at once and that can be sent
+        to other processes. It is sent once; its arrays are shared by the workers of a machine and cannot be written to.
+        Each worker keeps what it makes of them at its first call.
     items
         Plain data. They are taken as workers get free, and two results for each worker wait for the caller at most.
 
@@ -102,20 +103,17 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
     if engine.kind == "ray":
         yield from _on_ray(engine, function, items)
         return
-    workers, remaining = engine.most_workers, iter(items)
-    below = getattr(function, "in_threads_below", 0)
-    few = 0 if engine.workers else max(_FEW, below)
-    first = list(itertools.islice(remaining, few))
-    every = itertools.chain(first, remaining)
-    if workers > 1 and len(first) < min(few, below):
-        yield from in_threads(function, first, workers, engine.threads)
-    elif workers == 1 or len(first) < min(few, _FEW):
-        for item in every:
+    remaining = iter(items)
+    first = [] if engine.workers else list(itertools.islice(remaining, _THREADS_BELOW))
+    if engine.most_workers == 1:
+        for item in itertools.chain(first, remaining):
             with limited(engine.threads):
                 result = function(item)
             yield result
+    elif not engine.workers and len(first) < _THREADS_BELOW:
+        yield from in_threads(function, first, engine.most_workers, engine.threads)
     else:
-        yield from _in_processes(function, every, workers, engine.threads)
+        yield from _in_processes(function, itertools.chain(first, remaining), engine.most_workers, engine.threads)
 
 
 def _in_processes(
@@ -210,11 +208,6 @@ class _Part:
 
     function: Made
     of: Literal["item", "block", "columns"] = "item"
-
-    @property
-    def in_threads_below(self) -> int:
-        """See :mod:`anmi.engine.threads`."""
-        return getattr(self.function, "in_threads_below", 0)
 
     def __call__(self, item: Any) -> bytes:
         if self.of == "item":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from collections import deque
@@ -16,11 +15,6 @@ Result = TypeVar("Result")
 
 # Each library for arithmetic has a name of its own for the same thing.
 VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# Values of the attribute ``in_threads_below`` of a function, or class of functions, that two threads may call at once.
-# With fewer items, threads of this process are done before other processes have begun, and save their memory. A network
-# computes with torch; NumPy, SciPy, numba and FAISS let other threads run meanwhile.
-OF_A_NETWORK: Final = 8
-OUTSIDE_PYTHON: Final = 64
 
 
 @contextmanager
@@ -91,8 +85,6 @@ def in_threads(
     >>> list(in_threads(len, iter(["a", "bc", ""]), workers=2))
     [1, 2, 0]
     """
-    if getattr(function, "in_threads_below", 0) == OF_A_NETWORK:
-        importlib.import_module("torch")
 
     def begin() -> None:
         # OpenMP and torch ask each thread anew how many it may use.

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.engine.threads import OF_A_NETWORK, for_threads
+from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
@@ -181,10 +181,6 @@ class CrossEncoderJudge:
             self._model = for_threads(open_cross_encoder(self.options.base, self.options.max_length))
         return self._model
 
-    @property
-    def _untrained(self) -> bool:
-        return False
-
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
         """Return the logits of n pairs made by :func:`join`, float32 [n]; a pair that the store holds is not computed.
 
@@ -195,8 +191,8 @@ class CrossEncoderJudge:
         """
         if not len(pairs):
             return np.zeros(0, np.float32)
-        if self._untrained and store.missing(self.fingerprint, pairs):
-            # Trained once, before several processes need it.
+        if store.missing(self.fingerprint, pairs):
+            # Here, before several threads or processes need it.
             self._load()
         return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)[:, 0]
 
@@ -207,8 +203,6 @@ class CrossEncoderJudge:
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in pairs], self.options)
         return checked(values, len(pairs), self.described).reshape(-1, 1)
-
-    _compute.in_threads_below = OF_A_NETWORK  # type: ignore[attr-defined]
 
     def describe(self) -> dict[str, Any]:
         """Return fingerprint, place, and what ran it."""
@@ -287,10 +281,6 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         self.name = f"cross-encoder {self.options.base}, layers {self.options.layers}"
         self.name += "" if fold is None else f", fold {fold}"
         self.described = f"the cross-encoder in {self.path}"
-
-    @property
-    def _untrained(self) -> bool:
-        return not self.path.is_dir()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the training pairs behind as well."""

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.engine.threads import OUTSIDE_PYTHON, ahead, in_threads
+from anmi.engine.threads import ahead, in_threads
 from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability, weighted_auc
 from anmi.judging.cross_encoder import fold_of
@@ -111,8 +111,6 @@ class FusedJudge:
     collection
         What is mined, as the parameter ``collection`` says it; decides what ``without: auto`` leaves out.
     """
-
-    in_threads_below: ClassVar[int] = OUTSIDE_PYTHON
 
     options: FusedOptions
     material: Material

@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
-from anmi.engine.threads import OF_A_NETWORK, ahead, for_threads
+from anmi.engine.threads import ahead, for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
@@ -385,8 +385,6 @@ class Encoding:
     precision, batch_size, role
         See :func:`anmi.retrieval.encoders.encode`.
     """
-
-    in_threads_below: ClassVar[int] = OF_A_NETWORK
 
     encoder: str
     models: Path

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
-from anmi.engine.threads import OUTSIDE_PYTHON
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.dense import DenseIndex
@@ -77,8 +76,6 @@ class Retrieve:
         Number of the document that each of the N was cut from, int32 [N]; -1 where nothing was cut. Of the passages of
         a positive the best are its positives, and none is a candidate.
     """
-
-    in_threads_below: ClassVar[int] = OUTSIDE_PYTHON
 
     bm25: BM25Index | None
     vectors: Floats | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
-from anmi.engine.threads import OUTSIDE_PYTHON
 from anmi.errors import AnmiError
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -47,8 +46,6 @@ def select_negatives(
 @dataclass(frozen=True)
 class _Selecting:
     """Applies a fitted recipe to a block."""
-
-    in_threads_below: ClassVar[int] = OUTSIDE_PYTHON
 
     runner: Runner
     new: NDArray[np.bool_]
