@@ -83,7 +83,7 @@ changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMM
 	[ -z "$$found" ] || { $(PYTEST) -m rare $$found || [ $$? -eq 5 ]; }
 
 bench: .venv/.installed-test ## the quick benchmarks of speed, on a quiet machine: refuses what became a fifth slower
-	@$(BIN)/python benchmarks/speed.py
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/peer_mining.py $${ANMI_DATA:-../shared/data}/medquad --times 2 --check
 
 docs: .venv/.installed-test ## build the documentation as a site with a search, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

@@ -12,6 +12,7 @@ which saves seconds on each. Run from the repository's root:
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import inspect
 import json
@@ -56,9 +57,6 @@ class Point(NamedTuple):
     stage: str
     how: str
     what: str | int
-
-    def __str__(self) -> str:
-        return f"{self.stage}: {self.how} {self.what}"
 
 
 POINTS = (
@@ -130,25 +128,17 @@ def prepare() -> None:
 
 
 class Trial:
-    """Runs on one collection, each in folders of its own.
-
-    Parameters
-    ----------
-    folder
-        Where they lie.
-    models
-        Has the static encoder.
-    """
+    """Runs on one collection, each in a folder of its own below ``folder``; ``models`` has the static encoder."""
 
     def __init__(self, folder: Path, models: Path) -> None:
         self._folder, self._models = folder, models
         self._number = 0
-        self._collection = collection(folder / "collection")
+        self._collection = collection(folder / "pairs.jsonl")
         self._whole = folder / "whole"
 
     def reference(self) -> float:
         """Make the run that nobody kills; return its seconds."""
-        self._new_place(self._whole, {})
+        self._new_place(self._whole)
         started = time.monotonic()
         code = self._fork(self._whole, ["run", *self._options()])
         if code:
@@ -161,7 +151,7 @@ class Trial:
         place = self._folder / f"run{self._number}"
         # What the store holds by then it holds in the killed run as well; only its own stages fill it from nothing.
         late = point.stage in ("elo", "selection", "training", "evaluation", "reporting")
-        self._new_place(place, {"warm": late})
+        self._new_place(place, self._whole / "store" if late else None)
         code = self._fork(place, ["run", *self._options()], point)
         row: dict[str, Any] = {"stage": point.stage, "how": point.how, "what": point.what, "killed": code == -9}
         manifests = sorted((place / "data" / "runs").glob("*/run.json"))
@@ -179,15 +169,14 @@ class Trial:
         return row
 
     def _options(self) -> list[str]:
-        return ["--env", "test", "--params", f"collection=beir:{self._collection},{SETTINGS}"]
+        return ["--env", "test", "--params", f"collection=pairs:{self._collection},{SETTINGS}"]
 
-    def _new_place(self, place: Path, options: dict[str, bool]) -> None:
-        (place / "store" / "models").mkdir(parents=True)
-        source = self._whole / "store" if options.get("warm") else None
-        for model in (source / "models" if source else self._models).glob("static-*" if not source else "*"):
+    def _new_place(self, place: Path, warm: Path | None = None) -> None:
+        if warm is not None:
+            shutil.copytree(warm, place / "store")
+            return
+        for model in self._models.glob("static-*"):
             shutil.copytree(model, place / "store" / "models" / model.name, copy_function=os.link)
-        if source:
-            shutil.copy(source / "data.mdb", place / "store" / "data.mdb")
 
     def _fork(self, place: Path, words: list[str], point: Point | None = None) -> int:
         """Run a command in a child; return its exit code, -9 where it was killed."""
@@ -309,35 +298,14 @@ def _halve(path: Path) -> None:
     os.truncate(kept[-1], kept[-1].stat().st_size // 2)
 
 
-def collection(folder: Path, documents: int = 32) -> Path:
-    """Write a BEIR folder of what the functions of the standard library say of themselves."""
-    import ast
-    import json as one
-    import ntpath
-    import statistics
-    import textwrap
-
-    pairs = []
-    for module in (os, shutil, textwrap, statistics, inspect, one, ast, ntpath, random, functools, signal, tempfile):
-        for name, found in sorted(vars(module).items()):
-            text = inspect.getdoc(found) if callable(found) and not name.startswith("_") else None
-            first, _, rest = (text or "").partition("\n\n")
-            if len(rest) > 80 and len(first) > 20:
-                pairs.append((f"{module.__name__}.{name}", " ".join(first.split()), " ".join(rest.split())[:200]))
-    chosen = list({first: (name, first, rest) for name, first, rest in pairs}.values())[:documents]
-    (folder / "qrels").mkdir(parents=True)
-    texts = {
-        "corpus.jsonl": [{"_id": f"d{i}", "title": name, "text": rest} for i, (name, _, rest) in enumerate(chosen)],
-        "queries.jsonl": [{"_id": f"q{i}", "text": first} for i, (_, first, _) in enumerate(chosen)],
-    }
-    for name, rows in texts.items():
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    parts = {"train": range(len(chosen) - 12), "dev": range(len(chosen) - 12, len(chosen) - 6)}
-    parts["test"] = range(len(chosen) - 6, len(chosen))
-    for split, numbers in parts.items():
-        lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in numbers)]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+def collection(file: Path, most: int = 32) -> Path:
+    """Write pairs of what functions of the standard library say of themselves: the first sentence, and the rest."""
+    found = [named for module in (ast, inspect, os, random, shutil, signal) for named in sorted(vars(module).items())]
+    texts = (inspect.getdoc(value) or "" for name, value in found if callable(value) and not name.startswith("_"))
+    pairs = dict(text.split("\n\n", 1) for text in texts if "\n\n" in text)
+    rows = [{"query": first, "positive": rest[:200]} for first, rest in pairs.items() if len(first) > 20 < len(rest)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows[:most]), encoding="utf-8")
+    return file
 
 
 def differences(whole: Path, other: Path) -> list[str]:

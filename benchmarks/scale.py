@@ -1,14 +1,13 @@
 """How seconds and memory of mining grow from ten thousand documents to a million, node by node.
 
-`run` makes a collection (made_collection.py) with a query for ten documents, mines it by ``kedro run --pipelines
+It makes a collection (made_collection.py) with a query for ten documents, mines it by ``kedro run --pipelines
 mining`` in a data root of its own, and takes seconds and MiB of every node from the run's record. Processor seconds of
 the process and all that it started are sampled and laid to the node that ran, since other work on the machine stretches
 wall time. Memory of a node is the largest resident one of the main process; that of the run is the largest sum of
 proportional set sizes of the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. It
-writes to benchmarks/results/scale.json, a line a run to speed.json, and its table into docs/production.md;
-docs/images/draw.py draws its picture.
+writes to benchmarks/results/scale.json and its table into docs/production.md; docs/images/draw.py draws its picture.
 
-    python benchmarks/scale.py run 10000 30000 100000 --work build/scale
+    python benchmarks/scale.py 10000 30000 100000 --work build/scale
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import sys
 from datetime import UTC, datetime
@@ -29,15 +27,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import made_collection
 import peer_mining
-import speed
 
 ROOT: Final = Path(__file__).parents[1]
 RESULT: Final = ROOT / "benchmarks" / "results" / "scale.json"
 DOCUMENT: Final = ROOT / "docs" / "production.md"
 # Documents for a query: what is aimed at has a million, and 100,000 queries.
 A_QUERY: Final = 10
-# Of that, on two cores.
-GOAL: Final = {"s": 900.0, "MiB": 8192.0}
 # Its frequent words are English, and the others of no language, by which they would be taken for Nigerian Pidgin.
 _LANGUAGE: Final = ",ingestion.language=en"
 # Below it, what a process needs to begin with hides how a node grows.
@@ -95,50 +90,26 @@ def nodes_table(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def tables(result: dict[str, Any]) -> dict[str, str]:
-    """Return the tables of docs/production.md."""
-    return {"nodes": nodes_table(result["runs"])}
-
-
-def written(document: str, made: dict[str, str]) -> str:
-    """Return the document with its tables in place, each between `<!-- NAME -->` and `<!-- /NAME -->`."""
-    for name, table in made.items():
-        pattern = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if len(pattern.findall(document)) != 1:
-            raise ValueError(f"the document has no place for the table {name}")
-        document = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", document)
-    return document
-
-
-def summed_up(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of speed.json."""
-    made = []
-    for run in runs:
-        case = f"mining {run['documents']:,} documents, {run['queries']:,} queries"
-        note = "" if run["whole"] else f"stopped after {list(run['nodes'])[-1]}"
-        note = "; ".join(each for each in (f"load {run['load']}", note) if each)
-        for what, value, unit in (("wall", "wall", "s"), ("processor", "cpu", "processor s"), ("memory", "mib", "MiB")):
-            goal = GOAL.get(unit) if run["documents"] >= 1_000_000 else None
-            made.append(speed.row(f"{case}: {what}", run[value], None, goal, unit, note, Path(__file__).name))
-    return made
+def written(document: str, runs: list[dict[str, Any]]) -> str:
+    """Return docs/production.md with its table in place, between `<!-- nodes -->` and `<!-- /nodes -->`."""
+    before, rest = document.split("<!-- nodes -->\n")
+    return f"{before}<!-- nodes -->\n{nodes_table(runs)}\n<!-- /nodes -->{rest.split('<!-- /nodes -->')[1]}"
 
 
 def save(result: dict[str, Any]) -> None:
-    """Write what was measured, and the document's tables of it."""
+    """Write what was measured, and the document's table of it."""
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), tables(result)), encoding="utf-8")
+    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), result["runs"]), encoding="utf-8")
 
 
 def main() -> None:
     """Mine collections of these sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="mine made collections")
-    run.add_argument("documents", type=int, nargs="+")
-    run.add_argument("--work", type=Path, default=ROOT / "build" / "scale", help="for collections and data roots")
-    run.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
-    run.add_argument("--recipe", default="anmi")
-    run.add_argument("--limit", type=float, default=float("inf"), help="seconds after which a run is stopped")
+    parser.add_argument("documents", type=int, nargs="+")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "scale", help="for collections and data roots")
+    parser.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
+    parser.add_argument("--recipe", default="anmi")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which a run is stopped")
     given = parser.parse_args()
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     for documents in given.documents:
@@ -146,7 +117,6 @@ def main() -> None:
         result["runs"] = [each for each in result["runs"] if each["documents"] != documents] + [found]
         result["runs"].sort(key=lambda each: each["documents"])
         save(result)
-        speed.write(summed_up(result["runs"]), Path(__file__).name, {"runs": len(result["runs"])})
         print(f"{documents:,}: {found['wall']:.0f} s ({found['cpu']:.0f} of the processor), {found['mib']:,} MiB")
 
 

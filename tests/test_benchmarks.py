@@ -116,7 +116,7 @@ def test_tables_are_those_of_the_results() -> None:
     )
     document = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
     result = json.loads((RESULTS / "scale.json").read_text(encoding="utf-8"))
-    assert scale.written(document, scale.tables(result)) == document
+    assert scale.written(document, result["runs"]) == document
 
 
 def test_the_tutorial_reads_the_folder_of_who_walks_and_no_other() -> None:
@@ -131,38 +131,17 @@ def test_the_tutorial_reads_the_folder_of_who_walks_and_no_other() -> None:
 # --- speed ---
 
 
-@pytest.fixture(scope="module")
-def speed() -> ModuleType:
-    return script("speed")
+def test_what_became_a_fifth_worse_is_named() -> None:
+    mining = script("peer_mining")
 
+    def timed(ours: float, peer: float | None) -> list[dict[str, Any]]:
+        return [mining.row("mining", ours, peer, 1.0, "s", "")]
 
-def timed(
-    speed: ModuleType, ours: float, peer: float | None, unit: str = "s", benchmark: str = "a.py"
-) -> list[dict[str, object]]:
-    return [speed.row("mining", ours, peer, 1.0, unit, "", benchmark)]
-
-
-@pytest.mark.parametrize(("unit", "within", "beyond"), [("s", 11.9, 12.1), ("pairs / processor s", 8.4, 8.3)])
-def test_what_became_a_fifth_worse_is_named(speed: ModuleType, unit: str, within: float, beyond: float) -> None:
-    committed = timed(speed, 10, 20, unit)
-    assert speed.worse(timed(speed, within, 20, unit), committed) == []
-    (said,) = speed.worse(timed(speed, beyond, 20, unit), committed)
+    assert mining.worse(timed(11.9, 20), timed(10, 20)) == []
+    (said,) = mining.worse(timed(12.1, 20), timed(10, 20))
     assert said.startswith("mining: ") and said.endswith("committed is 0.5")
-    assert speed.worse(timed(speed, 99, None), timed(speed, 1, None)) == [], "there is no peer"
-    assert speed.worse(timed(speed, 99, 1, benchmark="b.py"), timed(speed, 1, 1)) == [], "it was not committed"
-
-
-def test_rows_of_other_benchmarks_stay(speed: ModuleType, tmp_path: Path) -> None:
-    file = tmp_path / "build" / "speed.json"
-    speed.write(timed(speed, 1, 2), "a.py", {}, file)
-    speed.write(timed(speed, 3, 2, benchmark="b.py"), "b.py", {}, file)
-    speed.write(timed(speed, 4, 2), "a.py", {"times": 2}, file)
-    found = json.loads(file.read_text(encoding="utf-8"))
-    assert [(row["benchmark"], row["ratio"]) for row in found["rows"]] == [("b.py", 1.5), ("a.py", 2.0)]
-    assert found["a"]["times"] == 2
-    committed = rows_of("speed.json")
-    assert {key for row in committed for key in row} == timed(speed, 1, 2)[0].keys()
-    assert all((ROOT / "benchmarks" / row["benchmark"]).is_file() for row in committed)
+    assert mining.worse(timed(99, None), timed(1, None)) == [], "there is no peer"
+    assert {key for row in rows_of("speed.json") for key in row} == timed(1, 2)[0].keys()
 
 
 # --- board ---

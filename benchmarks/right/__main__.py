@@ -22,7 +22,7 @@ from typing import Any, Final
 RESULT: Final = Path(__file__).parents[1] / "results" / "right.json"
 # Module and the function that returns its rows (``case, value, unit, note``).
 CASES: Final = {
-    "many_positives": "cases",
+    "many_positives": "many_positives",
     "training_noise": "training_noise",
     "interval_coverage": "interval_coverage",
 }

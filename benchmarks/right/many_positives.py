@@ -1,4 +1,4 @@
-"""A collection with forty labels a query, from collection to report; and the same training rows in another order.
+"""A collection with forty labels a query, from collection to report.
 
 Run from the repository's root: ``python benchmarks/right/many_positives.py``; some minutes on two idle cores.
 """
@@ -52,7 +52,7 @@ def run(place: Path, *settings: str) -> dict[str, Any]:
 
 
 def many_positives() -> list[dict[str, Any]]:
-    """Return seconds and memory of a whole run, what it trained, and how another order of its rows differs."""
+    """Return seconds and memory of a whole run, and what it trained."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         write(place / "made")
@@ -71,45 +71,6 @@ def many_positives() -> list[dict[str, Any]]:
     ]
 
 
-def row_order_difference(collection: str = "scifact") -> list[dict[str, Any]]:
-    """Train on rows and on the same in another order; return the difference of nDCG@10 on test."""
-    from anmi.evaluation.metrics import evaluate
-    from anmi.evaluation.retrieval import ranked
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.training.options import TrainingOptions
-    from anmi.training.trainer import train
-
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        run(place, "recipe=anmi_labels_only", "encoder=static", f"collection=beir:../shared/data/{collection}")
-        folders = {
-            "rows": "05_model_input/training_rows",
-            **{n: f"02_intermediate/{n}" for n in ("corpus", "queries", "qrels")},
-        }
-        tables = {n: pd.read_parquet(next(place.glob(f"data/{path}.parquet/*/*"))) for n, path in folders.items()}
-    corpus, queries, qrels = (tables[n] for n in ("corpus", "queries", "qrels"))
-    asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
-    truth, scores, weights = qrels[qrels.query_id.isin(asked.query_id)], [], []
-    for rows in (tables["rows"], tables["rows"].sample(frac=1, random_state=7).reset_index(drop=True)):
-        model = load_encoder("static", ROOT / "data" / "store" / "models")
-        trained = train(rows, encoder=model, options=TrainingOptions(), output=None, seed=1).model
-        scores.append(evaluate(truth, ranked(trained, asked, qrels, corpus, 100), (10,))["ndcg@10"].mean())
-        weights.append(next(iter(trained.parameters())).detach().numpy())
-    same = (
-        "bit for bit the same"
-        if np.array_equal(*weights)
-        else f"differing by {np.abs(np.subtract(*weights)).max():.1e}"
-    )
-    note = f"{collection}: nDCG@10 {scores[0]:.4f} and {scores[1]:.4f}, weights {same}"
-    return [{"case": "row_order_difference", "value": round(float(abs(scores[0] - scores[1])), 6), "unit": "nDCG@10",
-             "note": note}]  # fmt: skip
-
-
-def cases() -> list[dict[str, Any]]:
-    """Return the rows of both."""
-    return [*many_positives(), *row_order_difference()]
-
-
 if __name__ == "__main__":
-    for row in cases():
+    for row in many_positives():
         print(row)
