@@ -45,7 +45,7 @@ def test_systems_and_collections_take_names_and_settings(tmp_path: Path) -> None
     assert named("anmi", ["a.b=1"])[0] == "anmi,a.b=1", "without a name the settings are the name"
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_recipes_are_compared_and_cells_that_are_there_are_kept(
     kedro: Any, in_process: Any, new_place: Any, tmp_path: Path
 ) -> None:

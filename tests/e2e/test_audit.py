@@ -12,7 +12,6 @@ import pytest
 from click.testing import Result
 from tests.e2e.conftest import write_chronicle
 
-pytestmark = pytest.mark.slow
 # As little work as every judge can do with.
 SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cross_encoder.max_pairs=16"
 
@@ -32,6 +31,7 @@ def rated_bytes(place: Any) -> dict[str, bytes]:
     return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
 
 
+@pytest.mark.rare
 def test_an_audit_from_start_to_gate(
     audited: Any, tmp_path: Path, new_place: Any, in_process: Callable[..., Result], open_catalog: Any
 ) -> None:

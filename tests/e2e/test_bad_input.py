@@ -115,7 +115,6 @@ def test_a_training_that_diverges_says_what_to_change(train: Any, data: Path) ->
     assert not (data / "06_models").exists()
 
 
-@pytest.mark.slow
 def test_fewer_candidates_than_asked_for(tmp_path: Path, run: Any, data: Path) -> None:
     """Eight documents leave less than seven negatives below a threshold; the whole way must bear that."""
     import pandas as pd
@@ -133,7 +132,7 @@ def test_fewer_candidates_than_asked_for(tmp_path: Path, run: Any, data: Path) -
     assert list(data.glob("08_reporting/report.html/*/report.html"))
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_document_of_five_megabytes(collection: Collection, run: Any, data: Path) -> None:
     long = " ".join(WORDS) * 52_000
     assert len(long) > 5_000_000
@@ -143,7 +142,6 @@ def test_a_document_of_five_megabytes(collection: Collection, run: Any, data: Pa
     assert "1 × cut after 1,000,000 characters" in " ".join(done.output.split())
 
 
-@pytest.mark.slow
 @pytest.mark.rare
 def test_no_network(collection: Collection, kedro: Any, data: Path, new_store: Any, tmp_path: Path) -> None:
     """As a user: a process of its own, and a name that only the hub knows."""
@@ -159,7 +157,6 @@ def test_no_network(collection: Collection, kedro: Any, data: Path, new_store: A
     assert (data / "02_intermediate").exists(), "what was finished stays"
 
 
-@pytest.mark.slow
 def test_a_slip_in_a_process_of_its_own(kedro: Any, data: Path, tmp_path: Path) -> None:
     done = kedro("run", "--params", "recipe=anmi_2_2", data_root=data, store=tmp_path / "store")
     assert done.returncode == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.data, pytest.mark.slow]
+pytestmark = pytest.mark.data
 PAIR_KEYS = {"query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"}
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.rare]
+pytestmark = pytest.mark.rare
 
 ENGINES: Final = {
     "as it is": "engine.kind=local",

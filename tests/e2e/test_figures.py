@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.rare]
+pytestmark = [pytest.mark.data, pytest.mark.rare]
 SEEDS = (1, 2)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.rare]
+pytestmark = pytest.mark.rare
 EVERY = 24
 
 

@@ -16,8 +16,6 @@ from tests.hooks.selecting import Selecting, write_selecting
 
 from anmi.pipeline_registry import STAGES
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def kills(tmp_path_factory: pytest.TempPathFactory, static_models: Path, project: Path) -> dict[str, Any]:
@@ -71,6 +69,7 @@ def mount(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
         subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
 
 
+@pytest.mark.rare
 def test_on_a_full_disk_a_run_says_so_and_goes_on_when_there_is_room(
     selecting: Selecting, commands: Commands, mount: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -16,7 +16,7 @@ CASES = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_the_interval_holds_the_truth_and_a_large_share_never_goes_without_a_warning(
     project: Path, static_models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

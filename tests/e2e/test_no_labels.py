@@ -36,7 +36,7 @@ def mine(new_place: Callable[[Path], Any], in_process: Callable[..., Result], tm
     return invoke
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.parametrize("texts", [
     {"a/x.txt": "Badgers dig.", "b/x.txt": "Owls fly at night.", "y.md": f"# Fox\n\n{FOX}"},
     {f"{number}.txt": FOX for number in range(5)},
@@ -67,7 +67,6 @@ def test_small_folders_end_with_a_search(
     assert place.table("ingestion", "new_documents.parquet").empty and found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["anmi_2_0", pytest.param("rocketqa", marks=pytest.mark.rare)])
 def test_test_labels_stay_and_every_judge_passes(mine: Any, tmp_path: Path, recipe: str) -> None:
     folder = Collection(tmp_path / "mine")

@@ -17,7 +17,6 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[2]
 NOTEBOOKS: Final = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PLOT: Final = "application/vnd.plotly.v1+json"
@@ -114,6 +113,7 @@ def test_the_page_lists_each_with_what_it_shows() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == {path.stem for path in NOTEBOOKS}
 
 
+@pytest.mark.rare
 def test_quick_start(run: Callable[..., Read]) -> None:
     read = run("quick_start")
     plot = read.figures["Retrieval quality of each system"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.rare]
+pytestmark = pytest.mark.rare
 
 
 def test_mining_runs_from_the_wheel(project: Path, tmp_path: Path, new_store: Callable[[Path], Path]) -> None:

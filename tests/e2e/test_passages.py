@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import Result
 from tests.e2e.conftest import KINDS, PLACES, TOLD
 
 
-@pytest.mark.slow
 def test_a_search_returns_documents_with_the_passage_that_answers(
     new_place: Callable[[Path], Any], in_process: Callable[..., Result], tmp_path: Path
 ) -> None:

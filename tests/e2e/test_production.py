@@ -30,7 +30,7 @@ import yaml
 
 from anmi.hooks.record import flatten
 
-pytestmark = [pytest.mark.slow, pytest.mark.rare]
+pytestmark = pytest.mark.rare
 BUCKET: Final = "anmi-production"
 ROOT: Final = f"s3://{BUCKET}/nightly"
 USER, PASSWORD = "retriever", "pa55-for-the-tracking-server"

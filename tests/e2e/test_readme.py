@@ -43,7 +43,6 @@ def test_make_targets_exist(command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [line for line in commands() if line.startswith("kedro") and not ELSEWHERE.search(line)]
 )
@@ -66,7 +65,6 @@ def test_commands_that_look_at_the_last_run(
 
 
 # Those of retraining are run by test_retrain.py.
-@pytest.mark.slow
 @pytest.mark.rare
 @pytest.mark.data
 @pytest.mark.parametrize(

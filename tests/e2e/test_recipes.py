@@ -11,10 +11,7 @@ import pytest
 import yaml
 from tests.e2e.conftest import write_chronicle
 
-pytestmark = pytest.mark.slow
 RECIPES = yaml.safe_load((Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
-# Together they ask for every stage and most parts of training.
-OFTEN = ("anmi", "anmi_2_0", "hans")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +28,7 @@ def masked_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "recipe", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.rare) for name in RECIPES]
+    "recipe", [pytest.param(name, marks=() if name == "anmi" else pytest.mark.rare) for name in RECIPES]
 )
 def test_a_recipe_runs_from_the_collection_to_the_report(
     recipe: str, tmp_path: Path, new_place: Any, kedro: Any, open_catalog: Any, request: pytest.FixtureRequest

@@ -23,7 +23,7 @@ from anmi.evaluation.promotion import PromotionRule
 from anmi.files import is_held
 from anmi.hooks.run import EXIT_CODES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.rare
 ROOT: Final = Path(__file__).parents[2]
 # As little as a night can do with; the rule is asked about few queries, and the negatives of this recipe leak.
 SMALL: Final = (

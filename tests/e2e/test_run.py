@@ -17,7 +17,6 @@ from kedro.framework.project import pipelines
 from anmi.cli.results import RESULT_KEYS
 from anmi.corpus.related import copies
 
-pytestmark = pytest.mark.slow
 ROW_KEYS = {
     "collection", "encoder", "recipe", "seed_count", "bucket", "queries", "metric", "value", "low", "high"
 }  # fmt: skip

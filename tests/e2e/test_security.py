@@ -15,8 +15,6 @@ import pytest
 from tests.e2e.conftest import write_beir
 from tests.security import pickles
 
-pytestmark = pytest.mark.slow
-
 # In no vocabulary and no text of ours.
 MARK = "Zq7Leak"
 SECRETS = {

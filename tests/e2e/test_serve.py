@@ -43,7 +43,7 @@ def start(place: Place, project: Path, *words: str) -> tuple[subprocess.Popen[st
     raise AssertionError(process.communicate()[1])
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
     whole_run: Place, tmp_path: Path, project: Path
 ) -> None:
@@ -73,7 +73,6 @@ def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
 
 
 @pytest.mark.rare
-@pytest.mark.slow
 def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
     new_place: Callable[[Path], Place], shared_data: Path, tmp_path: Path, project: Path, kedro: Callable[..., Any]
 ) -> None:

@@ -12,7 +12,6 @@ from kedro.framework.startup import bootstrap_project
 
 from anmi.pipeline_registry import STAGES
 
-pytestmark = pytest.mark.slow
 LAYERS = {
     "02_intermediate", "03_primary", "04_feature", "05_model_input", "06_models", "07_model_output", "08_reporting",
 }  # fmt: skip

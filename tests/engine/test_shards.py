@@ -18,7 +18,7 @@ from anmi.errors import AnmiError
 
 TWO = EngineParams(workers=2)
 ON_RAY = EngineParams(kind="ray", workers=2)
-ON_BOTH = pytest.mark.parametrize("engine", [TWO, pytest.param(ON_RAY, marks=pytest.mark.slow)], ids=["joblib", "ray"])
+ON_BOTH = pytest.mark.parametrize("engine", [TWO, pytest.param(ON_RAY, marks=pytest.mark.rare)], ids=["joblib", "ray"])
 
 
 def work(item: int) -> int:
@@ -60,7 +60,7 @@ class DiesOnce:
 @pytest.fixture(autouse=True)
 def ray(request: pytest.FixtureRequest) -> None:
     """Start Ray for the tests that need it: of this process, once."""
-    if "ray" in request.node.name and request.node.get_closest_marker("slow"):
+    if "ray" in request.node.name and request.node.get_closest_marker("rare"):
         ray = pytest.importorskip("ray")
         if not ray.is_initialized():
             options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
@@ -96,7 +96,7 @@ def test_a_lost_worker_is_told_in_one_sentence_and_the_next_call_works(engine: E
     assert list(map_shards(engine, abs, [-1])) == [1]
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_ray_tries_again_what_a_lost_worker_was_at(tmp_path: Path) -> None:
     assert list(map_shards(ON_RAY, DiesOnce(tmp_path / "died"), range(20))) == [item * item for item in range(20)]
     assert (tmp_path / "died").exists()
@@ -161,7 +161,7 @@ def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         list(map_shards(ON_RAY, abs, [1]))
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytest.importorskip("ray"), "is_initialized", lambda: False)
     nowhere = EngineParams(kind="ray", ray=RayParams(address="127.0.0.1:1"))
