@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy import sparse
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
@@ -25,10 +26,11 @@ from anmi.pipelines.dense.nodes import make_corpus_encoder
 from anmi.pipelines.params import DenseParams
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.encoders import encode, load_encoder, place_of
 from anmi.retrieval.exact import similarities
+from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.terms import counted
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store
 
@@ -124,7 +126,10 @@ class Opened:
         vectors = self.embed(self.texts, "document")
         terms = Terms.build(self.texts, tokenizer("auto", self.read.language))
         if more:
-            terms = terms.with_texts(more)
+            held = counted(terms.tokenize(more), terms.vocabulary, grow=False)
+            own, terms = terms, replace(terms, counts=sparse.vstack([terms.counts, held], format="csr"))
+            # Weighted by the statistics of the corpus.
+            vars(terms).update(idf=own.idf, mean_length=own.mean_length)
             vectors = np.concatenate([vectors, self.embed(list(more), "document")])
         texts = {query: asked[query] for query in ids}
         return Material(terms, texts, vectors, facts_of(self.read.corpus, self.read.graph))

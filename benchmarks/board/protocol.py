@@ -20,8 +20,8 @@ from anmi.errors import AnmiError
 from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import Ranking, vectors
 from anmi.evaluation.shares import share
-from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.index import DenseIndex
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 

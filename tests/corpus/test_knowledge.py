@@ -38,7 +38,7 @@ def known_of(graph, stated):
 
 
 @given(worlds())
-def test_triples_who_states_them_and_what_is_true(world):
+def test_triples_and_who_states_them(world):
     graph, stated = world
     known = known_of(graph, stated)
     everything = {*graph, *(triple for triples in stated.values() for triple in triples)}
@@ -48,12 +48,6 @@ def test_triples_who_states_them_and_what_is_true(world):
     for row, triples in enumerate(stated.values()):
         columns = known.stated.indices[known.stated.indptr[row] : known.stated.indptr[row + 1]]
         assert {found[column] for column in columns} == set(triples)
-    # -1 is what an index says of a name it does not know.
-    nodes, relations = np.arange(-1, len(known.nodes)), np.arange(-1, len(known.relations))
-    number = known.number(nodes[:, None, None], relations[None, :, None], nodes[None, None, :])
-    for (i, j, k), row in np.ndenumerate(number):
-        names = min(i, j, k) > 0 and (known.nodes[i - 1], known.relations[j - 1], known.nodes[k - 1])
-        assert (found[row] == names) if row >= 0 else (names not in everything)
 
 
 @given(worlds())

@@ -15,7 +15,7 @@ from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.nodes import labels_used, train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.sparse import term_table
+from anmi.retrieval.index import term_table
 from anmi.retrieval.sparse.model import inference_free
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store

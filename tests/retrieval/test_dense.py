@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anmi.retrieval.dense import KINDS, DenseIndex
+from anmi.retrieval.index import KINDS, DenseIndex
 
 COUNT, WIDTH = 1500, 32
 

@@ -17,6 +17,7 @@ import pytest
 
 from anmi.engine.threads import for_threads, in_threads
 from anmi.retrieval import encoders
+from anmi.retrieval.kinds import quiet
 from anmi.store import Store
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
@@ -77,7 +78,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
         global_attn_every_n_layers=2, local_attention=4, max_position_embeddings=32, initializer_range=0.7,
         pad_token_id=1, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
     )  # fmt: skip
-    with encoders.quiet():
+    with quiet():
         ModernBertModel(config).save_pretrained(body)
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(body)
         modules = [Transformer(str(body), max_seq_length=8), Pooling(16)]
@@ -88,7 +89,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loaded(folder: Path, **options: Any) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    with encoders.quiet():
+    with quiet():
         return SentenceTransformer(str(folder), device="cpu", **options)
 
 

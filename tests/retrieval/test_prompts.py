@@ -13,8 +13,7 @@ from sentence_transformers import SentenceTransformer
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
 from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, load_encoder
-from anmi.retrieval.kinds import two_encoders
-from anmi.retrieval.prompts import OWN, Prompts, prompts_of
+from anmi.retrieval.kinds import OWN, Prompts, prompts_of, two_encoders
 from anmi.store import Store
 from anmi.training.batch import Tokeniser
 

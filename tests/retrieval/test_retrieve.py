@@ -12,7 +12,7 @@ from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.corpus.related import COPY
 from anmi.retrieval import bm25, pool
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 

@@ -87,7 +87,7 @@ def test_what_is_more_than_a_table_is_none(folder: Path, tmp_path: Path, file: s
 def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from anmi.retrieval.encoders import encode, fingerprint; "
-        "from anmi.retrieval.encoders import cached_encoder; from anmi.retrieval.prompts import OWN; "
+        "from anmi.retrieval.encoders import cached_encoder; from anmi.retrieval.kinds import OWN; "
         f"model = cached_encoder({str(folder)!r}, Path('.'), None, OWN); encode(model, ['a fox'], role='query'); "
         "fingerprint(model); print(sorted({'torch', 'transformers', 'sentence_transformers'} & {*sys.modules}))"
     )

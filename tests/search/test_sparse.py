@@ -18,8 +18,7 @@ from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.index import SHARE, spread_of_scores
-from anmi.retrieval.sparse.index import pruned
+from anmi.retrieval.index import SHARE, pruned, spread_of_scores
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
 from anmi.search.retriever import Encoded

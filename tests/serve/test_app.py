@@ -223,8 +223,8 @@ def searching(run: Run) -> Run:
 
 
 def test_what_the_encoder_found_before_training_stands_beside(searching: Run, marks: Path, static_models: Path) -> None:
-    from anmi.retrieval.dense import DenseIndex
     from anmi.retrieval.encoders import cached_encoder
+    from anmi.retrieval.index import DenseIndex
     from anmi.serve.run import ZeroShot
 
     table = cached_encoder("static", static_models)

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.sparse import SparseIndex, term_table
+from anmi.retrieval.index import SparseIndex, term_table
 from anmi.retrieval.sparse.model import inference_free, of_masked_lm, sparse_vectors
 from anmi.training.objective import penalty
 from anmi.training.options import SparsityOptions, TrainingOptions

@@ -69,7 +69,7 @@ def export(
     """
     from anmi.files import aside
     from anmi.report.console import expected_sentence
-    from anmi.retrieval.prompts import in_words
+    from anmi.retrieval.kinds import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
 
     folder = folder.resolve()

@@ -89,7 +89,7 @@ def _print(saved: dict[str, Any]) -> None:
 
     from anmi.report.console import NOTHING_MINED, bucket_table, rejections_table, results_table
     from anmi.report.sentences import composition, pseudo_query_notice, verdict, warning
-    from anmi.retrieval.prompts import in_words
+    from anmi.retrieval.kinds import in_words
 
     measured, compared = pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])
     if len(measured):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -22,6 +25,7 @@ Numbers = NDArray[np.int64]
 Triple = tuple[str, str, str]
 
 _BLOCK = 2048
+_LITERAL: Final = re.compile(r'"(?P<value>.*)"(?:@[\w-]+|\^\^\S+)?', re.DOTALL)
 _TABLES = ("entities", "graph", "facts")
 
 
@@ -135,19 +139,10 @@ class KnowledgeGraph:
             about=_about(row, numbers[len(graph) :, 0], len(document_ids), len(entities)),
         )  # fmt: skip
 
-    def number(self, heads: Numbers, relations: Numbers, tails: Numbers) -> Numbers:
-        """Return the row of each triple in ``triples``, -1 where it is not known to be true; the shapes broadcast.
-
-        What is not in the graph may be given as -1, as an index lookup returns it; nothing of it is true.
-        """
-        wanted = self._code(heads, relations, tails)
-        known = self._code(*self.triples.T)
-        if not len(known):
-            return np.full(wanted.shape, -1, np.int64)
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        # The code of a triple with a -1 is that of another one.
-        absent = np.minimum(np.minimum(heads, relations), tails) < 0
-        return np.where((known[place] == wanted) & ~absent, place, -1)
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """How a text would write each node, N: the label of an entity."""
+        return *self.labels, *map(surface, self.nodes[len(self.uris) :])
 
     def entailing(self, positives: NDArray[np.int32]) -> sparse.csr_array:
         """Return which documents state all facts of one of a query's positives, the positives themselves included.
@@ -178,9 +173,17 @@ class KnowledgeGraph:
         result.sort_indices()
         return sparse.csr_array(result.astype(bool))
 
-    def _code(self, heads: Numbers, relations: Numbers, tails: Numbers) -> Numbers:
-        code: Numbers = (heads * len(self.relations) + relations) * len(self.nodes) + tails
-        return code
+
+def surface(node: str) -> str:
+    """Return how a text would write a literal, or a node without a label.
+
+    Examples
+    --------
+    >>> surface('"Aarhus, Denmark"@en'), surface("solo_singer"), surface("25.0")
+    ('Aarhus, Denmark', 'solo singer', '25.0')
+    """
+    literal = _LITERAL.fullmatch(node)
+    return (literal["value"] if literal else node).replace("_", " ")
 
 
 def membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> sparse.csr_array:

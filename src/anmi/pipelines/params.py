@@ -22,7 +22,7 @@ from anmi.judging.fusing import FusedOptions
 from anmi.judging.llm import LLMOptions
 from anmi.judging.pairwise import ChatOptions
 from anmi.judging.rating import RatingOptions
-from anmi.retrieval.prompts import Prompt, Prompts
+from anmi.retrieval.kinds import Prompt, Prompts
 from anmi.retrieval.tokenize import TokenizerName
 from anmi.retrieval.variants.build import VariantParams
 

@@ -1,4 +1,4 @@
-"""BM25 searches the whole corpus, by bm25s (default) or rank_bm25 (slow, for comparison)."""
+"""BM25 searches the whole corpus, by Lucene's formula (``bm25s``) or the one of ``rank_bm25``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.errors import AnmiError
-from anmi.ragged import read_table
 from anmi.retrieval.exact import best, of_keys
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
@@ -22,6 +19,7 @@ Floats = NDArray[np.float32]
 
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
+_ARRAYS: Final = ("indptr", "indices", "data")
 # Documents that are weighed at a time, which bounds memory.
 _DOCUMENTS: Final = 50_000
 
@@ -53,7 +51,7 @@ class BM25Index:
     def __init__(self, engine: Any, settings: dict[str, Any], tokenize: Tokenize) -> None:
         self._engine = engine
         self.settings = settings
-        self._tokenize = tokenize
+        self.tokenize = tokenize
 
     @staticmethod
     def build(texts: Sequence[str], language: str, kind: str = "auto", **settings: Any) -> BM25Index:
@@ -64,20 +62,31 @@ class BM25Index:
     def of_terms(
         terms: Terms, engine: str = "bm25s", k1: float = 0.9, b: float = 0.4, epsilon: float = 0.0
     ) -> BM25Index:
-        """Index documents that are cut into terms; see the class for the parameters."""
-        settings: dict[str, Any] = {
-            "documents": len(terms.lengths), **terms.settings, "engine": engine, "k1": k1, "b": b, "epsilon": epsilon,
-        }  # fmt: skip
-        if engine == "bm25s":
-            return BM25Index(_index(terms, settings), settings, terms.tokenize)
-        names = list(terms.vocabulary)
-        tokens = [[names[term] for term in row] for row in terms.rows()]
-        return BM25Index(_RankBM25(tokens, k1, b, epsilon), settings, terms.tokenize)
+        """Index documents that are cut into terms; see the class for the parameters.
 
-    @property
-    def tokenize(self) -> Tokenize:
-        """The tokeniser of the index, from texts to lists of terms."""
-        return self._tokenize
+        All terms of some documents are weighed at a time; bm25s itself would go document by document.
+        """
+        import bm25s
+
+        counts, lengths, idf = terms.counts, terms.lengths.astype(np.float64), terms.idf
+        if engine == "rank_bm25":
+            held = np.bincount(counts.indices, minlength=counts.shape[1])
+            idf = np.log(len(lengths) - held + 0.5) - np.log(held + 0.5)
+            # Terms in more than half of the documents have a negative idf, in place of which epsilon stands.
+            idf = (k1 + 1) * np.where(idf < 0, epsilon * idf[held > 0].mean(), idf)
+        scale = k1 * ((1 - b) + b * lengths / max(lengths.mean(), 1e-9))
+        weights = np.empty(len(counts.data), np.float32)
+        for first in range(0, len(lengths), _DOCUMENTS):
+            ends = counts.indptr[first : first + _DOCUMENTS + 1]
+            some, own = slice(ends[0], ends[-1]), np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
+            weights[some] = idf[counts.indices[some]] * (counts.data[some] / (own + counts.data[some]))
+        postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
+        made = bm25s.BM25(method="lucene", k1=k1, b=b)
+        made.scores = {name: getattr(postings, name) for name in _ARRAYS} | {"num_docs": len(lengths)}
+        made.vocab_dict, made.nonoccurrence_array = terms.vocabulary, None
+        made.unique_token_ids_set = set(terms.vocabulary.values())
+        how = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
+        return BM25Index(made, {"documents": len(lengths), **terms.settings, **how}, terms.tokenize)
 
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
@@ -87,17 +96,13 @@ class BM25Index:
     @staticmethod
     def load(path: Path) -> BM25Index:
         """Open an index, its arrays memory-mapped."""
-        settings = json.loads((path / _SETTINGS).read_text())
-        tokenize = tokenizer(settings["tokenizer"], settings["language"])
-        if settings["engine"] == "rank_bm25":
-            tokens = read_table(path / "tokens.parquet").column("tokens").to_pylist()
-            return BM25Index(_RankBM25(tokens, settings["k1"], settings["b"], settings["epsilon"]), settings, tokenize)
         import bm25s
 
+        settings = json.loads((path / _SETTINGS).read_text())
         engine = bm25s.BM25.load(path, mmap=True, show_progress=False)
         # Plain arrays are mapped all the same, and other processes share them.
-        engine.scores |= {name: np.asarray(engine.scores[name]) for name in ("data", "indices", "indptr")}
-        return BM25Index(engine, settings, tokenize)
+        engine.scores |= {name: np.asarray(engine.scores[name]) for name in _ARRAYS}
+        return BM25Index(engine, settings, tokenizer(settings["tokenizer"], settings["language"]))
 
     def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats]:
         """Return the best documents of each query.
@@ -110,26 +115,18 @@ class BM25Index:
         scores
             float32 [Q, k], 0 where there is no document.
         """
-        documents, scores, _ = self.search_and_look(queries, k, np.zeros((len(queries), 0), np.int32))
-        return documents, scores
+        return self.search_and_look(queries, k, np.zeros((len(queries), 0), np.int32))[:2]
 
     def search_and_look(
         self, queries: Sequence[str], k: int, wanted: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
-        k = min(k, self.settings["documents"])
-        values = np.full(wanted.shape, np.nan, np.float32)
-        if isinstance(self._engine, _RankBM25):
-            documents, scores = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
-            for part, full in self.scored(queries, max(k, wanted.shape[1])):
-                documents[part], scores[part] = best(full, k)
-                values[part] = np.take_along_axis(full, np.maximum(wanted[part], 0), axis=1)
-            values[wanted < 0] = np.nan
-            return documents, scores, values
         from anmi.retrieval.sums import best_by_postings
 
-        rows, terms = self._terms(self._tokenize(queries))
-        firsts, keys = np.searchsorted(rows, np.arange(len(queries) + 1)), np.zeros((len(queries), k), np.uint64)
+        values = np.full(wanted.shape, np.nan, np.float32)
+        keys = np.zeros((len(queries), min(k, self.settings["documents"])), np.uint64)
+        rows, terms = self._terms(self.tokenize(queries))
+        firsts = np.searchsorted(rows, np.arange(len(queries) + 1))
         best_by_postings(firsts, terms, *self._postings, self.settings["documents"], wanted, values, keys)
         return *of_keys(keys), values
 
@@ -155,20 +152,16 @@ class BM25Index:
         """
         from anmi.retrieval.sums import add_postings
 
-        rows = self._tokenize(queries)
+        rows, count = self.tokenize(queries), self.settings["documents"]
         # Few enough to stay near the processor's caches, which is where the time goes.
-        step = max(1, _CELLS // max(self.settings["documents"], width, 1))
-        room = np.zeros((min(step, len(rows)), self.settings["documents"]), np.float32)
+        step = max(1, _CELLS // max(count, width, 1))
+        room = np.zeros((min(step, len(rows)), count), np.float32)
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            chosen = rows[part]
-            if isinstance(self._engine, _RankBM25):
-                yield part, self._engine.scores(chosen)
-                continue
-            full = room[: len(chosen)]
+            full = room[: len(rows[part])]
             full.fill(0)
             # As bm25s does itself, in the same order, less the scores that it makes anew for each query.
-            add_postings(*self._terms(chosen), *self._postings, full)
+            add_postings(*self._terms(rows[part]), *self._postings, full)
             yield part, full
 
     def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -182,14 +175,7 @@ class BM25Index:
         """Return the weights of terms in documents, float32 [N, V], and the V terms.
 
         The score of a document is the sum over the terms of a query, as often as each occurs in it.
-
-        Raises
-        ------
-        AnmiError
-            The engine keeps no weights.
         """
-        if isinstance(self._engine, _RankBM25):
-            raise AnmiError("rank_bm25 keeps no weights of terms; run with bm25.engine=bm25s")
         starts, documents, weights = self._postings
         terms = sorted(self._engine.vocab_dict, key=self._engine.vocab_dict.__getitem__)[: len(starts) - 1]
         shape = (self.settings["documents"], len(starts) - 1)
@@ -198,44 +184,5 @@ class BM25Index:
     @property
     def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Floats]:
         """Where the postings of each term begin, their documents and their weights."""
-        starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in ("indptr", "indices", "data"))
+        starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in _ARRAYS)
         return unsigned(starts), unsigned(documents), weights
-
-
-def _index(terms: Terms, settings: dict[str, Any]) -> Any:
-    """Weigh the terms of all documents by Lucene's formula; bm25s itself would go document by document."""
-    import bm25s
-
-    engine = bm25s.BM25(method="lucene", k1=settings["k1"], b=settings["b"])
-    counts, lengths = terms.counts, terms.lengths.astype(np.float64)
-    scale = engine.k1 * ((1 - engine.b) + engine.b * lengths / max(lengths.mean(), 1e-9))
-    weights = np.empty(len(counts.data), np.float32)
-    for first in range(0, len(lengths), _DOCUMENTS):
-        ends = counts.indptr[first : first + _DOCUMENTS + 1]
-        some, own = slice(ends[0], ends[-1]), np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
-        weights[some] = terms.idf[counts.indices[some]] * (counts.data[some] / (own + counts.data[some]))
-    postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
-    engine.scores = {
-        "data": postings.data, "indices": postings.indices, "indptr": postings.indptr, "num_docs": counts.shape[0]
-    }  # fmt: skip
-    engine.vocab_dict = terms.vocabulary
-    engine.unique_token_ids_set, engine.nonoccurrence_array = set(terms.vocabulary.values()), None
-    return engine
-
-
-class _RankBM25:
-    """Offers the few calls of rank_bm25 that the index needs; its tokens are kept, since it cannot be saved."""
-
-    def __init__(self, tokens: list[list[str]], k1: float, b: float, epsilon: float) -> None:
-        from rank_bm25 import BM25Okapi
-
-        self._tokens = tokens
-        # Terms in more than half of the documents have a negative idf, in place of which epsilon stands.
-        self._engine = BM25Okapi(tokens, k1=k1, b=b, epsilon=epsilon)
-
-    def scores(self, rows: list[list[str]]) -> Floats:
-        full = [self._engine.get_scores(row) for row in rows]
-        return np.array(full, np.float32).reshape(len(rows), len(self._tokens))
-
-    def save(self, path: str) -> None:
-        pd.DataFrame({"tokens": self._tokens}).to_parquet(Path(path) / "tokens.parquet", write_page_checksum=True)

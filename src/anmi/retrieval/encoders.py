@@ -23,9 +23,9 @@ from anmi.engine.threads import ahead, for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
-from anmi.retrieval.kinds import autocast, device, exact_precision, is_routed, is_static, passes, quiet
+from anmi.retrieval import kinds
+from anmi.retrieval.kinds import OWN, Prompts, exact_precision, is_routed, is_static, prompts_of, settle_prompts
 from anmi.retrieval.model_folder import checked_model, is_folder, is_sparse_folder, loading
-from anmi.retrieval.prompts import OWN, Prompts, prompts_of, settle_prompts
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
 from anmi.store import Number, Run, Store
 
@@ -101,7 +101,7 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
     max_length
         Longest input in tokens, those of the prompt among them; the model's own limit when None.
     prompts
-        In place of the model's own; see :func:`anmi.retrieval.prompts.settle_prompts`.
+        In place of the model's own; see :func:`anmi.retrieval.kinds.settle_prompts`.
 
     Raises
     ------
@@ -119,8 +119,8 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
         if is_sparse_folder(folder):
             from anmi.retrieval.sparse.document import load_sparse
 
-            return load_sparse(folder, device())
-        model = SentenceTransformer(str(folder), device=device(), trust_remote_code=False)
+            return load_sparse(folder, kinds.device())
+        model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
@@ -162,15 +162,18 @@ def _distilled(models: Path) -> Path:
     target = models / f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
     if target.is_dir():
         return target
-    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+    source = minilm_folder()
+    verify(source / "model.safetensors", MINILM_SHA256)
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
     log.info("Distilling MiniLM to a static embedding (once; about a minute)")
     torch.manual_seed(0)
-    with quiet(), aside(target) as folder:
-        table = StaticEmbedding.from_distillation(str(minilm_folder()), device=device(), pca_dims=STATIC_DIMENSIONS)
+    with kinds.quiet(), aside(target) as folder:
+        table = StaticEmbedding.from_distillation(
+            str(minilm_folder()), device=kinds.device(), pca_dims=STATIC_DIMENSIONS
+        )
         SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(folder), create_model_card=False)
     return target
 
@@ -363,9 +366,9 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
     route = {"task": role} if is_routed(model) else {}
     model.eval()
     # Tables of vectors have no layers that long texts would fill.
-    groups = passes(texts, batch_size, 1 if is_static(model) else model.max_seq_length)
+    groups = kinds.passes(texts, batch_size, 1 if is_static(model) else model.max_seq_length)
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
-    with torch.inference_mode(), autocast(exact_precision(model, precision)):
+    with torch.inference_mode(), kinds.autocast(exact_precision(model, precision)):
         for group in groups:
             result[group] = model.encode(
                 [texts[place] for place in group], prompt=prompt, batch_size=len(group), normalize_embeddings=True,
@@ -401,7 +404,7 @@ class Encoding:
     @property
     def worth_sending(self) -> bool:
         """Whether it pays to encode in other processes: not a table look-up, nor where one process has the GPU."""
-        return not is_static(self._model) and device() == "cpu"
+        return not is_static(self._model) and kinds.device() == "cpu"
 
     @property
     def _model(self) -> SentenceTransformer | TokenTable:

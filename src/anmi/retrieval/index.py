@@ -1,18 +1,295 @@
-"""Vectors of either kind get one index: directions a dense one, weights of terms an inverted one."""
+"""Vectors of documents get an index: directions a dense one, exact or by FAISS, weights of terms an inverted one."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
+from scipy import sparse
 
-from anmi.retrieval.dense import DenseIndex
-from anmi.retrieval.sparse import SparseIndex
+from anmi.errors import AnmiError, nearest
+from anmi.retrieval import exact
 
-Vectors: TypeAlias = NDArray[np.float32] | scipy.sparse.csr_matrix
+Floats = NDArray[np.float32]
+KINDS: Final = ("flat", "hnsw")
+_FAISS: Final = "index.faiss"
+_VECTORS: Final = "vectors.npy"
+_SETTINGS: Final = "settings.json"
+
+
+class DenseIndex:
+    """An inner-product index over document vectors; a document's index is its row.
+
+    Parameters
+    ----------
+    engine
+        The FAISS index; of kind ``flat`` the vectors, float32 [N, D].
+    settings
+        Kind, number of documents, dimensions, fingerprint of the encoder.
+    document_ids
+        Identifier of each row.
+    """
+
+    def __init__(self, engine: Any, settings: dict[str, Any], document_ids: list[str]) -> None:
+        self._engine = engine
+        self.settings = settings
+        self.document_ids = document_ids
+
+    @staticmethod
+    def build(embeddings: Floats, document_ids: list[str], kind: str = "flat", fingerprint: str = "") -> DenseIndex:
+        """Index unit vectors, float32 [N, D].
+
+        ``flat`` is exact, and keeps the vectors as they are. ``hnsw`` (32 links) answers in logarithmic time with a
+        recall near 1.
+        """
+        if kind not in KINDS:
+            raise AnmiError(f'unknown dense index "{kind}"; {nearest(kind, KINDS)}')
+        count, width = embeddings.shape
+        if len(document_ids) != count:
+            raise ValueError(f"{count} vectors but {len(document_ids)} document ids")
+        settings = {"kind": kind, "documents": count, "dimensions": width, "fingerprint": fingerprint}
+        if kind == "flat":
+            # What is mapped from a file stays so.
+            return DenseIndex(np.asarray(embeddings, np.float32), settings, document_ids)
+        import faiss
+
+        engine = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
+        engine.hnsw.efConstruction, engine.hnsw.efSearch = 200, 256
+        engine.add(np.ascontiguousarray(embeddings))
+        return DenseIndex(engine, settings, document_ids)
+
+    def save(self, path: Path) -> None:
+        """Write the index into the folder ``path``."""
+        if self.exact is not None:
+            _save(path / _VECTORS, self.exact)
+        else:
+            import faiss
+
+            faiss.write_index(self._engine, str(path / _FAISS))
+        (path / _SETTINGS).write_text(json.dumps(self.settings, indent=1))
+        (path / "document_ids.json").write_text(json.dumps(self.document_ids))
+
+    @staticmethod
+    def load(path: Path) -> DenseIndex:
+        """Open an index, the vectors of an exact one memory-mapped."""
+        settings, ids = (json.loads((path / name).read_text()) for name in (_SETTINGS, "document_ids.json"))
+        if (path / _VECTORS).exists():
+            return DenseIndex(np.asarray(np.load(path / _VECTORS, mmap_mode="r")), settings, ids)
+        import faiss
+
+        return DenseIndex(faiss.read_index(str(path / _FAISS)), settings, ids)
+
+    def search(self, queries: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
+        """Return the k nearest documents of each query vector: int32 [Q, k] best first (-1 where none) and scores."""
+        k, queries = min(k, self.settings["documents"]), np.ascontiguousarray(queries, np.float32)
+        if self.exact is not None:
+            return exact.nearest(queries, self.exact, k)
+        scores, documents = self._engine.search(queries, k)
+        return documents.astype(np.int32), scores.astype(np.float32)
+
+    @property
+    def exact(self) -> Floats | None:
+        """The vectors that are searched, float32 [N, D], not copied; None where they are not searched as they are."""
+        return self._engine if isinstance(self._engine, np.ndarray) else None
+
+    def vectors(self) -> Floats:
+        """Return the vectors that were indexed, float32 [N, D]."""
+        if self.exact is not None:
+            return self.exact
+        found: Floats = self._engine.reconstruct_n(0, self.settings["documents"])
+        return found
+
+
+def _save(path: Path, vectors: Floats) -> None:
+    """Write vectors; where they are all of another artifact, which nobody changes, as a second name of its file."""
+    mapped = vectors.base
+    if isinstance(mapped, np.memmap) and mapped.filename and vectors.flags.c_contiguous:
+        source = Path(mapped.filename)
+        if source.stat().st_size == mapped.offset + vectors.nbytes:
+            # Not on another disk, nor on one without links.
+            with suppress(OSError):
+                path.hardlink_to(source)
+                return
+    np.save(path, vectors)
+
+
+_ARRAYS: Final = ("data", "indices", "indptr")
+# Of queries and documents, which bounds memory.
+_CELLS: Final = 4_000_000
+
+
+def pruned(vectors: sparse.csr_matrix, share: float) -> sparse.csr_matrix:
+    """Return documents, [N, V], without terms that weigh less than a share of the document's largest weight.
+
+    Examples
+    --------
+    >>> pruned(sparse.csr_matrix([[1.0, 4.0], [1.0, 0.0]]), 0.5).toarray().tolist()
+    [[0.0, 4.0], [1.0, 0.0]]
+    """
+    kept = sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
+    if share > 0:
+        row = np.repeat(np.arange(kept.shape[0]), np.diff(kept.indptr))
+        largest = kept.max(axis=1).toarray().ravel()
+        kept.data[kept.data < share * largest[row]] = 0
+    kept.eliminate_zeros()
+    return kept
+
+
+class SparseIndex:
+    """Documents by term.
+
+    Attributes
+    ----------
+    postings
+        float32 [V, N], a row per term: which documents hold it, and what it weighs there.
+    document_ids
+        Of the N documents.
+    settings
+        ``kind`` (always "inverted"), ``documents`` (N) and ``terms`` (V).
+
+    Examples
+    --------
+    >>> index = SparseIndex.build(sparse.csr_matrix([[0.0, 2.0], [1.0, 0.5]]), ["a", "b"])
+    >>> documents, scores = index.search(sparse.csr_matrix([[0.0, 3.0]]), k=2)
+    >>> documents.tolist(), scores.tolist()
+    ([[0, 1]], [[6.0, 1.5]])
+    """
+
+    def __init__(self, postings: sparse.csr_matrix, document_ids: list[str]) -> None:
+        self.postings = postings
+        self.document_ids = document_ids
+        self.settings = {"kind": "inverted", "documents": postings.shape[1], "terms": postings.shape[0]}
+
+    @staticmethod
+    def build(vectors: sparse.csr_matrix, document_ids: Sequence[str], share: float = 0.0) -> SparseIndex:
+        """Invert documents.
+
+        Parameters
+        ----------
+        vectors
+            float32 [N, V], no weight below 0.
+        document_ids
+            N ids.
+        share
+            Terms that weigh less than this share of the document's largest weight are left out.
+
+        Raises
+        ------
+        AnmiError
+            Every document is empty, which is what too large a penalty on their terms does; ids and vectors differ in
+            number; or a weight is negative or not finite.
+        """
+        if vectors.shape[0] != len(document_ids):
+            raise AnmiError(f"{vectors.shape[0]} vectors were given for {len(document_ids)} documents")
+        if vectors.nnz and not (np.isfinite(vectors.data).all() and vectors.data.min() >= 0):
+            raise AnmiError("a term of a document weighs less than 0 or is not finite: train again at a smaller rate")
+        kept = pruned(vectors, share)
+        if not kept.nnz:
+            raise AnmiError("no document has a term, so nothing could be found: train with a smaller penalty on them")
+        return SparseIndex(kept.T.tocsr(), list(document_ids))
+
+    @property
+    def terms_per_document(self) -> float:
+        """Mean number of terms of a document."""
+        return float(self.postings.nnz / self.postings.shape[1])
+
+    def search(self, queries: sparse.csr_matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
+
+        ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share a term.
+        """
+        k, count = min(k, len(self.document_ids)), queries.shape[0]
+        documents, scores = np.zeros((count, k), np.int32), np.zeros((count, k), np.float32)
+        step = max(1, _CELLS // len(self.document_ids))
+        for part in (slice(start, start + step) for start in range(0, count, step)):
+            documents[part], scores[part] = exact.best((queries[part] @ self.postings).toarray(), k)
+        return documents, scores
+
+    def save(self, path: Path) -> None:
+        """Write the index into the folder ``path``."""
+        for name in _ARRAYS:
+            np.save(path / f"{name}.npy", getattr(self.postings, name))
+        settings = self.settings | {"document_ids": self.document_ids}
+        (path / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+
+    @staticmethod
+    def is_one(path: Path) -> bool:
+        """Tell whether a folder holds such an index."""
+        return all((path / f"{name}.npy").is_file() for name in _ARRAYS)
+
+    def vectors(self) -> sparse.csr_matrix:
+        """Return the documents that were indexed, float32 [N, V]."""
+        return self.postings.T.tocsr()
+
+    @staticmethod
+    def load(path: Path) -> SparseIndex:
+        """Open an index, its arrays memory-mapped."""
+        settings = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+        arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+        postings = sparse.csr_matrix(arrays, shape=(settings["terms"], settings["documents"]), copy=False)
+        return SparseIndex(postings, settings["document_ids"])
+
+
+_TABLE: Final = "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding"
+
+
+class TermTable:
+    """Looks up the weight of every token of a text; nothing is computed.
+
+    Parameters
+    ----------
+    tokenizer
+        Of the library tokenizers.
+    weights
+        Of its tokens, float32 [V]: 0 for special ones.
+    """
+
+    def __init__(self, tokenizer: Any, weights: NDArray[np.float32]) -> None:
+        self.tokenizer = tokenizer
+        self.weights = weights
+
+    def __call__(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """Return float32 [T, V]; a token that stands in the text twice counts once."""
+        encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        rows = [np.unique(np.asarray(encoding.ids, np.int64)) for encoding in encoded]
+        tokens = np.concatenate([np.zeros(0, np.int64), *rows])
+        starts = np.cumsum([0, *map(len, rows)])
+        found = sparse.csr_matrix((self.weights[tokens], tokens, starts), (len(rows), len(self.weights)))
+        found.eliminate_zeros()
+        return found
+
+    def by_token(self) -> dict[str, float]:
+        """Return the weight of every token by its name, those of weight 0 left out."""
+        held = np.flatnonzero(self.weights).tolist()
+        return {self.tokenizer.id_to_token(token): round(float(self.weights[token]), 5) for token in held}
+
+
+def term_table(folder: Path) -> TermTable | None:
+    """Read the queries' side of the folder of an inference-free sparse retriever; None where it is anything else."""
+    try:
+        types = json.loads((folder / "router_config.json").read_text(encoding="utf-8"))
+        place = folder / next(name for name in types["structure"]["query"] if types["types"][name] == _TABLE)
+    except (FileNotFoundError, KeyError, StopIteration):
+        return None
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    weights = load_file(place / "model.safetensors")["weight"].astype(np.float32)
+    if (count := tokenizer.get_vocab_size()) != len(weights):
+        told = f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights"
+        raise AnmiError(f"{told}; take both from one model, or train it again")
+    return TermTable(tokenizer, weights)
+
+
+Vectors: TypeAlias = NDArray[np.float32] | sparse.csr_matrix
 Index: TypeAlias = DenseIndex | SparseIndex
 # Of a document's largest weight, below which its terms are left out: on SciFact a fifth of them and a ninth of the
 # work, for .0004 nDCG@10 (benchmarks/results/sparse.json).
@@ -25,7 +302,7 @@ def build_index(vectors: Vectors, document_ids: list[str], kind: str = "flat") -
 
     Of sparse documents the lightest terms are left out, see :data:`SHARE`.
     """
-    if isinstance(vectors, scipy.sparse.spmatrix):
+    if isinstance(vectors, sparse.spmatrix):
         return SparseIndex.build(vectors, document_ids, SHARE)
     return DenseIndex.build(vectors, document_ids, kind)
 
@@ -37,7 +314,7 @@ def load_index(path: Path) -> Index:
 
 def row_products(left: Vectors, right: Vectors) -> NDArray[np.float64]:
     """Return the inner product of each row with the row beside it, float64 [R], of two [R, D] of the same kind."""
-    if isinstance(left, scipy.sparse.spmatrix):
+    if isinstance(left, sparse.spmatrix):
         return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()
     return np.asarray(np.einsum("rd,rd->r", left, right, dtype=np.float64))
 
@@ -53,12 +330,12 @@ def spread_of_scores(queries: Vectors, documents: Vectors) -> float:
     Examples
     --------
     >>> documents = np.array([[1, 0], [0, 1]], np.float32)
-    >>> spread_of_scores(documents[:1], documents), spread_of_scores(documents[:0], scipy.sparse.csr_matrix(documents))
+    >>> spread_of_scores(documents[:1], documents), spread_of_scores(documents[:0], sparse.csr_matrix(documents))
     (0.5, 0.5)
     """
     asked = (queries if queries.shape[0] else documents)[:_MOST].astype(np.float64)
     count = max(documents.shape[0], 1)
-    if isinstance(documents, scipy.sparse.spmatrix):
+    if isinstance(documents, sparse.spmatrix):
         products = asked @ documents.T.tocsr().astype(np.float64)
         mean = np.asarray(products.sum(axis=1)).ravel() / count
         square = np.asarray(products.multiply(products).sum(axis=1)).ravel() / count

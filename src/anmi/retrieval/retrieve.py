@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
 
 Floats = NDArray[np.float32]

@@ -36,12 +36,6 @@ class Terms:
     ----------
     counts
         Occurrences, sparse float32 [N, V].
-    idf
-        log(1 + (N − df + ½) / (df + ½)), float32 [V].
-    lengths
-        Tokens of each document, float32 [N].
-    mean_length
-        Tokens of an average document of those the statistics are of.
     vocabulary
         Column of each term.
     tokenize
@@ -51,9 +45,6 @@ class Terms:
     """
 
     counts: sparse.csr_matrix
-    idf: NDArray[np.float32]
-    lengths: NDArray[np.float32]
-    mean_length: float
     vocabulary: dict[str, int]
     tokenize: Tokenize
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +60,7 @@ class Terms:
         [[1.0, 1.0], [2.0, 0.0]]
         """
         vocabulary: dict[str, int] = {}
-        return Terms._of(counted(tokenize(texts), vocabulary, grow=True), vocabulary, tokenize)
+        return Terms(counted(tokenize(texts), vocabulary, grow=True), vocabulary, tokenize)
 
     @staticmethod
     def cut(texts: Sequence[str], language: str, kind: str = "auto") -> Terms:
@@ -81,22 +72,12 @@ class Terms:
             No document has a term.
         """
         kind = resolve(kind, language)
-        settings, tokenize = {"language": language, "tokenizer": kind}, tokenizer(kind, language)
+        tokenize = tokenizer(kind, language)
         whole = kind in DICTIONARIES
-        found = Terms.build(texts, tokenize) if whole else Terms._of(*counted_once(texts, tokenize), tokenize)
+        found = Terms.build(texts, tokenize) if whole else Terms(*counted_once(texts, tokenize), tokenize)
         if not found.vocabulary:
             raise AnmiError(f'the tokenizer "{kind}" found no token in {len(texts)} documents')
-        return replace(found, settings=settings)
-
-    @staticmethod
-    def _of(
-        counts: sparse.csr_matrix,
-        vocabulary: dict[str, int],
-        tokenize: Tokenize,
-        settings: Mapping[str, str] | None = None,
-    ) -> Terms:
-        idf, lengths = idf_of(counts), _lengths(counts)
-        return Terms(counts, idf, lengths, float(lengths.mean()), vocabulary, tokenize, settings or {})
+        return replace(found, settings={"language": language, "tokenizer": kind})
 
     def save(self, path: Path) -> None:
         """Write the counts, the vocabulary and the settings into the folder ``path``."""
@@ -111,19 +92,7 @@ class Terms:
         terms = read_table(path / "vocabulary.parquet").column("term").to_pylist()
         vocabulary = dict(zip(terms, range(len(terms)), strict=True))
         tokenize = tokenizer(settings["tokenizer"], settings["language"])
-        return Terms._of(sparse.load_npz(path / "counts.npz"), vocabulary, tokenize, settings)
-
-    def rows(self) -> list[list[int]]:
-        """Return the columns of each document's terms, a term as often as it occurs, in order of the columns."""
-        times = np.repeat(self.counts.indices, self.counts.data.astype(np.int64))
-        ends = np.cumsum(self.lengths.astype(np.int64))
-        return [part.tolist() for part in np.split(times, ends[:-1])]
-
-    def with_texts(self, texts: Sequence[str]) -> Terms:
-        """Append documents, weighted by the statistics of those that are here; unknown terms are left out."""
-        more = counted(self.tokenize(texts), self.vocabulary, grow=False)
-        counts = sparse.vstack([self.counts, more], format="csr")
-        return replace(self, counts=counts, lengths=_lengths(counts))
+        return Terms(sparse.load_npz(path / "counts.npz"), vocabulary, tokenize, settings)
 
     def changed(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Terms:
         """Return the terms with other texts in some rows; only these are cut."""
@@ -134,7 +103,7 @@ class Terms:
         place = np.arange(len(self.lengths))
         place[rows] = len(place) + np.arange(len(rows))
         counts = sparse.vstack([before, other], format="csr")[place]
-        return Terms._of(counts, vocabulary, self.tokenize, self.settings)
+        return Terms(counts, vocabulary, self.tokenize, self.settings)
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Return which known terms each query holds, weighted by idf: float32 [Q, V]."""
@@ -146,6 +115,21 @@ class Terms:
         """Compute the cached matrices now, so that processes that share this need not do so each."""
         for name in ("saturated", "unit", "mass"):
             getattr(self, name)
+
+    @cached_property
+    def idf(self) -> NDArray[np.float32]:
+        """log(1 + (N − df + ½) / (df + ½)) of each term, float32 [V]."""
+        return idf_of(self.counts)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.float32]:
+        """Tokens of each document, float32 [N]."""
+        return np.asarray(self.counts.sum(axis=1), np.float32).ravel()
+
+    @cached_property
+    def mean_length(self) -> float:
+        """Tokens of an average document."""
+        return float(self.lengths.mean())
 
     @cached_property
     def saturated(self) -> sparse.csr_matrix:
@@ -273,11 +257,6 @@ def idf_of(counts: sparse.csr_matrix) -> NDArray[np.float32]:
     """
     frequency = np.bincount(counts.indices, minlength=counts.shape[1])
     return np.log1p((counts.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
-
-
-def _lengths(counts: sparse.csr_matrix) -> NDArray[np.float32]:
-    lengths: NDArray[np.float32] = np.asarray(counts.sum(axis=1), np.float32).ravel()
-    return lengths
 
 
 def unsigned(numbers: NDArray[Any]) -> NDArray[Any]:

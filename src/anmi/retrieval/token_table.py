@@ -56,7 +56,7 @@ class TokenTable:
         self, tokenizer: Any, table: NDArray[np.float32], normalised: bool, settings: Mapping[str, Any],
         words: _Words | None = None,
     ) -> None:  # fmt: skip
-        # Named as in sentence-transformers, for :mod:`anmi.retrieval.prompts`.
+        # Named as in sentence-transformers, for :mod:`anmi.retrieval.kinds`.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
         self.default_prompt_name: str | None = settings.get("default_prompt_name")
         self._tokenizer = tokenizer

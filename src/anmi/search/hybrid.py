@@ -190,7 +190,7 @@ class HybridSearch:
         weights, method, depth
             See :func:`anmi.retrieval.fusion.fuse`; ``depth`` documents of each part are fused.
         index
-            Kind of the dense index, see :meth:`anmi.retrieval.dense.DenseIndex.build`.
+            Kind of the dense index, see :meth:`anmi.retrieval.index.DenseIndex.build`.
         about
             Noted in the folder.
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from anmi.retrieval.fusion import Ranked
-from anmi.retrieval.index import Index, Vectors
-from anmi.retrieval.sparse import SparseIndex
+from anmi.retrieval.index import Index, SparseIndex, Vectors
 from anmi.search.folder import COMPANION
 
 Encode = Callable[[Sequence[str]], Any]
@@ -34,8 +33,8 @@ def open_encoder(
         The folder holds more than data, or no such model.
     """
     from anmi.retrieval.encoders import cached_encoder, encode
+    from anmi.retrieval.index import term_table
     from anmi.retrieval.model_folder import check_folder
-    from anmi.retrieval.sparse import term_table
 
     check_folder(folder)
     if (terms := term_table(folder)) is not None:

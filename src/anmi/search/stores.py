@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from anmi.errors import AnmiError
-from anmi.retrieval.sparse import SparseIndex, TermTable
+from anmi.retrieval.index import SparseIndex, TermTable
 from anmi.search.folder import README, rendered
 from anmi.search.hybrid import HybridSearch
 

@@ -20,8 +20,8 @@ from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.report.explanation import explain, fold_of_query
-from anmi.retrieval.dense import DenseIndex
 from anmi.retrieval.fusion import Ranked, by_document, crowd
+from anmi.retrieval.index import DenseIndex
 from anmi.search import Hit, HybridSearch
 
 _DOUBTED: Final = ("unsafe", "uncertain")

@@ -15,8 +15,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from anmi.errors import AnmiError
-from anmi.retrieval.kinds import is_routed, is_sparse, is_static
-from anmi.retrieval.prompts import prompts_of
+from anmi.retrieval.kinds import is_routed, is_sparse, is_static, prompts_of
 
 InBatch = Literal["none", "positives", "all"]
 COLUMNS: Final = (

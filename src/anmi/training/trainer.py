@@ -23,8 +23,8 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.files import aside, room
-from anmi.retrieval.kinds import is_sparse, is_static, quieter, resolve_precision, two_encoders
-from anmi.retrieval.prompts import prompts_of, settle_prompts
+from anmi.retrieval import kinds
+from anmi.retrieval.kinds import is_sparse, is_static, prompts_of, settle_prompts
 from anmi.training.batch import Batcher, NegativeSampler, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import (
@@ -140,7 +140,7 @@ def train(
     before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
     precision = choose_precision(options, encoder)
     with ExitStack() as stack:
-        stack.enter_context(quieter("sentence_transformers", "accelerate", "transformers"))
+        stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
         folder = None if checkpoints is None else checkpoints.of(rows, encoder, options, seed)
         kept = folder if folder is not None and _held(stack, folder) else None
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
@@ -196,7 +196,7 @@ def train(
 
 def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
     """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
-    encoder = two_encoders(encoder) if options.encoders == "two" else encoder
+    encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
             silent = (table == 0).all(dim=1).nonzero().ravel()
@@ -211,7 +211,7 @@ def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> 
     """
     if options.precision == "auto" and is_static(encoder):
         return torch.float32
-    return torch.bfloat16 if resolve_precision(options.precision) == "bfloat16" else torch.float32
+    return torch.bfloat16 if kinds.resolve_precision(options.precision) == "bfloat16" else torch.float32
 
 
 def save(encoder: SentenceTransformer, output: Path) -> None:

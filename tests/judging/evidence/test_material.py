@@ -38,18 +38,3 @@ def test_a_query_holds_each_known_term_once() -> None:
     assert set(queries[0].indices) == {fox, red}
     assert queries.toarray()[0, fox] == terms.idf[fox]
     assert queries[1].nnz == 0
-
-
-def test_added_texts_are_weighed_by_the_statistics_of_those_before() -> None:
-    terms = Terms.build(TEXTS, split)
-    more = terms.with_texts(["fox fox unknown", "whale"])
-    assert more.counts.shape == (6, 4)
-    np.testing.assert_array_equal(more.counts[:4].toarray(), terms.counts.toarray())
-    np.testing.assert_array_equal(more.idf, terms.idf)
-    np.testing.assert_array_equal(more.saturated[:4].toarray(), terms.saturated.toarray())
-    np.testing.assert_array_equal(more.unit[:4].toarray(), terms.unit.toarray())
-    assert more.mean_length == terms.mean_length
-    assert more.vocabulary == terms.vocabulary
-    assert more.counts[4].toarray()[0, terms.vocabulary["fox"]] == 2
-    assert more.lengths[4] == 2, "unknown terms are left out"
-    assert terms.counts.shape == (4, 4), "the first is not changed"

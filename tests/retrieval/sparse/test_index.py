@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.retrieval.sparse import SparseIndex
+from anmi.retrieval.index import SparseIndex
 
 
 def drawn(seed: int, rows: int, columns: int, density: float) -> scipy.sparse.csr_matrix:

@@ -10,7 +10,7 @@ from sentence_transformers import SparseEncoder
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import load_encoder
-from anmi.retrieval.sparse import term_table
+from anmi.retrieval.index import term_table
 from anmi.retrieval.sparse.document import LexicalExpansion, load_sparse
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anmi.retrieval.variants.build import make_counterparts
 from anmi.retrieval.variants.context import Context
-from anmi.retrieval.variants.counterparts import make_counterparts
 
 
 def counterparts(world: Any, documents: Any = None, count: int = 9, seed: int = 1) -> pd.DataFrame:

@@ -8,8 +8,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anmi.retrieval.variants.build import make_neighbours
 from anmi.retrieval.variants.context import Context
-from anmi.retrieval.variants.counterparts import make_neighbours
 
 
 def neighbours(world: Any, documents: Any, count: int = 99, seed: int = 1) -> pd.DataFrame:

@@ -10,8 +10,9 @@ import pandas as pd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anmi.retrieval.variants.context import Context, find_mentions, surface
-from anmi.retrieval.variants.swaps import Pools, make_swaps
+from anmi.corpus.knowledge import surface
+from anmi.retrieval.variants.build import Pools, make_swaps
+from anmi.retrieval.variants.context import Context, find_mentions
 
 
 def swaps(world: Any, documents: Sequence[int] | None = None, count: int = 20, seed: int = 1) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.dense import DenseIndex
+from anmi.retrieval.index import DenseIndex
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
@@ -51,8 +51,7 @@ def encode_collection(
     """
     from anmi.corpus.texts import document_texts
     from anmi.retrieval.encoders import Encoding, cached_encoder, encode, fingerprint, place_of
-    from anmi.retrieval.kinds import exact_precision
-    from anmi.retrieval.prompts import prompts_of
+    from anmi.retrieval.kinds import exact_precision, prompts_of
 
     params = recipes.get(recipe).settings("dense", params)
     place = (
@@ -91,7 +90,7 @@ def build_dense_index(
     corpus: pd.DataFrame, embeddings: NDArray[np.float32], encoder_info: dict[str, Any], params: DenseParams
 ) -> DenseIndex:
     """Index the document vectors; an index without dimensions where there are none."""
-    from anmi.retrieval.dense import DenseIndex
+    from anmi.retrieval.index import DenseIndex
 
     kind = params.index if embeddings.shape[1] else "flat"
     return DenseIndex.build(embeddings, corpus.document_id.tolist(), kind, encoder_info["fingerprint"])

@@ -198,7 +198,7 @@ def measure_knowledge(
     from anmi.evaluation.factuality import factuality_pairs, neighbours
     from anmi.evaluation.retrieval import vectors
     from anmi.retrieval.encoders import load_encoder, place_of
-    from anmi.retrieval.prompts import OWN
+    from anmi.retrieval.kinds import OWN
 
     corpus, asked, qrels, _ = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     training = queries[queries.split == "train"]

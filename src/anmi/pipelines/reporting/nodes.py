@@ -156,7 +156,7 @@ def render_report(
 
 def _prompts(training_summary: dict[str, Any], encoder_info: dict[str, Any]) -> str:
     """Say what the encoder was trained and measured with, and what was mined with where that is something else."""
-    from anmi.retrieval.prompts import in_words
+    from anmi.retrieval.kinds import in_words
 
     trained, mined = (part.get("prompts") for part in (training_summary, encoder_info))
     texts = [in_words(trained)] if trained else []

@@ -241,7 +241,7 @@ def register_challenger(
     Its companion and the weights of the hybrid go with it; the index of the documents is no part of a model.
     """
     from anmi.retrieval.encoders import load_encoder, short_name
-    from anmi.retrieval.prompts import prompts_of
+    from anmi.retrieval.kinds import prompts_of
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     before = registry.at(name, CHAMPION)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from anmi.retrieval.index import term_table
 from anmi.retrieval.model_folder import check_folder
-from anmi.retrieval.sparse.index import term_table
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

@@ -1,4 +1,8 @@
-"""Variants of all kinds are made into one table, among them those that a language model writes."""
+"""Variants of documents: one entity swapped, other documents of the corpus, and what a language model writes.
+
+A swap replaces one entity of a document by a neighbour on the graph, which makes a true statement false. Other
+documents state the same relations of another entity, or some of the same facts.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
 
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi import seeds
+from anmi.corpus.knowledge import KnowledgeGraph, membership
 from anmi.corpus.types import empty
-from anmi.retrieval.variants.context import Context
-from anmi.retrieval.variants.counterparts import make_counterparts, make_neighbours
-from anmi.retrieval.variants.swaps import Pools, make_swaps
+from anmi.retrieval.variants.context import Context, first_of_each, picked, replaced
 from anmi.store import reasons
 
 log = logging.getLogger(__name__)
@@ -36,6 +40,316 @@ class VariantParams(BaseModel):
     swaps: int = Field(6, ge=0)
     counterparts: int = Field(1, ge=0)
     neighbours: int = Field(6, ge=0)
+
+
+# Draws for one that is wanted: most are repeated, or true, or about the same entity.
+_SPARE: Final = 8
+_FEWEST: Final = 32
+
+
+class Pools:
+    """Sets of entities that can stand for each other: those of a type, and of a relation's tails and heads.
+
+    Parameters
+    ----------
+    graph
+        What is known.
+
+    Attributes
+    ----------
+    members
+        bool [K + 2 R, E]: of each type, then the tails and then the heads of each relation.
+    related
+        Codes of the pairs of nodes between which any relation is known.
+    name
+        Of the N nodes, int64 [N]: the same number for nodes that a text writes the same way, 0 for those without.
+    """
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self._graph = graph
+        entities, relations = len(graph.uris), len(graph.relations)
+        parts = [sparse.csr_array(graph.types.T)]
+        for end in (2, 0):
+            known = graph.triples[graph.triples[:, end] < entities]
+            parts.append(membership(known[:, 1], known[:, end], (relations, entities)))
+        self.members = sparse.csr_array(sparse.vstack(parts))
+        self.members.sort_indices()
+        self._size = np.diff(self.members.indptr)
+        names = [name.strip() for name in graph.names]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(("", *names)))}
+        self.name = np.array([numbers[name] for name in names], np.int64)
+        self.related = self.code(graph.triples[:, 0], graph.triples[:, 2])
+
+    def code(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a number for each pair of nodes, the same for others with the same names."""
+        return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
+
+    def of_slots(self, context: Context) -> sparse.csr_array:
+        """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
+        graph = self._graph
+        of_type, types = sparse.coo_array(graph.types[context.slot_entity]), graph.types.shape[1]
+        slot, fact, head = context.parts
+        relation = types + len(graph.relations) * head + graph.triples[context.fact[fact], 1]
+        place, pool = np.concatenate([of_type.row, slot]), np.concatenate([of_type.col, relation])
+        several = self._size[pool] > 1
+        return membership(place[several], pool[several], (len(context.slot_row), self.members.shape[0]))
+
+
+def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
+    """Return up to ``count`` texts per document in which an entity is replaced wherever it is mentioned.
+
+    An entity of the document is drawn, then a set it belongs to, then a member of that set. One is kept if its label
+    is another, it is not in the document's facts already, and of no fact in which it takes the old one's place is the
+    head known to be related to the tail. Those in at least half of the sets that the old one is in come first: what
+    only heads the relation `country`, too, may be an airport for a sandwich. What is drawn for a document depends on
+    the seed, its id, its facts and the graph.
+
+    Parameters
+    ----------
+    context
+        N documents.
+    pools
+        Of the same graph.
+    count
+        Replacements per document, at most.
+    seed
+        Of the run.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the entities, and the
+        relation of the first fact that changes.
+    """
+    draws, graph = max(_SPARE * count, _FEWEST), context.graph
+    slots_of = membership(context.slot_row, np.arange(len(context.slot_row)), (len(context.ids), len(context.slot_row)))
+    pools_of = pools.of_slots(context)
+    facts_of = membership(*context.parts[:2], (len(context.slot_row), len(context.fact)))
+    numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
+    uniform = seeds.uniform(seed, "variants/swap", context.ids, numbers).reshape(len(context.ids), 3, draws)
+    row = np.repeat(np.arange(len(context.ids)), draws)
+    slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
+    slot, uniform = slot[known], uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
+    pool, placed = picked(uniform[:, 1], pools_of, slot)
+    slot, uniform = slot[placed], uniform[placed]
+    entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
+    name, code = pools.name[entity], context.slot_row[slot] * len(graph.nodes) + entity
+    # An entity with another label than the slot's that stands in no fact of the document.
+    other = (name != pools.name[context.slot_entity[slot]]) & (name > 0) & ~np.isin(code, context.pairs)
+    keep = np.flatnonzero(other)
+    keep = keep[np.sort(np.unique(slot[keep] * len(graph.uris) + entity[keep], return_index=True)[1])]
+    keep = keep[~_may_be_true(context, pools, facts_of, slot[keep], entity[keep])]
+    keep = keep[np.lexsort((~_fits(pools, pools_of, slot[keep], entity[keep]), context.slot_row[slot[keep]]))]
+    keep = keep[first_of_each(context.slot_row[slot[keep]], count)]
+    slot, entity = slot[keep], entity[keep]
+    row, first = context.slot_row[slot], facts_of.indices[facts_of.indptr[slot]]
+    return pd.DataFrame({
+        "place": row,
+        "kind": "swap",
+        "text": [
+            replaced(context.texts[place], context.slot_spans[one], graph.labels[new])
+            for place, one, new in zip(row.tolist(), slot.tolist(), entity.tolist(), strict=True)
+        ],
+        "old": [graph.uris[old] for old in context.slot_entity[slot].tolist()],
+        "new": [graph.uris[new] for new in entity.tolist()],
+        "relation": [graph.relations[relation] for relation in graph.triples[context.fact[first], 1].tolist()],
+    })  # fmt: skip
+
+
+def _fits(
+    pools: Pools, pools_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether an entity is in at least half of the pools of the slot."""
+    of_slot = pools_of[slot].astype(np.int32)
+    shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
+    return 2 * shared.sum(axis=1) >= np.diff(of_slot.indptr)
+
+
+def _may_be_true(
+    context: Context, pools: Pools, facts_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether a fact that changes may be true with the new entity, too."""
+    start, size = facts_of.indptr[slot].astype(np.int64), np.diff(facts_of.indptr)[slot].astype(np.int64)
+    draw = np.repeat(np.arange(len(slot)), size)
+    flat = np.repeat(start - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
+    triple = context.graph.triples[context.fact[facts_of.indices[flat]]]
+    old, new = context.slot_entity[slot][draw], entity[draw]
+    heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
+    # That is stricter than a check of the triple itself, and costs three swaps in a thousand: what is in a country is
+    # part of it as well, and a literal may say what is not said of the entity.
+    true = np.isin(pools.code(heads, tails), pools.related)
+    return np.bincount(draw[true], minlength=len(slot)) > 0
+
+
+_ONE_RELATION: Final = 2
+_BLOCK: Final = 1024
+
+
+def make_counterparts(
+    context: Context, ids: Sequence[str], texts: Sequence[str], count: int, seed: int
+) -> pd.DataFrame:
+    """Return up to ``count`` documents of the corpus for each document that are about another entity.
+
+    Three degrees of likeness are drawn from, the next one only where the one before has not enough: documents with
+    the same relations in all; with the same relations of the entity they are about; and with one such relation in
+    common, if the two entities share a type. Within a degree, entities that share a type come first. None states all
+    facts of the document.
+
+    Parameters
+    ----------
+    context
+        N documents.
+    ids, texts
+        Of all documents of the corpus.
+    count
+        Counterparts per document, at most.
+    seed
+        Of the run; with the document's id it names the random stream.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about, a relation of both, and the id of the counterpart.
+    """
+    about, types = context.graph.about, context.graph.types.astype(np.int32)
+    drawn = _drawn(context, _SPARE * count, seed)
+    old, new = about[context.documents[drawn["place"]]], about[drawn["other"]]
+    drawn["alike"] = np.asarray(types[old].multiply(types[new]).sum(axis=1)).ravel() > 0
+    fits = (old >= 0) & (new >= 0) & (old != new) & (drawn["alike"] | (drawn["degree"] < _ONE_RELATION))
+    drawn = drawn[fits & ~context.states_all(drawn["place"].to_numpy(), drawn["other"].to_numpy())]
+    drawn = drawn.sort_values(["place", "degree", "alike"], ascending=[True, True, False], kind="stable")
+    drawn = drawn.drop_duplicates(["place", "other"])
+    drawn = drawn[first_of_each(drawn["place"].to_numpy(), count)]
+    relations = [context.graph.relations[relation] for relation in drawn["relation"]]
+    place, other = (drawn[name].to_numpy() for name in ("place", "other"))
+    return _documents_as_variants(context, "counterpart", place, other, relations, ids, texts)
+
+
+def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], NDArray[np.int64]]:
+    """Return which documents are alike in three degrees, bool [groups, D], and the first own relation of each.
+
+    Own relations are those of the entity that a document is about; 0 stands where there is none. Alike are documents
+    of the same relations in all, of the same own ones, and of one own relation; one without any is like no other.
+    """
+    documents, relations = graph.stated.shape[0], len(graph.relations)
+    document, triple = (
+        np.repeat(np.arange(documents), np.diff(graph.stated.indptr)),
+        graph.triples[graph.stated.indices],
+    )
+    relation, own = triple[:, 1], triple[:, 0] == graph.about[document]
+    # A sum of random words is the same in any order, and another for other relations as good as surely.
+    words = seeds.stream(0, "variants/pattern").integers(0, 2**63, 2 * relations).astype(np.uint64)
+    degrees, first = [], np.zeros(documents, np.int64)
+    for chosen in (np.ones(len(own), bool), own):
+        sums = np.zeros(documents, np.uint64)
+        np.add.at(sums, document[chosen], words[2 * relation[chosen] + own[chosen]])
+        some = np.unique(document[chosen])
+        patterns, number = np.unique(sums[some], return_inverse=True)
+        degrees.append(membership(number.ravel(), some, (len(patterns), documents)))
+    first[document[own][::-1]] = relation[own][::-1]
+    return [*degrees, membership(relation[own], document[own], (relations, documents))], first
+
+
+def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
+    """Draws in every degree: place in the context, the other document, degree and relation."""
+    documents, (degrees, first) = context.documents, _likeness(context.graph)
+    numbers = np.broadcast_to(np.arange(2 * draws, dtype=np.int32), (len(documents), 2 * draws))
+    place, parts = np.repeat(np.arange(len(documents)), draws), []
+    for degree, groups in enumerate(degrees):
+        uniform = seeds.uniform(seed, f"variants/counterpart/{degree}", context.ids, numbers).reshape(-1, 2, draws)
+        group, there = picked(uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place)
+        where = place[there]
+        other, _ = picked(uniform[:, 1].ravel()[there], groups, group[there])
+        relation = group[there] if degree == _ONE_RELATION else first[documents[where]]
+        parts.append(pd.DataFrame({"place": where, "other": other, "degree": degree, "relation": relation}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def make_neighbours(context: Context, ids: Sequence[str], texts: Sequence[str], count: int, seed: int) -> pd.DataFrame:
+    """Return up to ``count`` documents of the corpus for each document that share facts with it and lack some.
+
+    Those that share most come first, by the mean of the two documents' shares of common facts; equals are drawn at
+    random. What lacks a fact is no answer to a query for all of them, however much it looks like one, and nothing but
+    the graph tells it from a document that states all of them.
+
+    Parameters
+    ----------
+    context
+        N documents.
+    ids, texts
+        Of all documents of the corpus.
+    count
+        Neighbours per document, at most.
+    seed
+        Of the run; with the document's id it names the random stream.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about (empty where a document is about none), no relation, and the id of the neighbour.
+    """
+    stated = context.graph.stated.astype(np.int32)
+    transposed, size = sparse.csc_array(stated.T), np.asarray(stated.sum(axis=1)).ravel()
+    parts = [np.zeros((0, 2), np.int64)]
+    for start in range(0, len(context.documents) if count else 0, _BLOCK):
+        documents = context.documents[start : start + _BLOCK]
+        shared = sparse.csr_array(stated[documents] @ transposed)
+        row = np.repeat(np.arange(len(documents)), np.diff(shared.indptr))
+        own, other = size[documents][row], size[shared.indices]
+        likeness = shared.data / own + shared.data / other
+        # Equals are in an order of their own, the same in whichever block the first of a pair is.
+        lengths = np.diff(shared.indptr)
+        there = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        slots = np.zeros(there.shape, np.int32)
+        slots[there] = shared.indices
+        tie = seeds.uniform(seed, "variants/neighbour", context.ids[start : start + _BLOCK], slots)[there]
+        order = np.lexsort((tie, -likeness, row))
+        order = order[(shared.data < own)[order]]
+        order = order[first_of_each(row[order], count)]
+        parts.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
+    place, found = np.concatenate(parts).T
+    return _documents_as_variants(context, "neighbour", place, found, [""] * len(found), ids, texts)
+
+
+def _documents_as_variants(
+    context: Context, kind: str, place: NDArray[np.int64], found: NDArray[np.int64], relations: Sequence[str],
+    ids: Sequence[str], texts: Sequence[str],
+) -> pd.DataFrame:  # fmt: skip
+    """Return M documents of the corpus as variants of others.
+
+    Parameters
+    ----------
+    context
+        Of the documents that have variants.
+    kind
+        Of the variants.
+    place, found
+        Of which document of the context each is a variant, and its number in the corpus, [M].
+    relations
+        M names.
+    ids, texts
+        Of all documents of the corpus.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
+        the two are about (empty where a document is about none), a relation, and the id of the found document.
+    """
+    graph, names = context.graph, (*context.graph.uris, "")
+    return pd.DataFrame(
+        {
+            "place": place,
+            "kind": kind,
+            "text": [texts[document] for document in found.tolist()],
+            "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
+            "new": [names[entity] for entity in graph.about[found].tolist()],
+            "relation": relations,
+            "variant_id": [ids[document] for document in found.tolist()],
+        }
+    )
 
 
 _SYSTEM: Final = (
@@ -102,7 +416,7 @@ def edit_in(answer: str, text: str) -> str | None:
 
 
 # Documents at a time, so that the draws take little memory.
-_BLOCK = 8192
+_AT_ONCE: Final = 8192
 
 
 def make_variants(
@@ -138,8 +452,8 @@ def make_variants(
         have the same text, and none has the document's own.
     """
     wanted, pools, parts = np.unique(documents), Pools(graph), []
-    for start in range(0, len(wanted), _BLOCK):
-        context = Context.of(graph, wanted[start : start + _BLOCK], ids, texts)
+    for start in range(0, len(wanted), _AT_ONCE):
+        context = Context.of(graph, wanted[start : start + _AT_ONCE], ids, texts)
         made = [make_swaps(context, pools, params.swaps, seed)]
         if params.counterparts:
             made.append(make_counterparts(context, ids, texts, params.counterparts, seed))
@@ -160,10 +474,9 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     >>> counts_of(pd.DataFrame({"kind": ["swap", "swap"], "document_id": ["a", "b"]}))
     {'swap': {'variants': 2, 'documents': 2}}
     """
-    groups = {str(kind): group.document_id for kind, group in variants.groupby("kind")}
-    return {
-        kind: {"variants": len(groups[kind]), "documents": groups[kind].nunique()} for kind in KINDS if kind in groups
-    }
+    found = variants.groupby("kind").document_id.agg(["size", "nunique"])
+    counts = {kind: map(int, found.loc[kind]) for kind in KINDS if kind in found.index}
+    return {kind: dict(zip(("variants", "documents"), each, strict=True)) for kind, each in counts.items()}
 
 
 def _named(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
@@ -181,15 +494,12 @@ def _named(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequ
 
 def _existing(context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
     """Name a made text that a document has after that document, or drop it if that document states the same facts."""
-    number: dict[str, int] = {}
-    for document, text in enumerate(texts):
-        number.setdefault(text, document)
-    found = made["text"].map(number)
+    # The first of equal texts comes last, so that it wins.
+    found = made["text"].map(dict(zip(texts[::-1], range(len(texts) - 1, -1, -1), strict=True)))
     hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
-    place, same = made["place"].to_numpy(np.int64)[hit], found.iloc[hit].to_numpy(np.int64)
-    entailing = context.graph.entailing(context.documents[:, None])
+    place, same = (values.iloc[hit].to_numpy(np.int64) for values in (made["place"], found))
     name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
     name[hit], kind[hit] = [ids[one] for one in same.tolist()], "counterpart"
     keep = np.ones(len(made), bool)
-    keep[hit] = [not entailing[row, document] for row, document in zip(place.tolist(), same.tolist(), strict=True)]
+    keep[hit] = ~context.states_all(place, same)
     return made.assign(variant_id=name, kind=kind)[keep]

@@ -8,18 +8,17 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.corpus.knowledge import KnowledgeGraph, membership
+from anmi.corpus.knowledge import KnowledgeGraph
 
 Span = tuple[int, int]
 
-_LITERAL: Final = re.compile(r'"(?P<value>.*)"(?:@[\w-]+|\^\^\S+)?', re.DOTALL)
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: words stand without blanks between them.
 _UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _HANGUL: Final = re.compile(r"[\uac00-\ud7a3]")
@@ -39,6 +38,8 @@ class Context:
         Of these documents.
     row, fact
         Document (0 to N - 1) and triple of every fact, int64 [F], sorted.
+    pairs
+        Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted.
     slot_row, slot_entity
         Document and entity of every slot, int64 [S], sorted.
     slot_spans
@@ -51,6 +52,7 @@ class Context:
     texts: tuple[str, ...]
     row: NDArray[np.int64]
     fact: NDArray[np.int64]
+    pairs: NDArray[np.int64]
     slot_row: NDArray[np.int64]
     slot_entity: NDArray[np.int64]
     slot_spans: list[list[Span]]
@@ -70,85 +72,38 @@ class Context:
         ids, texts
             Of all documents of the corpus.
         """
-        stated = sparse.csr_array(graph.stated[documents])
-        row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))
-        fact = stated.indices.astype(np.int64)
-        pairs = np.concatenate([np.stack([row, graph.triples[fact, end]], axis=1) for end in (0, 2)])
-        pairs = np.unique(pairs, axis=0)
-        own_texts = tuple(texts[document] for document in documents)
-        entities = len(graph.uris)
-        borders = np.searchsorted(pairs[:, 0], np.arange(len(documents) + 1)).tolist()
-        nodes: list[int] = pairs[:, 1].tolist()
-        slots: list[tuple[int, int]] = []
-        slot_spans = []
-        for place, text in enumerate(own_texts):
-            mine = nodes[borders[place] : borders[place + 1]]
+        stated, own_texts = sparse.csr_array(graph.stated[documents]), tuple(texts[document] for document in documents)
+        row, fact = np.repeat(np.arange(len(documents)), np.diff(stated.indptr)), stated.indices.astype(np.int64)
+        pairs = np.unique(row[:, None] * len(graph.nodes) + graph.triples[fact][:, [0, 2]])
+        owner, node = np.divmod(pairs, len(graph.nodes))
+        slots, slot_spans = [], []
+        nodes = np.split(node, np.searchsorted(owner, np.arange(1, len(documents))))
+        for place, (text, mine) in enumerate(zip(own_texts, nodes, strict=False)):
             # Literals are looked for as well, lest a part of one is taken for an entity.
-            labels = [graph.labels[node] if node < entities else surface(graph.nodes[node]) for node in mine]
-            found = [
-                (node, spans) for node, spans in zip(mine, find_mentions(text, labels), strict=True) if node < entities
-            ]
-            slots += [(place, node) for node, spans in found if spans]
-            slot_spans += [spans for _, spans in found if spans]
+            mentions = find_mentions(text, [graph.names[one] for one in mine.tolist()])
+            for one, spans in zip(mine.tolist(), mentions, strict=True):
+                if spans and one < len(graph.uris):
+                    slots.append((place, one))
+                    slot_spans.append(spans)
         slot_row, slot_entity = np.array(slots, np.int64).reshape(-1, 2).T
         own_ids = tuple(ids[document] for document in documents)
-        return cls(graph, documents, own_ids, own_texts, row, fact, slot_row, slot_entity, slot_spans)
+        return cls(graph, documents, own_ids, own_texts, row, fact, pairs, slot_row, slot_entity, slot_spans)
 
-    @property
-    def pairs(self) -> NDArray[np.int64]:
-        """Codes ``document · nodes + node`` of all nodes in the facts of a document, sorted."""
-        nodes = self.graph.triples[self.fact][:, [0, 2]]
-        return np.unique(self.row[:, None] * len(self.graph.nodes) + nodes)
+    @cached_property
+    def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
+        slots, found = self.slot_row * len(self.graph.nodes) + self.slot_entity, []
+        for end in (2, 0):
+            slot, fact = matches(slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end])
+            found.append((slot, fact, np.full(len(slot), end == 0)))
+        slot, fact, head = (np.concatenate(each) for each in zip(*found, strict=True))
+        return slot, fact, head
 
-    def slot_facts(self) -> sparse.csr_array:
-        """Return which facts of the document an entity stands in, bool [S, F]."""
-        width = len(self.graph.nodes)
-        slots = self.slot_row * width + self.slot_entity
-        places, facts = [], []
-        for end in (0, 2):
-            slot, fact = matches(slots, self.row * width + self.graph.triples[self.fact, end])
-            places.append(slot)
-            facts.append(fact)
-        return membership(np.concatenate(places), np.concatenate(facts), (len(slots), len(self.fact)))
-
-
-def documents_as_variants(
-    context: Context, kind: str, place: NDArray[np.int64], found: NDArray[np.int64], relations: Sequence[str],
-    ids: Sequence[str], texts: Sequence[str],
-) -> pd.DataFrame:  # fmt: skip
-    """Return M documents of the corpus as variants of others.
-
-    Parameters
-    ----------
-    context
-        Of the documents that have variants.
-    kind
-        Of the variants.
-    place, found
-        Of which document of the context each is a variant, and its number in the corpus, [M].
-    relations
-        M names.
-    ids, texts
-        Of all documents of the corpus.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``place, kind, text, old, new, relation, variant_id``: place of the document in the context, the entities that
-        the two are about (empty where a document is about none), a relation, and the id of the found document.
-    """
-    graph, names = context.graph, (*context.graph.uris, "")
-    return pd.DataFrame(
-        {
-            "place": place,
-            "kind": kind,
-            "text": [texts[document] for document in found.tolist()],
-            "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
-            "new": [names[entity] for entity in graph.about[found].tolist()],
-            "relation": relations,
-            "variant_id": [ids[document] for document in found.tolist()],
-        }
-    )
+    def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which documents of the corpus state all facts of a document here, pair by pair."""
+        documents = self.graph.stated.shape[0]
+        entailing = self.graph.entailing(self.documents[:, None]).tocoo()
+        return np.isin(place * documents + other, entailing.row * documents + entailing.col)
 
 
 def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -265,18 +220,6 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
         parts += [text[last:start], new]
         last = end
     return "".join((*parts, text[last:]))
-
-
-def surface(node: str) -> str:
-    """Return how a text would write a literal, or a node without a label.
-
-    Examples
-    --------
-    >>> surface('"Aarhus, Denmark"@en'), surface("solo_singer"), surface("25.0")
-    ('Aarhus, Denmark', 'solo singer', '25.0')
-    """
-    literal = _LITERAL.fullmatch(node)
-    return (literal["value"] if literal else node).replace("_", " ")
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

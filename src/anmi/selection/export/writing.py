@@ -16,7 +16,7 @@ from anmi.corpus.related import documents_of
 from anmi.corpus.texts import to_json
 from anmi.errors import AnmiError
 from anmi.fingerprint import files_in, hash_files
-from anmi.retrieval.prompts import in_words
+from anmi.retrieval.kinds import in_words
 from anmi.selection.export import tables
 from anmi.selection.export.formats import FORMATS, find_format
 from anmi.selection.export.tables import Collection, ExportOptions
