@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from anmi.judging.pairwise import ChatJudge, ChatOptions, verdict
 from anmi.store import Store
 
 
-def judge(server: Server, store: Store, seed: int = 0, **changes: Any) -> ChatJudge:
+def judge(server: Server, store: Store, **changes: Any) -> ChatJudge:
     known = {"model": "judge-1", "timeout": 5.0, "concurrency": 4}
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    return ChatJudge(ChatOptions(base_url=address, **(known | changes)), store, seed)
+    return ChatJudge(ChatOptions(base_url=address, **(known | changes)), store)
 
 
 def pairs(count: int) -> tuple[list[str], list[str], list[str], np.ndarray]:
@@ -40,28 +39,10 @@ def test_the_model_is_asked_once_in_the_form_that_endpoints_know(server: Server,
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert {SHOWN.search(b["messages"][1]["content"])[1] for b in server.bodies} == set(queries)  # type: ignore[index]
     assert len(server.bodies) == 40 and server.most_under_way <= 4
-    again = judge(server, store).prefer(queries, second, first)
-    assert (again == 1 - truth).all() and len(server.bodies) == 40, "the answers are in the store"
+    again = judge(server, store).prefer(queries, first, second)
+    assert (again == truth).all() and len(server.bodies) == 40, "the answers are in the store"
     judge(server, store, model="judge-2").prefer(queries[:1], first[:1], second[:1])
     assert len(server.bodies) == 41
-
-
-def test_which_document_is_shown_first_is_drawn_and_the_same_again(
-    server: Server, store: Store, tmp_path: Path
-) -> None:
-    queries, first, second, _ = pairs(300)
-    server.says("A")
-    biased = judge(server, store).prefer(queries, first, second)
-    assert set(biased) == {0.0, 1.0} and abs(biased.mean() - 0.5) < 3 * 0.5 / np.sqrt(300)
-    with Store(tmp_path / "other") as other, Store(tmp_path / "third") as third:
-        assert (judge(server, other).prefer(queries[::-1], first[::-1], second[::-1]) == biased[::-1]).all()
-        assert (judge(server, third, seed=1).prefer(queries, first, second) != biased).mean() > 0.3
-
-
-def test_equal_documents_are_a_tie_without_a_question(server: Server, store: Store) -> None:
-    found = judge(server, store).prefer(["q", "q"], ["same 1", "a 1"], ["same 1", "b 1"])
-    assert found.tolist() == [0.5, 0.5] and len(server.bodies) == 1
-    assert judge(server, store).prefer([], [], []).shape == (0,)
 
 
 def test_an_error_of_the_server_is_got_over(server: Server, store: Store) -> None:
@@ -80,6 +61,7 @@ def test_a_server_that_hangs_is_left_after_the_time_out(server: Server, store: S
 
     server.behave = hang
     assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
+    assert judge(server, store).prefer([], [], []).shape == (0,)
     assert len(server.bodies) == 2
 
 
@@ -118,7 +100,6 @@ def test_what_fails_stays_missing_is_said_once_and_asked_again(
     assert np.isnan(found).tolist() == [False, False, True, False, False]
     assert (np.delete(found, 2) == np.delete(truth, 2)).all()
     assert len(caplog.records) == 1 and "1 of 5 comparisons by judge-1 failed (1 × " in caplog.text
-    assert asked.problems.total() == 1 and asked.describe()["problems"] == dict(asked.problems)
     before = len(server.bodies)
     assert before == (6 if how in ("hangs up", "status 500", "cut short", "bad gzip") else 5), (
         "retried where it may help"
@@ -146,7 +127,7 @@ def test_the_key_is_sent_and_nowhere_else(
     with caplog.at_level(logging.DEBUG, logger="anmi"):
         asked.prefer(["q", "r"], ["d 1", "d 2"], ["d 3", "d 4"])
     assert {headers["authorization"] for headers in server.headers} == {"Bearer sk-very-secret"}
-    shown = [caplog.text, repr(asked), repr(asked.options), json.dumps(asked.describe())]
+    shown = [caplog.text, repr(asked), repr(asked.options)]
     assert not [text for text in shown if "secret" in text]
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"very-secret" in path.read_bytes()]
     monkeypatch.delenv("JUDGE_KEY")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.judging.hidden import Examples, examples, joined
-from anmi.judging.prior import fit_contaminated, labelled_chance
+from anmi.judging.hidden import Examples, examples
+from anmi.judging.prior import fit_contaminated
 from anmi.selection.recipe import Runner, recipe_book
 
 QUERIES, WIDTH = 250, 100
@@ -59,6 +59,12 @@ def candidates(values: NDArray[np.float32], probability: NDArray[np.float64]) ->
     )
 
 
+def taken(block: Candidates, values: NDArray[np.float32]) -> Examples:
+    found = examples([(block, values, np.zeros(len(block), np.int64))])
+    assert found is not None
+    return found
+
+
 def fitted(seen: Examples, expected: float = 0.016) -> tuple[NDArray[np.float64], float, float]:
     found = fit_contaminated(
         seen.values, seen.labelled, seen.weights, np.array([1.0, 1.0]), 0.003, expected, seen.queries
@@ -70,7 +76,7 @@ def fitted(seen: Examples, expected: float = 0.016) -> tuple[NDArray[np.float64]
 @pytest.mark.parametrize("positives", [1, 5, 40])
 def test_the_default_recipe_has_negatives_and_says_how_many_are_false(positives: int, prior: float) -> None:
     block, values, relevant = made(positives, prior)
-    slopes, intercept, share = fitted(examples(block, values, np.zeros(len(block), np.int64)))
+    slopes, intercept, share = fitted(taken(block, values))
     assert share == pytest.approx(prior, rel=0.5, abs=0.006)
     first = np.unique(block.query_ids, return_index=True)[1]
     pool, truth = values[first, 1:], relevant[first, 1:]
@@ -88,10 +94,10 @@ def test_the_default_recipe_has_negatives_and_says_how_many_are_false(positives:
 def test_positives_of_one_query_count_as_one() -> None:
     """Each of a query's positives many times over is the same evidence, and so are many rows of its pool."""
     block, values, _ = made(5, 0.05)
-    seen = examples(block, values, np.zeros(len(block), np.int64))
+    seen = taken(block, values)
     again = np.repeat(np.arange(len(block)), np.where(np.arange(len(block)) < 400, 3, 1))
     # Only whole queries are repeated, four rows each.
-    repeated = examples(block.take(again), values[again], np.zeros(len(again), np.int64))
+    repeated = taken(block.take(again), values[again])
     one, other = fitted(seen), fitted(repeated)
     np.testing.assert_allclose(one[0], other[0], rtol=1e-3)
     assert one[1:] == pytest.approx(other[1:], rel=5e-3)
@@ -100,26 +106,27 @@ def test_positives_of_one_query_count_as_one() -> None:
 def test_examples_of_several_blocks_keep_their_queries_apart() -> None:
     block, values, _ = made(5, 0.01)
     fold = np.arange(len(block)) % 3
-    whole = examples(block, values, fold)
-    parts = [examples(block.take(cut), values[cut], fold[cut]) for cut in (slice(0, 400), slice(400, None))]
-    found = joined(parts)
-    assert found is not None
+    whole = examples([(block, values, fold)])
+    cuts = (slice(0, 400), slice(400, None), slice(0, 0))
+    found = examples((block.take(cut), values[cut], fold[cut]) for cut in cuts)
+    assert found is not None and whole is not None
     for name in ("values", "labelled", "weights", "fold", "query"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name), err_msg=name)
-    assert joined([]) is None
+    assert examples([(block.take(slice(0, 0)), values[:0], fold[:0])]) is None
 
 
 def test_the_gradient_is_that_of_the_likelihood() -> None:
     """The optimum is a stationary point: no small step in any direction is better."""
     block, values, _ = made(1, 0.05)
-    seen = examples(block, values, np.zeros(len(block), np.int64))
+    seen = taken(block, values)
     slopes, intercept, share = fitted(seen)
     odds = np.log(share / (1 - share))
 
     def loss(point: NDArray[np.float64]) -> float:
         ratio = np.exp(seen.values @ point[:2] + point[2])
         pi = expit(point[3])
-        chance = labelled_chance(pi * ratio / (pi * ratio + 1 - pi), pi)
+        relevant = pi * ratio / (pi * ratio + 1 - pi)
+        chance = relevant / (relevant + pi)
         fit = np.where(seen.labelled, np.log(chance), np.log1p(-chance))
         spread = (point[3] - np.log(0.016 / 0.984)) ** 2 / 8 / (10 * seen.queries)
         return float(-np.average(fit, weights=seen.weights) + 0.003 * ((point[:2] - 1) ** 2).sum() + spread)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import GRADE, PADDING, Candidates, CandidateShards
@@ -22,7 +23,7 @@ from anmi.judging.cross_encoder import (
     join,
     training_pairs,
 )
-from anmi.judging.denoise import Judge
+from anmi.judging.denoise import Judge, soft_labels
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5
@@ -90,8 +91,7 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
     monkeypatch.setattr(TrainedCrossEncoder, "score", noting_score)
     monkeypatch.setattr(TrainedCrossEncoder, "_compute", noting_compute)
     first = judge(tmp_path, store, texts)
-    first.fit(CandidateShards.of(shards()))
-    judged = [first(block) for block in shards()]
+    judged = list(map(first.fit(CandidateShards.of(shards())), shards()))
 
     learned = {
         id(teacher): {
@@ -119,8 +119,7 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
     computed.clear()
     shutil.rmtree(tmp_path / "models")
     second = judge(tmp_path, store, texts)
-    second.fit(CandidateShards.of([Candidates.concatenate(shards())]))
-    again = second(Candidates.concatenate(shards()))
+    again = second.fit(CandidateShards.of([Candidates.concatenate(shards())]))(Candidates.concatenate(shards()))
     assert computed == [] and not (tmp_path / "models").exists()
     for name in ("cross", "p_cross"):
         both = np.concatenate([block.columns[name] for block in judged])
@@ -258,17 +257,21 @@ def test_a_ready_made_judge_is_calibrated_cross_fitted(
     tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
 ) -> None:
     maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")), folds=3)
-    maker.fit(CandidateShards.of(shards()))
+    judged = maker.fit(CandidateShards.of(shards()))(Candidates.concatenate(shards()))
     assert len({id(each) for each in maker.judges}) == 1 and isinstance(maker.judges[0], CrossEncoderJudge)
     assert len(maker.summary["calibration"]) == 3 and not (tmp_path / "models").exists()
-    judged = maker(Candidates.concatenate(shards()))
     fold = maker.fold(judged)
-    for number, calibrator in maker.calibrators.items():
-        rows = fold == number
-        expected = calibrator(judged.columns["cross"][rows])
-        np.testing.assert_allclose(judged.columns["p_cross"][rows], expected, atol=1e-6)
-    coefficients = {tuple(each.items()) for each in maker.summary["calibration"]}
-    assert len(coefficients) == 3
+    for number, told in enumerate(maker.summary["calibration"]):
+        for columns in (judged.columns, judged.positive_columns):
+            rows = fold == number
+            expected = expit(told["slope"] * columns["cross"][rows] + told["intercept"])
+            np.testing.assert_allclose(columns["p_cross"][rows], expected, atol=1e-6)
+    assert len({tuple(each.items()) for each in maker.summary["calibration"]}) == 3
+    own, others = judged.positive_columns["p_cross"][:, :1], judged.columns["p_cross"]
+    labels = np.where(np.isfinite(others), soft_labels(own, others)[:, 1:], np.nan)
+    np.testing.assert_allclose(judged.columns["soft_label"], labels, atol=1e-6)
+    mass = np.nansum(judged.columns["soft_label"], axis=1) + judged.positive_columns["soft_label"][:, 0]
+    np.testing.assert_allclose(mass, 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("fault", ["no numbers", "too few"])

@@ -100,7 +100,7 @@ def test_a_pairwise_judge_reads_the_texts_and_its_answers_move_the_ratings(store
     })  # fmt: skip
     rated, _ = run(params, store)
     corpus, queries = tables()
-    judge = ChatJudge(params.pairwise["reader"], store, 3)
+    judge = ChatJudge(params.pairwise["reader"], store)
     texts = document_texts(corpus)
     for row, (elo, own) in enumerate(zip(rated.columns["elo"], rated.positive_columns["elo"][:, 0], strict=True)):
         # Nine documents at degree eight: everybody has met everybody, so mean preference gives the order.

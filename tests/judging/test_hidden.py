@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates
-from anmi.judging.evidence import Material, Terms
-from anmi.judging.hidden import hidden_evidence, hide, reached
+from anmi.judging.evidence import Material, Terms, gather
+from anmi.judging.hidden import hide, reached
 
 
 def value_of(row: int, document: int) -> float:
@@ -103,7 +103,7 @@ def block_of(positives: list[int]) -> Candidates:
 def test_evidence_is_gathered_against_the_positives_that_stay_known() -> None:
     texts = ["red fox", "sea whale", "blue bird", "fox den", "bird whale"]
     material = Material(Terms.build(texts, split), {"q": "fox"}, np.eye(5, dtype=np.float32))
-    hidden, _, _ = hidden_evidence(block_of([0, 1, 2]), material, 2)
+    hidden = gather(hide(block_of([0, 1, 2]), 2)[0], material)
     assert hidden.documents.tolist() == [[0, 3, 4], [1, 3, 4], [2, 3, 4]]
     found = hidden.columns["containment"]
     assert found[:, 0].tolist() == [0, 0, 0], "the hidden positive is not compared with itself"

@@ -10,8 +10,7 @@ from scipy.stats import norm
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.judging import elo
-from anmi.judging.calibration import Platt
-from anmi.judging.denoise import Judgments, RawScores, soft_labels
+from anmi.judging.denoise import Judgments, soft_labels
 from anmi.judging.preferences import comparisons
 
 
@@ -30,46 +29,21 @@ def test_soft_labels_are_the_softmax_over_what_was_judged() -> None:
     assert not found[3].any()
 
 
-def block(queries: list[str], width: int, positives: int) -> Candidates:
-    documents = np.arange(len(queries) * width, dtype=np.int32).reshape(len(queries), width)
-    own = np.arange(len(queries) * positives, dtype=np.int32).reshape(len(queries), positives)
-    return Candidates(np.array(queries), own, documents, np.zeros(documents.shape, np.uint8))
-
-
-@pytest.fixture
-def raw() -> RawScores:
-    """Three queries of two blocks that differ in width."""
-    first = RawScores(
-        np.array(["q9", "q1"]), np.array([0, 1]),
-        np.array([[1.0, np.nan, 9.0], [2.0, 3.0, 9.0]], np.float32), np.array([[4.0], [5.0]], np.float32),
+def test_judgments_find_their_rows_whatever_the_order_and_the_width_of_a_block() -> None:
+    judged = Candidates(
+        np.array(["q9", "q1"]), np.array([[1], [2]], np.int32), np.array([[3, 4], [5, -1]], np.int32),
+        np.zeros((2, 2), np.uint8), {"cross": np.array([[1, np.nan], [2, 3]], np.float32)},
+        {"cross": np.array([[4], [5]], np.float32)},
     )  # fmt: skip
-    second = RawScores(
-        np.array(["q50"]), np.array([1]), np.array([[6.0]], np.float32), np.array([[7.0, 8.0]], np.float32)
-    )
-    return RawScores.concatenate([first, second], depth=2)
-
-
-def test_pairs_are_what_was_judged_with_label_and_fold(raw: RawScores) -> None:
-    scores, labels, folds = raw.pairs()
-    found = sorted(zip(scores.tolist(), labels.tolist(), folds.tolist(), strict=True))
-    assert found == [(1, 0, 0), (2, 0, 1), (3, 0, 1), (4, 1, 0), (5, 1, 1), (6, 0, 1), (7, 1, 1), (8, 1, 1)]
-
-
-def test_scores_find_their_rows_whatever_the_order_and_the_width_of_a_block(raw: RawScores) -> None:
-    calibrators = {0: Platt(1.0, 0.0), 1: Platt(2.0, 1.0)}
-    judged = Judgments(raw, calibrators)(block(["q50", "q9", "q1"], width=4, positives=2))
-    nan = np.nan
-    np.testing.assert_equal(judged.columns["cross"], [[6, nan, nan, nan], [1, nan, nan, nan], [2, 3, nan, nan]])
-    np.testing.assert_equal(judged.positive_columns["cross"], [[7, 8], [4, nan], [5, nan]])
-    expected = [calibrators[1](np.array([6.0]))[0], calibrators[0](np.array([1.0]))[0]]
-    np.testing.assert_allclose(judged.columns["p_cross"][:2, 0], expected, rtol=1e-6)
-    mass = np.nansum(judged.columns["soft_label"], axis=1) + judged.positive_columns["soft_label"][:, 0]
-    np.testing.assert_allclose(mass, 1, atol=1e-6)
-
-
-def test_a_query_that_nobody_judged_is_named(raw: RawScores) -> None:
+    place = Judgments(judged)
+    documents = np.arange(8, dtype=np.int32).reshape(2, 4)
+    block = Candidates(np.array(["q1", "q9"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    found, nan = place(block), np.nan
+    np.testing.assert_equal(found.columns["cross"], [[2, 3, nan, nan], [1, nan, nan, nan]])
+    np.testing.assert_equal(found.positive_columns["cross"], [[5, nan], [4, nan]])
+    other = Candidates(np.array(["q1", "q2"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
     with pytest.raises(AnmiError, match='query "q2" was not judged'):
-        Judgments(raw, {})(block(["q1", "q2"], width=2, positives=1))
+        place(other)
 
 
 def soft(queries: int = 20, size: int = 15, degree: int = 4) -> tuple[np.ndarray, ...]:

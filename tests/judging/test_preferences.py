@@ -167,7 +167,7 @@ PAIRS = (FIRST[0].tolist(), SECOND[0].tolist())
 
 def rater(pairwise: Any, observations: float = 1.0, weights: dict[str, float] | None = None, **fitted: Any) -> Rater:
     options = RatingOptions(judges=weights or {}, pairwise_judges={"reader": observations}, depth=20)
-    texts = Texts({f"q{q}": f"Q{q}" for q in range(40)}, [f"d{number}" for number in range(8)])
+    texts = Texts({f"q{q}": f"Q{q}" for q in range(40)}, [f"d{number}" for number in range(20)])
     return Rater(options, seed=0, pairwise={"reader": pairwise}, texts=texts, **fitted)
 
 
@@ -201,7 +201,7 @@ def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
     a, b = np.triu_indices(20, 1)
     first, second = np.tile(a, (many, 1)), np.tile(b, (many, 1))
     favours_what_it_reads_first = Reader(lambda query, first, second: 1.0)
-    judges, block = rater(favours_what_it_reads_first), nodes(np.zeros((many, 20)))
+    judges, block = rater(favours_what_it_reads_first), nodes(np.tile(np.arange(20), (many, 1)))
     share, _ = judges.ask(block, first, second, np.ones(first.shape, bool))
     assert share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
     other_way, _ = judges.ask(block, second, first, np.ones(first.shape, bool))
@@ -278,8 +278,7 @@ class World:
 
     def votes(self, common: float = 0.0) -> float:
         agreement = Agreement(self.weights)
-        fitted = self.fit()
-        agreement.add(self.first, self.second, self.judged, self.pooled, self.slope, fitted, 0.01)
+        agreement.add(self.first, self.second, self.judged, self.slope, self.sizes, 0.01)
         return agreement.votes(common)
 
     def held(self, votes: float) -> float:
@@ -310,8 +309,6 @@ def test_queries_can_be_added_block_by_block() -> None:
     world = World([0.6] * 3)
     parts = Agreement(world.weights)
     for rows in (slice(0, 100), slice(100, None)):
-        pooled = sharpen(world.pooled[rows], world.slope)
-        fitted = elo.fit(world.first[rows], world.second[rows], pooled, world.sizes[rows])
         judged = [each[rows] for each in world.judged]
-        parts.add(world.first[rows], world.second[rows], judged, world.pooled[rows], world.slope, fitted, 0.01)
+        parts.add(world.first[rows], world.second[rows], judged, world.slope, world.sizes[rows], 0.01)
     assert parts.votes(0.2) == pytest.approx(world.votes(0.2), rel=1e-9)

@@ -12,10 +12,12 @@ from anmi.candidates.block import (
     Candidates,
     Kind,
     Rule,
+    stacked,
+    widened,
 )  # fmt: skip
 from anmi.candidates.shards import CandidateShards, Columns, ColumnShards, block_of
 
 __all__ = [
     "GRADE", "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SHIFT", "SOURCES", "CandidateShards",
-    "Candidates", "ColumnShards", "Columns", "Kind", "Rule", "block_of",
+    "Candidates", "ColumnShards", "Columns", "Kind", "Rule", "block_of", "stacked", "widened",
 ]  # fmt: skip

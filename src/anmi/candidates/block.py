@@ -218,20 +218,11 @@ class Candidates:
         rules = {name: rule for block in blocks for name, rule in block.rules.items()}
         blocks = [block._under(legend) for block in blocks]
 
-        def stack(values: Sequence[NDArray[Any]], padding: float) -> NDArray[Any]:
-            if values[0].ndim == 1:
-                return np.concatenate(values)
-            width = max(each.shape[1] for each in values)
-            wide = [np.pad(v, ((0, 0), (0, width - v.shape[1])), constant_values=padding) for v in values]
-            return np.concatenate(wide)
-
+        padding = dict.fromkeys(("positives", "documents"), PADDING)
         arrays: dict[str, Any] = {
-            name: stack(
-                [getattr(block, name) for block in blocks], PADDING if name in ("positives", "documents") else 0
-            )
-            for name in _ALL
+            name: stacked([getattr(block, name) for block in blocks], padding.get(name, 0)) for name in _ALL
         }
-        measured = each_kind(lambda *of: {name: stack([each[name] for each in of], np.nan) for name in of[0]}, *blocks)
+        measured = each_kind(lambda *of: {name: stacked([each[name] for each in of]) for name in of[0]}, *blocks)
         return Candidates(**arrays, **measured, legend=legend, rules=rules)
 
     def to_table(self) -> pa.Table:
@@ -269,6 +260,20 @@ class Candidates:
             **arrays,
             **from_lists(table),
         )
+
+
+def widened(values: NDArray[Any], width: int, padding: float = np.nan) -> NDArray[Any]:
+    """Return the first ``width`` columns of an array; those that it lacks are padding."""
+    values = values[:, :width]
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=padding)
+
+
+def stacked(parts: Sequence[NDArray[Any]], padding: float = np.nan) -> NDArray[Any]:
+    """Put the rows of several arrays together, padding narrower ones."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate([widened(part, width, padding) for part in parts])
 
 
 def each_kind(function: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:

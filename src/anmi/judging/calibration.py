@@ -30,37 +30,21 @@ class Platt:
         return scipy.special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
-def labelled(
-    scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None
+def _known(
+    scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-    """Return the examples that have a score and a weight: scores, labels and weights, each [n] or shorter.
-
-    Raises
-    ------
-    AnmiError
-        Arrays of unlike length, labels other than 0 and 1, a negative weight, no finite score, or one class only.
-    """
-    score, label = np.asarray(scores, np.float64).ravel(), np.asarray(labels, np.float64).ravel()
-    weight = np.ones(len(score)) if weights is None else np.asarray(weights, np.float64).ravel()
-    if not len(score) == len(label) == len(weight):
-        raise AnmiError(
-            f"calibration got {len(score)} scores, {len(label)} labels and {len(weight)} weights; give one per example"
-        )
-    wrong = label[~np.isin(label, (0, 1))]
-    if len(wrong):
-        raise AnmiError(f"calibration expects labels 0 and 1 and found {wrong[0]:g}; binarise graded labels first")
-    if not (weight >= 0).all():
-        raise AnmiError("calibration found a weight that is negative or missing; weights are 0 or larger")
+    """Return scores, labels and weights of the examples that have a score and a weight."""
+    score, weight = np.asarray(scores, np.float64), np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores))
     known = np.isfinite(score) & (weight > 0)
     if not known.any():
         raise AnmiError(f"calibration found no finite score among {len(score)}; check what the judge returns")
-    score, relevant, weight = score[known], label[known] == 1, weight[known]
+    score, relevant, weight = score[known], np.asarray(labels)[known] == 1, weight[known]
     if relevant.all() or not relevant.any():
         raise AnmiError("calibration needs judged positives and judged candidates, and found only one kind; judge more")
     return score, relevant, weight
 
 
-def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None = None) -> Platt:
+def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0) -> Platt:
     """Fit Platt scaling on labelled scores.
 
     Parameters
@@ -68,16 +52,16 @@ def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] 
     scores, labels
         [n]; labels are 1 for relevant and 0 otherwise; NaN scores are left out.
     weights
-        Of the examples, [n].
+        Of the examples, [n], or of all.
 
     Raises
     ------
     AnmiError
-        See :func:`labelled`: when only one class is present, above all.
+        There is no finite score, or only one class.
     """
     from sklearn.linear_model import LogisticRegression
 
-    score, relevant, weight = labelled(scores, labels, weights)
+    score, relevant, weight = _known(scores, labels, weights)
     centre, spread = float(score.mean()), float(score.std()) or 1.0
     model = LogisticRegression(C=1e6).fit(((score - centre) / spread)[:, None], relevant, sample_weight=weight)
     slope = float(model.coef_[0, 0]) / spread
@@ -151,27 +135,6 @@ def reliability(
     return {"bins": rows, "expected_calibration_error": error}
 
 
-def weighted_auc(labels: NDArray[Any], scores: NDArray[Any], weights: NDArray[Any]) -> float:
-    """Return the chance that a positive scores higher than a negative, both drawn by their weights; a tie counts ½.
-
-    What scikit-learn's ``roc_auc_score`` returns, which takes longer to import than this to compute.
-
-    Parameters
-    ----------
-    labels, scores, weights
-        Of n examples, [n]; both labels occur.
-
-    Examples
-    --------
-    >>> weighted_auc(np.array([1, 0, 0]), np.array([0.5, 0.5, 0.1]), np.array([1, 3, 1]))
-    0.625
-    """
-    _, level = np.unique(scores, return_inverse=True)
-    positive, negative = (np.bincount(level, weights * (np.asarray(labels) == label)) for label in (1, 0))
-    below = np.cumsum(negative) - negative / 2
-    return float((positive * below).sum() / (positive.sum() * negative.sum()))
-
-
 @dataclass(frozen=True)
 class Target:
     """A threshold and what it lets pass on held-out labels.
@@ -226,7 +189,7 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
         raise AnmiError(
             f"max_false_negative_rate {max_false_negative_rate:g} is out of range; give a rate from 0 to below 1"
         )
-    probability, relevant, _ = labelled(probabilities, labels)
+    probability, relevant, _ = _known(probabilities, labels)
     # Between two probabilities of positives the rate stands still, so the highest threshold is one of them.
     values, count = np.unique(probability[relevant], return_counts=True)
     below, positives = np.cumsum(count) - count, int(count.sum())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from scipy.special import expit, logit, softmax
 from tqdm import tqdm
 
 from anmi import seeds
-from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards
+from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards, widened
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Platt, cross_fitted, reliability
 from anmi.judging.cross_encoder import (
@@ -39,7 +38,6 @@ _MOST: Final = 5.0
 _LEAST: Final = 50
 _TINY: Final = 1e-9
 log = logging.getLogger(__name__)
-_Scorer = Callable[[Sequence[str], Store, "tqdm[Any] | None"], NDArray[np.float32]]
 
 
 @dataclass
@@ -63,10 +61,10 @@ class Judge:
 
     Attributes
     ----------
-    judges, calibrators
-        By fold: what scores the fold's queries, and its calibration on the queries of all other folds.
-    judgments
-        What was found, once fitted.
+    judges
+        By fold: what scores the fold's queries.
+    summary
+        What was found, for the report.
     """
 
     options: CrossEncoderOptions
@@ -77,8 +75,6 @@ class Judge:
     document_texts: Sequence[str]
     seed: int
     judges: list[CrossEncoderJudge] = field(default_factory=list)
-    calibrators: dict[int, Platt] = field(default_factory=dict)
-    judgments: Judgments | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
     def fold(self, block: Candidates) -> NDArray[np.int64]:
@@ -86,7 +82,10 @@ class Judge:
         return fold_of([self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed)
 
     def fit(self, shards: CandidateShards) -> Judgments:
-        """Prepare the judges (trained when first needed), score all shards and fit the calibration.
+        """Prepare the judges (trained when first needed), score all shards and calibrate the scores.
+
+        Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
+        candidates count as not relevant, which makes it an underestimate where many of them are.
 
         Returns
         -------
@@ -98,41 +97,36 @@ class Judge:
         AnmiError
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
-        total = self._pairs(shards.only())
-        self.judges = self._made(self.options, shards)
-        judged = self._collect(shards.only(), [judge.score for judge in self.judges], "judging", total)
-        # Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
-        # candidates count as not relevant, which makes it an underestimate where many of them are.
-        scores, labels, folds = judged.pairs()
-        probability, self.calibrators = cross_fitted(scores, labels, folds)
-        self.judgments = Judgments(judged, self.calibrators)
-        self._summarise(scores, labels, probability)
-        return self.judgments
-
-    def _to_judge(self, block: Candidates) -> int:
-        """Count the pairs of a block that are judged."""
-        return int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
-
-    def _pairs(self, shards: CandidateShards) -> int:
-        """Count the pairs to be judged, and check that there are queries for the folds."""
-        texts, total = set[str](), 0
-        for block in shards:
+        texts, total, folds = set[str](), 0, self.options.folds
+        for block in shards.only():
             texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
-            total += self._to_judge(block)
-        folds = self.options.folds
+            total += int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
                 f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)} queries of different "
                 "text, too few; lower denoising.cross_encoder.folds or give more training queries"
             )
-        return total
+        self.judges = self._made(shards)
+        with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
+            judged = Candidates.concatenate([self._scored(block, bar) for block in shards.only()])
+        fold, sides = self.fold(judged), (judged.columns, judged.positive_columns)
+        places = [np.nonzero(np.isfinite(side["cross"])) for side in sides]
+        scores = np.concatenate([side["cross"][at] for side, at in zip(sides, places, strict=True)])
+        labels = np.repeat([0, 1], [len(row) for row, _ in places])
+        probability, calibrators = cross_fitted(scores, labels, np.concatenate([fold[row] for row, _ in places]))
+        for side, at, found in zip(sides, places, np.split(probability, [len(places[0][0])]), strict=True):
+            side["p_cross"] = np.full(side["cross"].shape, np.nan, np.float32)
+            side["p_cross"][at] = found
+        self._summarise(scores, labels, probability, calibrators)
+        return Judgments(_with_soft_labels(judged))
 
-    def _made(self, options: CrossEncoderOptions, shards: CandidateShards) -> list[CrossEncoderJudge]:
+    def _made(self, shards: CandidateShards) -> list[CrossEncoderJudge]:
         """One judge per fold; a ready-made one is the same for all."""
+        options = self.options
         if not options.trained:
-            return [CrossEncoderJudge(options)] * self.options.folds
+            return [CrossEncoderJudge(options)] * options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
-        pairs = [training_pairs(examples, fold, options, self.seed) for fold in range(self.options.folds)]
+        pairs = [training_pairs(examples, fold, options, self.seed) for fold in range(options.folds)]
         return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
@@ -143,9 +137,7 @@ class Judge:
         clean[:, self.depth :] = False
         draws = seeds.uniform(self.seed, "teacher/negatives", list(block.query_ids), block.documents)
         wanted = known.sum(axis=1, keepdims=True) * self.options.negatives
-        order = np.argsort(np.where(clean, draws, 2.0), axis=1)
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
+        place = np.argsort(np.argsort(np.where(clean, draws, 2.0), axis=1), axis=1)
         read = block.filled & np.isfinite(block.columns.get(GRADE, np.nan))
         taken = clean & (place < wanted) & ~read
         chance = block.columns.get("p_evidence", np.zeros(block.documents.shape))
@@ -180,35 +172,25 @@ class Judge:
         # What a person marked as not relevant is not doubtful, however it looks.
         return doubtful & (block.columns[MARKED] != 0) if MARKED in block.columns else doubtful
 
-    def _scores(
-        self, block: Candidates, scorers: Sequence[_Scorer], bar: tqdm[Any] | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Raw scores of a block's candidates [Q, M] and positives [Q, P]; NaN where not judged."""
+    def _scored(self, block: Candidates, bar: tqdm[Any]) -> Candidates:
+        """Return the candidates that are judged, and the positives, with the raw scores ``cross``."""
         fold = self.fold(block)
-        judged = block.filled.copy()
-        judged[:, self.depth :] = False
-        results = []
-        for documents, mask in ((block.documents, judged), (block.positives, block.positives != PADDING)):
+        first = block.documents[:, : self.depth]
+        sides = []
+        for documents in (first, block.positives):
             scores = np.full(documents.shape, np.nan, np.float32)
-            for number, score in enumerate(scorers):
-                row, slot = np.nonzero(mask & (fold == number)[:, None])
-                ids, chosen = block.query_ids[row], documents[row, slot]
-                texts = [
-                    join(self.query_texts[str(q)], self.document_texts[d]) for q, d in zip(ids, chosen, strict=True)
-                ]
-                scores[row, slot] = score(texts, self.store, bar)
-            results.append(scores)
-        return results[0], results[1]
+            for number, judge in enumerate(self.judges):
+                row, slot = np.nonzero((documents != PADDING) & (fold == number)[:, None])
+                pairs = zip(block.query_ids[row], documents[row, slot], strict=True)
+                texts = [join(self.query_texts[str(query)], self.document_texts[d]) for query, d in pairs]
+                scores[row, slot] = judge.score(texts, self.store, bar)
+            sides.append({"cross": scores})
+        few = Candidates(block.query_ids, block.positives, first, block.source[:, : self.depth])
+        return few.with_columns(*sides)
 
-    def _collect(self, shards: CandidateShards, scorers: Sequence[_Scorer], description: str, total: int) -> RawScores:
-        """Raw scores of all queries."""
-        parts = []
-        with tqdm(total=total, desc=description, unit="pair", delay=2, disable=None) as bar:
-            for block in shards:
-                parts.append(RawScores(block.query_ids, self.fold(block), *self._scores(block, scorers, bar)))
-        return RawScores.concatenate(parts, self.depth)
-
-    def _summarise(self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64]) -> None:
+    def _summarise(
+        self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64], calibrators: dict[int, Platt]
+    ) -> None:
         from sklearn.metrics import roc_auc_score
 
         auc = float(roc_auc_score(label, raw))
@@ -217,19 +199,13 @@ class Judge:
                 "cross-encoder: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc
             )
         self.summary |= {
-            "options": json.loads(self.options.model_dump_json()),
+            "options": self.options.model_dump(mode="json"),
             "folds": [judge.describe() for judge in self.judges],
             "judged_pairs": len(raw),
             "auc_positive_against_candidates": auc,
-            "calibration": [asdict(self.calibrators[fold]) for fold in sorted(self.calibrators)],
+            "calibration": [asdict(calibrators[fold]) for fold in sorted(calibrators)],
             "reliability": reliability(probability, label),
         }
-
-    def __call__(self, block: Candidates) -> Candidates:
-        """Return a block of fitted queries with what the judge says; see :class:`Judgments`."""
-        if self.judgments is None:
-            raise AnmiError("the judge was not fitted")
-        return self.judgments(block)
 
 
 def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> NDArray[np.float64]:
@@ -256,64 +232,33 @@ def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) 
     return np.where(known, softmax(np.where(known, scores / _TEMPERATURE, -1e300), axis=1), 0.0)
 
 
-@dataclass(frozen=True)
-class RawScores:
-    """A judge's scores of Q queries, each with the first candidates of its row and its positives.
+def _with_soft_labels(block: Candidates) -> Candidates:
+    """Return the block with ``soft_label``: of a row, over its first positive and its judged candidates.
 
-    Attributes
-    ----------
-    query_ids
-        [Q].
-    folds
-        By which of the cross-fitted judges each query was judged, int64 [Q].
-    candidates, positives
-        float32 [Q, M] and [Q, P]; NaN where not judged.
+    It is made of the probabilities: raw scores have no common scale, and at its temperature logits would leave all the
+    mass to the best.
     """
-
-    query_ids: NDArray[np.str_]
-    folds: NDArray[np.int64]
-    candidates: NDArray[np.float32]
-    positives: NDArray[np.float32]
-
-    @staticmethod
-    def concatenate(parts: Sequence[RawScores], depth: int) -> RawScores:
-        """Put the scores of several blocks together, of no more than ``depth`` candidates each."""
-        return RawScores(
-            np.concatenate([part.query_ids for part in parts]),
-            np.concatenate([part.folds for part in parts]),
-            _stacked([part.candidates[:, :depth] for part in parts]),
-            _stacked([part.positives for part in parts]),
-        )
-
-    def pairs(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-        """Scores, labels (1 of positives, 0 of candidates) and folds of the n judged pairs, each [n]."""
-        parts = []
-        for scores, label in ((self.candidates, 0), (self.positives, 1)):
-            row, slot = np.nonzero(np.isfinite(scores))
-            parts.append((scores[row, slot], np.full(len(row), label), self.folds[row]))
-        scores, labels, folds = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return scores, labels, folds
+    own, others = block.positive_columns["p_cross"], block.columns["p_cross"]
+    labels = soft_labels(own[:, :1], others)
+    first = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
+    return block.with_columns(
+        {"soft_label": np.where(np.isfinite(others), labels[:, 1:], np.nan)},
+        {"soft_label": widened(first, own.shape[1])},
+    )
 
 
 class Judgments:
-    """Adds what the judge said of its queries to blocks of them.
-
-    ``cross`` is the raw score, ``p_cross`` the calibrated probability, and ``soft_label`` the row's softmax of the
-    probabilities over its first positive and its judged candidates (see :func:`soft_labels`; raw scores have no common
-    scale, and at its temperature logits would leave all the mass to the best).
+    """Adds to blocks what the judge said of their queries: ``cross``, ``p_cross`` and ``soft_label``.
 
     Parameters
     ----------
-    raw
-        Scores of the candidates and positives as they stand in the blocks.
-    calibrators
-        By fold.
+    judged
+        All queries with these columns, their first candidates and their positives as they stand in the blocks.
     """
 
-    def __init__(self, raw: RawScores, calibrators: Mapping[int, Platt]) -> None:
-        self._order = np.argsort(raw.query_ids, kind="stable")
-        self._query_ids = raw.query_ids[self._order]
-        self.raw, self._calibrators = raw, dict(calibrators)
+    def __init__(self, judged: Candidates) -> None:
+        self._judged = judged
+        self._place = {query: row for row, query in enumerate(judged.query_ids.tolist())}
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
@@ -323,41 +268,19 @@ class Judgments:
         AnmiError
             A query that was not judged.
         """
-        row = self._rows(block.query_ids)
-        fold = self.raw.folds[row]
-        columns, positive_columns = (
-            {"cross": _widened(scores[row], documents.shape[1])}
-            for scores, documents in ((self.raw.candidates, block.documents), (self.raw.positives, block.positives))
+        row = np.array([self._place.get(query, -1) for query in block.query_ids.tolist()], np.int64)
+        if (row < 0).any():
+            raise AnmiError(
+                f'query "{block.query_ids[row < 0][0]}" was not judged: judge the candidates that are asked for'
+            )
+        columns, own = (
+            {name: widened(values[row], width) for name, values in side.items()}
+            for side, width in (
+                (self._judged.columns, block.documents.shape[1]),
+                (self._judged.positive_columns, block.positives.shape[1]),
+            )
         )
-        for target in (columns, positive_columns):
-            probability = np.full(target["cross"].shape, np.nan)
-            for number, calibrator in self._calibrators.items():
-                probability[fold == number] = calibrator(target["cross"][fold == number])
-            target["p_cross"] = probability.astype(np.float32)
-        own, others = positive_columns["p_cross"], columns["p_cross"]
-        labels = soft_labels(own[:, :1], others).astype(np.float32)
-        positive_columns["soft_label"] = np.full(own.shape, np.nan, np.float32)
-        positive_columns["soft_label"][:, :1] = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
-        columns["soft_label"] = np.where(np.isfinite(others), labels[:, 1:], np.nan)
-        return block.with_columns(columns, positive_columns)
-
-    def _rows(self, query_ids: NDArray[np.str_]) -> NDArray[np.int64]:
-        at = np.minimum(np.searchsorted(self._query_ids, query_ids), len(self._query_ids) - 1)
-        unknown = self._query_ids[at] != query_ids
-        if unknown.any():
-            raise AnmiError(f'query "{query_ids[unknown][0]}" was not judged: judge the candidates that are asked for')
-        return self._order[at]
-
-
-def _stacked(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    width = max(part.shape[1] for part in parts)
-    return np.concatenate([_widened(part, width) for part in parts])
-
-
-def _widened(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """Return the first ``width`` columns; those that are not there are NaN."""
-    values = values[:, :width]
-    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
+        return block.with_columns(columns, own)
 
 
 @dataclass(frozen=True)
@@ -408,13 +331,9 @@ class Stack:
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with ``p_relevant`` of candidates, and of positives that can be hidden."""
         own = block.positive_columns
-        return block.with_columns(
-            {"p_relevant": combined(block.columns["p_evidence"], block.columns["p_cross"], self.weight, self.prior)},
-            {
-                "p_relevant": (held := combined(own["p_heldout"], own["p_cross"], self.weight, self.prior)),
-                "p_heldout": held,
-            },
-        )
+        held = combined(own["p_heldout"], own["p_cross"], self.weight, self.prior)
+        relevant = combined(block.columns["p_evidence"], block.columns["p_cross"], self.weight, self.prior)
+        return block.with_columns({"p_relevant": relevant}, {"p_relevant": held, "p_heldout": held})
 
 
 @dataclass(frozen=True)

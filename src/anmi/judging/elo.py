@@ -6,16 +6,15 @@ Gaussian prior, found by Newton's method on the concave objective; Elo = 1000 + 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
-from anmi.judging.preferences import touched
+from anmi.judging.preferences import Floats, Ints, touched
 
 ELO_MEAN: Final = 1000.0
 ELO_SCALE: Final = 200.0
@@ -24,10 +23,12 @@ CASE_V: Final = float(np.sqrt(2.0))
 _LOG_SQRT_TWO_PI: Final = 0.5 * np.log(2 * np.pi)
 # Elements of one block's normal matrices, 4 MB: queries are fitted in blocks, so memory is linear in comparisons.
 _BLOCK_ELEMENTS: Final = 2**19
+# Largest absolute gradient at which a query has converged.
+_TOLERANCE: Final = 1e-6
+_ITERATIONS: Final = 100
 
 
-@dataclass(frozen=True)
-class Strengths:
+class Strengths(NamedTuple):
     """Fitted Elo of the nodes of Q queries.
 
     Attributes
@@ -40,20 +41,18 @@ class Strengths:
         Standard error of Elo(node 0) − Elo(node), [Q, n].
     """
 
-    elo: NDArray[np.float64]
-    se: NDArray[np.float64]
-    gap_se: NDArray[np.float64]
+    elo: Floats
+    se: Floats
+    gap_se: Floats
 
 
 def fit(
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-    preference: NDArray[np.float64],
-    sizes: NDArray[np.int64],
+    first: Ints,
+    second: Ints,
+    preference: Floats,
+    sizes: Ints,
     prior_precision: float = 0.01,
-    votes: float | NDArray[np.float64] = 1.0,
-    tolerance: float = 1e-6,
-    max_iterations: int = 100,
+    votes: float | Floats = 1.0,
     deviation: float = CASE_V,
 ) -> Strengths:
     """Fit the strengths of all queries.
@@ -73,8 +72,6 @@ def fit(
     votes
         Independent observations that a preference counts for, one number or [Q, E]; 0 leaves a comparison out.
         Scales the standard errors by 1/√votes.
-    tolerance
-        Largest absolute gradient at which a query has converged.
     deviation
         s of P = Φ((eᵢ − eⱼ)/s); strengths, gaps and errors are in proportion to it.
 
@@ -83,43 +80,35 @@ def fit(
     AnmiError
         No convergence.
     """
-    mass = np.where(np.isnan(preference), 0.0, votes)
-    share = np.where(mass > 0, preference, 0.5)
-    width = int(sizes.max(initial=1))
     # The same problem in strengths of case V, which are larger by this; the prior is on those asked for.
     unit = deviation / CASE_V
-    whole = Problem(first, second, share, mass, width, prior_precision * unit**2)
-    parts = []
-    for rows in blocks(len(sizes), width * width):
+    whole = Problem.of(first, second, preference, sizes, prior_precision * unit**2, votes)
+    size, parts = max(1, _BLOCK_ELEMENTS // whole.width**2), []
+    for start in range(0, max(len(sizes), 1), size):
+        rows = slice(start, start + size)
         problem = whole.take(rows)
-        parts.append(_with_errors(problem, _climb(problem, tolerance, max_iterations), sizes[rows]))
-    elo, se, gap_se = (np.concatenate([getattr(part, name) for part in parts]) for name in ("elo", "se", "gap_se"))
+        parts.append(_with_errors(problem, _climb(problem), sizes[rows]))
+    elo, se, gap_se = map(np.concatenate, zip(*parts, strict=True))
     return Strengths(ELO_MEAN * (1 - unit) + unit * elo, unit * se, unit * gap_se)
 
 
-def blocks(queries: int, elements: int) -> Iterator[slice]:
-    """Cut queries that need so many ``elements`` each into blocks of bounded memory; at least one, maybe empty."""
-    size = max(1, _BLOCK_ELEMENTS // max(elements, 1))
-    for start in range(0, max(queries, 1), size):
-        yield slice(start, min(start + size, queries))
-
-
-def _climb(problem: Problem, tolerance: float, max_iterations: int) -> NDArray[np.float64]:
+def _climb(problem: Problem) -> Floats:
     """Return the strengths that maximise the objective of every query of a block, [Q, n]."""
     queries = len(problem.share)
     strengths = np.zeros((queries, problem.width))
     value = problem.objective(strengths)
     live = np.arange(queries)
-    for iteration in range(max_iterations + 1):
-        gradient, hessian = problem.take(live).derivatives(strengths[live])
-        open_ = np.abs(gradient).max(axis=1, initial=0.0) >= tolerance
-        live, gradient, hessian = live[open_], gradient[open_], hessian[open_]
+    for iteration in range(_ITERATIONS + 1):
+        gradient = problem.take(live).gradient(strengths[live])
+        open_ = np.abs(gradient).max(axis=1, initial=0.0) >= _TOLERANCE
+        live, gradient = live[open_], gradient[open_]
         if len(live) == 0:
             break
-        if iteration == max_iterations:
+        if iteration == _ITERATIONS:
             raise AnmiError(f"Elo did not converge for {len(live)} queries; raise elo.prior_precision")
-        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
-        strengths[live], value[live] = _ascend(problem.take(live), strengths[live], value[live], step)
+        some = problem.take(live)
+        step = np.linalg.solve(some.curvature(strengths[live]), gradient[:, :, None])[:, :, 0]
+        strengths[live], value[live] = _ascend(some, strengths[live], value[live], step)
     return strengths
 
 
@@ -141,25 +130,39 @@ class Problem:
         Of the Gaussian prior; 0 for none.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    share: NDArray[np.float64]
-    mass: NDArray[np.float64]
+    first: Ints
+    second: Ints
+    share: Floats
+    mass: Floats
     width: int
     prior_precision: float
 
-    def take(self, rows: NDArray[np.int64] | slice) -> Problem:
+    @staticmethod
+    def of(
+        first: Ints, second: Ints, preference: Floats, sizes: Ints, prior_precision: float, votes: float | Floats = 1.0
+    ) -> Problem:
+        """Take what :func:`fit` takes."""
+        mass = np.where(np.isnan(preference), 0.0, votes)
+        share = np.where(mass > 0, preference, 0.5)
+        return Problem(first, second, share, mass, int(sizes.max(initial=1)), prior_precision)
+
+    def take(self, rows: Ints | slice) -> Problem:
         """Return the queries of the given rows."""
         return Problem(
             self.first[rows], self.second[rows], self.share[rows], self.mass[rows], self.width, self.prior_precision
         )
 
-    def z(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    @property
+    def voted(self) -> NDArray[np.bool_]:
+        """Which nodes take part in a comparison that counts, [Q, n]."""
+        return touched(self.first, self.second, self.mass > 0, self.width)
+
+    def z(self, strengths: Floats) -> Floats:
         """(eᵢ − eⱼ)/√2 of every comparison, [Q, E]."""
         a, b = (np.take_along_axis(strengths, index, axis=1) for index in (self.first, self.second))
         return (a - b) / np.sqrt(2.0)
 
-    def objective(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    def objective(self, strengths: Floats) -> Floats:
         """Log likelihood plus log prior of every query, [Q]."""
         z = self.z(strengths)
         likelihood = self.mass * (
@@ -167,26 +170,24 @@ class Problem:
         )
         return likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
 
-    def gradient(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(self, strengths: Floats) -> Floats:
         """Gradient of the objective, [Q, n]."""
         z = self.z(strengths)
         slope = self.mass * (self.share * hazard(z) - (1 - self.share) * hazard(-z)) / np.sqrt(2.0)
         return self.spread(slope) - self.prior_precision * strengths
 
-    def derivatives(self, strengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gradient [Q, n] and negative Hessian [Q, n, n] of the objective."""
+    def curvature(self, strengths: Floats) -> Floats:
+        """Negative Hessian of the objective, [Q, n, n]."""
         z = self.z(strengths)
         up, down = hazard(z), hazard(-z)
-        slope = self.mass * (self.share * up - (1 - self.share) * down) / np.sqrt(2.0)
-        curvature = 0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
-        return self.spread(slope) - self.prior_precision * strengths, self.laplacian(curvature)
+        return self.laplacian(0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z)))
 
-    def information(self, strengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    def information(self, strengths: Floats) -> Floats:
         """Fisher information plus prior, [Q, n, n]."""
         z = self.z(strengths)
         return self.laplacian(0.5 * self.mass * hazard(z) * hazard(-z))
 
-    def laplacian(self, edge: NDArray[np.float64]) -> NDArray[np.float64]:
+    def laplacian(self, edge: Floats) -> Floats:
         """Σ over comparisons of edge · (uᵢ − uⱼ)(uᵢ − uⱼ)ᵀ, plus the prior's precision, [Q, n, n]."""
         queries = len(edge)
         matrix = np.zeros((queries, self.width, self.width))
@@ -199,24 +200,22 @@ class Problem:
         matrix[:, np.arange(self.width), np.arange(self.width)] = diagonal
         return matrix
 
-    def spread(self, slope: NDArray[np.float64]) -> NDArray[np.float64]:
+    def spread(self, slope: Floats) -> Floats:
         """Add each comparison's slope to its first node and take it from its second, [Q, n]."""
         return self._sum(slope, self.first) - self._sum(slope, self.second)
 
-    def _sum(self, values: NDArray[np.float64], index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _sum(self, values: Floats, index: Ints) -> Floats:
         flat = (np.arange(len(values))[:, None] * self.width + index).ravel()
-        total: NDArray[np.float64] = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
+        total: Floats = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
         return total.reshape(-1, self.width)
 
 
-def hazard(z: NDArray[np.float64]) -> NDArray[np.float64]:
+def hazard(z: Floats) -> Floats:
     """φ(z)/Φ(z), stable for very negative z."""
     return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - scipy.special.log_ndtr(z))
 
 
-def _ascend(
-    problem: Problem, strengths: NDArray[np.float64], value: NDArray[np.float64], step: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ascend(problem: Problem, strengths: Floats, value: Floats, step: Floats) -> tuple[Floats, Floats]:
     """Take the Newton step, halved for the queries whose objective it would lower."""
     size = np.ones((len(step), 1))
     for _ in range(30):
@@ -229,45 +228,39 @@ def _ascend(
     return proposal, reached
 
 
-def _with_errors(problem: Problem, strengths: NDArray[np.float64], sizes: NDArray[np.int64]) -> Strengths:
-    width = problem.width
-    inside = np.arange(width)[None, :] < sizes[:, None]
+def _shown(values: Floats, sizes: Ints) -> Floats:
+    return np.where(np.arange(values.shape[1]) < sizes[:, None], values, np.nan)
+
+
+def _centred(strengths: Floats, voted: NDArray[np.bool_]) -> Floats:
+    """Elo of strengths whose mean over the nodes that were compared is to be 1000; without votes they are 0."""
+    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
+    return ELO_MEAN + ELO_SCALE * (strengths - mean)
+
+
+def _with_errors(problem: Problem, strengths: Floats, sizes: Ints) -> Strengths:
     covariance = np.linalg.inv(problem.information(strengths))
     # Only differences of strengths are identified: remove the direction in which all that were compared move together.
-    voted = touched(problem.first, problem.second, problem.mass > 0, width)
-    voted = np.where(voted.any(axis=1, keepdims=True), voted, inside)
-    share = voted / np.maximum(voted.sum(axis=1, keepdims=True), 1)
+    voted = problem.voted
+    inside = np.arange(problem.width)[None, :] < sizes[:, None]
+    share = np.where(voted.any(axis=1, keepdims=True), voted, inside) * 1.0
+    share /= np.maximum(share.sum(axis=1, keepdims=True), 1)
     mean = np.einsum("qij,qj->qi", covariance, share)
     total = np.einsum("qi,qi->q", mean, share)
     covariance = covariance - mean[:, :, None] - mean[:, None, :] + total[:, None, None]
     variance = np.einsum("qii->qi", covariance)
     gap = variance + variance[:, :1] - 2 * covariance[:, 0, :]
-    centred = strengths - (strengths * share).sum(axis=1, keepdims=True)
-
-    def shown(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.where(inside, values, np.nan)
-
-    return Strengths(
-        elo=shown(ELO_MEAN + ELO_SCALE * centred),
-        se=shown(ELO_SCALE * np.sqrt(np.maximum(variance, 0))),
-        gap_se=shown(ELO_SCALE * np.sqrt(np.maximum(gap, 0))),
-    )
-
-
-# As Elo is usually paraphrased: gradient ascent without a prior, under which a document that wins all its comparisons
-# has no finite strength, so the schedule says how far it is carried.
-STEPS: Final = 50
+    se, gap_se = (_shown(ELO_SCALE * np.sqrt(np.maximum(each, 0)), sizes) for each in (variance, gap))
+    return Strengths(_shown(_centred(strengths, voted), sizes), se, gap_se)
 
 
 def ascend(
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-    preference: NDArray[np.float64],
-    sizes: NDArray[np.int64],
-    steps: int = STEPS,
-    deviation: float = CASE_V,
+    first: Ints, second: Ints, preference: Floats, sizes: Ints, steps: int = 50, deviation: float = CASE_V
 ) -> Strengths:
-    """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of size 1/(1 + 0.1·t) (methods §2).
+    """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of 1/(1 + 0.1·t) (methods §2).
+
+    As Elo is usually paraphrased. Without a prior a document that wins all its comparisons has no finite strength, so
+    the schedule says how far it is carried.
 
     Parameters
     ----------
@@ -282,18 +275,12 @@ def ascend(
     -------
     Strengths
         With NaN for all errors.
-
     """
-    mass = np.where(np.isnan(preference), 0.0, 1.0)
-    width = int(sizes.max(initial=1))
-    problem = Problem(first, second, np.where(mass > 0, preference, 0.5), mass, width, 0.0)
-    strengths = np.zeros((len(problem.share), problem.width))
+    problem = Problem.of(first, second, preference, sizes, prior_precision=0.0)
+    strengths = np.zeros((len(sizes), problem.width))
     # Φ(d/s) is case V in strengths of √2/s times the size, whose gradient is as much steeper.
     stretch = CASE_V / deviation
     for step in range(steps):
         strengths += stretch * problem.gradient(stretch * strengths) / (1 + 0.1 * step)
-    inside = np.arange(width)[None, :] < sizes[:, None]
-    voted = touched(first, second, mass > 0, width)
-    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
     unknown = np.full(strengths.shape, np.nan)
-    return Strengths(np.where(inside, ELO_MEAN + ELO_SCALE * (strengths - mean), np.nan), unknown, unknown)
+    return Strengths(_shown(_centred(strengths, problem.voted), sizes), unknown, unknown)

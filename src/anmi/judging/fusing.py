@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -16,17 +16,16 @@ from anmi import seeds
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.engine.threads import ahead, in_threads
 from anmi.errors import AnmiError
-from anmi.judging.calibration import reliability, weighted_auc
+from anmi.judging.calibration import reliability
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
 from anmi.judging.fused import FEATURES, FusedModel, base_rate, features, shipped, transferred
-from anmi.judging.hidden import Examples, examples, hidden_evidence, joined, reached
+from anmi.judging.hidden import Examples, examples, hide, reached
 from anmi.judging.prior import (
     Contaminated,
     as_relevant,
     clusters,
     fit_contaminated,
-    labelled_chance,
     most_similar,
     share_by_known,
     with_mean,
@@ -61,26 +60,6 @@ class FusedOptions(BaseModel):
     most_queries: int = Field(4000, ge=1)
     prior: Literal["shipped", "estimated"] = "estimated"
     overshoot: float = Field(2.5, ge=1)
-
-
-def left_out(without: str | None, collection: str) -> str | None:
-    """Return which collection's truth had no part in the coefficients; None where all six had.
-
-    Parameters
-    ----------
-    without
-        Of :class:`FusedOptions`.
-    collection
-        What is mined, as the parameter ``collection`` says it.
-
-    Examples
-    --------
-    >>> left_out("auto", "api_docs"), left_out("auto", "beir:data/scifact"), left_out("scifact", "beir:data/scifact")
-    ('api_docs', None, 'scifact')
-    """
-    if without != "auto":
-        return without
-    return collection if collection in shipped()["without"] else None
 
 
 def provenance(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,7 +104,9 @@ class FusedJudge:
     @property
     def without(self) -> str | None:
         """The collection whose truth had no part in the shipped coefficients; None where all six had."""
-        return left_out(self.options.without, self.collection)
+        if self.options.without != "auto":
+            return self.options.without
+        return self.collection if self.collection in shipped()["without"] else None
 
     def fit(self, shards: CandidateShards) -> None:
         """Choose the coefficients, and refine them on hidden positives where there are enough.
@@ -139,42 +120,39 @@ class FusedJudge:
         for block in ahead(shards.only()):
             self.queries += len(block)
             several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())
-        enough = several >= (self.options.least_queries if self.options.mode == "auto" else self.options.folds)
-        if self.options.mode == "hidden" and not enough:
-            raise AnmiError(
-                f"denoising.fused.mode is hidden, but only {several} queries have several positives, fewer than the "
-                f"{self.options.folds} folds; use mode: transfer, or auto"
-            )
         self.summary = {
             "options": self.options.model_dump(mode="json"),
             "without": self.without,
             "fitted_on": [name for name in shipped()["without"] if name != self.without],
             "queries_with_several_positives": several,
         }
-        reason = f"{several} queries with several positives are fewer than {self.options.least_queries}"
-        if self.options.mode == "transfer":
-            reason = "mode is transfer"
-        elif enough:
-            examples = self._hidden(shards, several)
-            found = 0 if examples is None else examples.queries
-            if examples is not None and (self.options.mode == "hidden" or found >= self._least_reached):
-                self._learn(examples)
-                log.info("fused judge: learned its coefficients from %d queries with several positives", found)
-                reason = ""
-            else:
-                reason = f"{found} queries have a further positive among the most similar documents"
-                if self.options.mode == "hidden":
-                    raise AnmiError(f"denoising.fused.mode is hidden, but {reason}; use mode: transfer, or auto")
+        reason = self._refine(shards, several)
         some = min(self.options.most_queries, _FOR_A_MEAN)
-        near = most_similar(
-            (self._sample(block, self.queries, some) for block in ahead(shards.only("dense"))),
-            self.material,
-            self.options.depth,
-        )
+        sample = (self._sample(block, self.queries, some) for block in ahead(shards.only("dense")))
+        near = most_similar(sample, self.material, self.options.depth)
         if reason:
             self._transfer(shards, near, reason)
         self._check_similar_documents(shards, near)
         self.summary["models"] = [model.as_dict() for model in self.models]
+
+    def _refine(self, shards: CandidateShards, several: int) -> str:
+        """Learn coefficients from hidden positives; return why there is too little to learn from, or nothing."""
+        must = self.options.mode == "hidden"
+        least = self.options.folds if must else self.options.least_queries
+        if self.options.mode == "transfer":
+            return "mode is transfer"
+        reason = f"{several} queries with several positives are fewer than {least}"
+        if several >= least:
+            seen = self._hidden(shards, several)
+            found = 0 if seen is None else seen.queries
+            if seen is not None and (must or found >= self._least_reached):
+                self._learn(seen)
+                log.info("fused judge: learned its coefficients from %d queries with several positives", found)
+                return ""
+            reason = f"{found} queries have a further positive among the most similar documents"
+        if must:
+            raise AnmiError(f"denoising.fused.mode is hidden, but {reason}; use mode: transfer, or auto")
+        return reason
 
     def _check_similar_documents(self, shards: CandidateShards, near: list[Candidates]) -> None:
         """Look for what coefficients cannot see: groups that are like the positive, and too many that are as near."""
@@ -189,13 +167,11 @@ class FusedJudge:
                 "fused judge: %.0f %% of the queries have a group of documents that resemble the positive far more "
                 "than all others do; it counts them as relevant", 100 * grouped,
             )  # fmt: skip
-        values, filled = (
-            _inputs(near),
-            np.concatenate([each[block.filled] for each, block in zip(groups, near, strict=True)]),
-        )
+        values = _inputs(near)
+        group = np.concatenate([each[block.filled] for each, block in zip(groups, near, strict=True)])
         count, reached_share = as_relevant(ahead(shards.only("dense", "bm25")), self.options.depth)
         chance = np.nanmean([model(values) for model in self.models], axis=0)
-        mean = float(np.nanmean(np.where(filled & self.clustered, np.fmax(chance, _AS_LIKELY), chance)))
+        mean = float(np.nanmean(np.where(group & self.clustered, np.fmax(chance, _AS_LIKELY), chance)))
         share = min((count - 1) * reached_share * queries / max(len(values), 1), _MOST)
         self.summary |= {"as_relevant": count, "grouped": grouped, "warning": None}
         # Where they are more than a pool holds, the coefficients were learned from labels that tell nothing.
@@ -252,14 +228,15 @@ class FusedJudge:
 
     def _hidden(self, shards: CandidateShards, several: int) -> Examples | None:
         """Gather hidden positives that retrieval would have found, and the candidates beside them."""
-        parts: list[Examples] = []
-        for block in ahead(shards.only("dense")):
-            some = self._sample(block, several)
-            hidden, _, _ = hidden_evidence(some, self.material, self.options.depth, self.options.hidden, self.seed)
-            hidden = hidden.take(reached(hidden.columns["dense"]))
-            if len(hidden):
-                parts.append(examples(hidden, features(hidden), self.fold(hidden)))
-        return joined(parts)
+
+        def parts() -> Iterator[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]:
+            for block in ahead(shards.only("dense")):
+                some = self._sample(block, several)
+                hidden, _, _ = hide(some, self.options.depth, self.options.hidden, self.seed)
+                hidden = gather(hidden.take(reached(hidden.columns["dense"])), self.material)
+                yield hidden, features(hidden), self.fold(hidden)
+
+        return examples(parts())
 
     def _sample(self, block: Candidates, queries: int, most: int | None = None) -> Candidates:
         """Rows to learn from: about ``most``, or ``most_queries``, of the given number, whatever the shards."""
@@ -268,6 +245,8 @@ class FusedJudge:
         return block.take(draws * queries < (most or self.options.most_queries))
 
     def _learn(self, seen: Examples) -> None:
+        from sklearn.metrics import roc_auc_score
+
         centre = transferred(self.encoder, self.without)
         inputs, base = centre.standardised(seen.values), base_rate(self.encoder, self.without)
 
@@ -293,23 +272,20 @@ class FusedJudge:
             held = seen.fold == number
             self.models.append(model)
             shares.append(found.share)
-            chance[held] = labelled_chance(model(seen.values[held]), found.share)
-        self._summarise(chance, seen, shares)
-
-    def _summarise(self, chance: NDArray[np.float64], seen: Examples, shares: list[float]) -> None:
-        judges = {
-            "fused": {
-                "auc": weighted_auc(seen.labelled, chance, seen.weights),
-                "reliability": reliability(chance, seen.labelled, weights=seen.weights),
-                "method": "hidden positives against unlabelled candidates, each query's of the same weight, "
-                "cross-fitted",
-            }
+            # Of being labelled, both kinds weighing the same: f₁ / (f₁ + f) with f₁ / f = relevant / share.
+            relevant = model(seen.values[held])
+            chance[held] = relevant / (relevant + found.share)
+        share = float(np.mean(shares))
+        log.info("fused judge: about %.2g %% of the most similar unlabelled documents are relevant", 100 * share)
+        method = "hidden positives against unlabelled candidates, each query's of the same weight, cross-fitted"
+        judged = {
+            "auc": float(roc_auc_score(seen.labelled, chance, sample_weight=seen.weights)),
+            "reliability": reliability(chance, seen.labelled, weights=seen.weights),
+            "method": method,
         }
-        log.info("fused judge: about %.2g %% of the most similar unlabelled documents are relevant",
-                 100 * float(np.mean(shares)))  # fmt: skip
         self.summary |= {
-            "mode": "hidden", "hidden_positives": int(seen.labelled.sum()), "estimated_prior": float(np.mean(shares)),
-            "judges": judges,
+            "mode": "hidden", "hidden_positives": int(seen.labelled.sum()), "estimated_prior": share,
+            "judges": {"fused": judged},
         }  # fmt: skip
 
     def probability(self, block: Candidates) -> NDArray[np.float64]:
@@ -332,9 +308,9 @@ class FusedJudge:
         if not self.models:
             raise AnmiError("the fused judge was not fitted")
         held = np.full(block.positives.shape, np.nan, np.float32)
-        hidden, row, place = hidden_evidence(block, self.material, 0)
+        hidden, row, place = hide(block, 0)
         if len(hidden):
-            held[row, place] = self.probability(hidden)[:, 0]
+            held[row, place] = self.probability(gather(hidden, self.material))[:, 0]
         block = gather(block, self.material)
         probability = np.where(block.filled, self.probability(block), np.nan)
         if self.clustered:

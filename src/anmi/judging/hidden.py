@@ -7,8 +7,8 @@ candidates are: one document beside all that is known of the query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
-from anmi.judging.evidence import Material, gather
 
 
 @dataclass(frozen=True)
@@ -47,37 +46,27 @@ class Examples:
         return len(np.unique(self.query))
 
 
-def examples(block: Candidates, values: NDArray[np.float32], fold: NDArray[np.int64]) -> Examples:
-    """Take a block as examples.
+def examples(parts: Iterable[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]) -> Examples | None:
+    """Take blocks, of which no query is in two, as examples; None where there are none.
 
     Parameters
     ----------
-    block
-        Rows with a labelled document first and documents of the pool behind it; a query may have several.
-    values
-        Inputs, [R, M, K].
-    fold
-        Of each row, [R].
+    parts
+        Of each block: rows with a labelled document first and documents of the pool behind it, of which a query may
+        have several; their inputs, [R, M, K]; and the fold of each row, [R].
     """
-    _, query, rows = np.unique(block.query_ids, return_inverse=True, return_counts=True)
-    filled = block.filled
-    labelled = np.zeros(filled.shape, bool)
-    labelled[:, 0] = True
-    pool = (filled & ~labelled).sum(axis=1, keepdims=True)
-    weights = np.where(labelled, 1.0, 1.0 / np.maximum(pool, 1)) / rows[query][:, None]
-    row, slot = np.nonzero(filled)
-    return Examples(values[row, slot], labelled[row, slot], weights[row, slot], fold[row], query[row])
-
-
-def joined(parts: Sequence[Examples]) -> Examples | None:
-    """Put the examples of several blocks together, of which no query is in two; None where there are none."""
-    if not parts:
-        return None
-    first = np.cumsum([0, *(part.queries for part in parts)])
-    numbered = [part.query + start for part, start in zip(parts, first[:-1], strict=True)]
-    names = [field.name for field in fields(Examples)]
-    whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names[:-1]}
-    return Examples(**whole, query=np.concatenate(numbered))
+    found, queries = list[tuple[NDArray[Any], ...]](), 0
+    for block, values, fold in parts:
+        names, query, rows = np.unique(block.query_ids, return_inverse=True, return_counts=True)
+        filled = block.filled
+        labelled = filled & (np.arange(filled.shape[1]) == 0)
+        pool = (filled & ~labelled).sum(axis=1, keepdims=True)
+        weights = np.where(labelled, 1.0, 1.0 / np.maximum(pool, 1)) / rows[query][:, None]
+        row, slot = np.nonzero(filled)
+        at = row, slot
+        found.append((values[at], labelled[at], weights[at], fold[row], queries + query[row]))
+        queries += len(names)
+    return Examples(*map(np.concatenate, zip(*found, strict=True))) if queries else None
 
 
 def hide(
@@ -154,14 +143,6 @@ def nearest(block: Candidates, depth: int) -> NDArray[np.int64]:
     """Return the places of the ``depth`` candidates of each row that are most similar to the query, [Q, depth]."""
     similarity = np.where(block.filled, np.nan_to_num(block.columns["dense"], nan=-2.0), -np.inf)
     return np.lexsort((block.documents, -similarity), axis=1)[:, :depth]
-
-
-def hidden_evidence(
-    block: Candidates, material: Material, depth: int, most: int | None = None, seed: int = 0
-) -> tuple[Candidates, NDArray[np.int64], NDArray[np.int64]]:
-    """Return :func:`hide` with all evidence gathered against the positives that stay known."""
-    hidden, row, place = hide(block, depth, most, seed)
-    return (gather(hidden, material) if len(hidden) else hidden), row, place
 
 
 def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from anmi import seeds
 from anmi.fingerprint import digest
 from anmi.judging.cross_encoder import SEPARATOR
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
@@ -57,9 +55,7 @@ def verdict(text: str) -> float:
 class ChatJudge:
     """P(first ≻ second) as a language model says it: 1, 0, or ½ for a tie.
 
-    Half of the pairs are shown in reversed order, drawn by (seed, query, pair), so a model that favours what it reads
-    first comes out even; a pair is shown the same way whichever of the two is asked for first, so answers are
-    antisymmetric and paid for once. They are stored as they come; what failed is not, and is asked again next time.
+    Answers are stored as they come; what failed is not, and is asked again next time.
 
     Parameters
     ----------
@@ -67,15 +63,11 @@ class ChatJudge:
         The model and its endpoint.
     store
         Cache of answers.
-    seed
-        Of the run.
 
     Attributes
     ----------
     fingerprint
         A hash of address, model and prompt.
-    problems
-        How many comparisons failed so far, by reason.
 
     Raises
     ------
@@ -83,21 +75,11 @@ class ChatJudge:
         The openai client is not installed, or the environment variable of the key is not set.
     """
 
-    def __init__(self, options: ChatOptions, store: Store, seed: int) -> None:
-        self.options, self._store, self._seed = options, store, seed
+    def __init__(self, options: ChatOptions, store: Store) -> None:
+        self.options, self._store = options, store
         self._endpoint = Endpoint(options)
         parts = (options.base_url, options.model, str(options.max_tokens), _SYSTEM, _QUESTION)
         self.fingerprint = digest("chat", *parts).hex()
-        self.problems: Counter[str] = Counter()
-
-    def describe(self) -> dict[str, Any]:
-        """Return what is worth keeping about the judge, as JSON values."""
-        return {
-            "fingerprint": self.fingerprint,
-            "model": self.options.model,
-            "base_url": self.options.base_url,
-            "problems": dict(self.problems),
-        }
 
     def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return P(first ≻ second), [n]; NaN where no answer came, or none that says A, B or TIE.
@@ -107,33 +89,19 @@ class ChatJudge:
         AnmiError
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or key.
         """
-        longest = self.options.max_characters
-        shown, turned, alike = [], [], []
-        for texts in zip(queries, first, second, strict=True):
-            query, one, other = (text.replace(SEPARATOR, " ")[:longest] for text in texts)
-            low, high = sorted((one, other))
-            draw = int(seeds.key(self._seed, "pairwise/order", SEPARATOR.join((query, low, high)))[0])
-            above, below = (high, low) if draw % 2 else (low, high)
-            shown.append(SEPARATOR.join((query, above, below)))
-            turned.append(above != one)
-            alike.append(one == other)
-        values = np.full(len(shown), 0.5)
-        values[~np.array(alike, bool)] = self._answers(
-            [text for text, same in zip(shown, alike, strict=True) if not same]
-        )
-        return np.where(np.array(turned, bool), 1.0 - values, values)
-
-    def _answers(self, shown: Sequence[str]) -> list[float]:
-        """P(shown first ≻ shown second) from the store and the endpoint, [n]."""
-        name = self.options.model
+        longest, name = self.options.max_characters, self.options.model
+        shown = [
+            SEPARATOR.join(text.replace(SEPARATOR, " ")[:longest] for text in texts)
+            for texts in zip(queries, first, second, strict=True)
+        ]
         answers, problems = self._store.answers(self.fingerprint, shown, _question, self._endpoint.ask, _stored, name)
-        self.problems += problems
         if problems:
             log.warning(
                 "%d of %d comparisons by %s failed (%s); they stay missing and are asked again next time",
                 problems.total(), len({*shown}), name, reasons(problems),
             )  # fmt: skip
-        return [np.nan if value is None else float(np.frombuffer(value, np.float32)[0]) for value in answers]
+        values = [np.nan if value is None else float(np.frombuffer(value, np.float32)[0]) for value in answers]
+        return np.array(values, np.float64)
 
 
 def _question(text: str) -> tuple[str, str]:

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from anmi import seeds
 from anmi.errors import AnmiError
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 _MAX_DIFFERENCES: Final = 200_000
 
 
 class PairwiseJudge(Protocol):
     """A judge that reads two documents side by side and says which one answers the query better."""
 
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Floats:
         """Return P(first ≻ second) for n comparisons.
 
         Parameters
@@ -70,15 +72,13 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     return scale * float(np.exp(found.x))
 
 
-def preference(
-    scores: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], temperature: float
-) -> NDArray[np.float64]:
+def preference(scores: Floats, first: Ints, second: Ints, temperature: float) -> Floats:
     """P(first ≻ second) for each comparison, [Q, E], from scores [Q, n]; NaN where a score is missing."""
     a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
     return scipy.special.expit((a - b) / temperature)
 
 
-def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDArray[np.float64]:
+def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
     """Weighted mean of the judges' preferences, each [Q, E]; a missing vote counts for neither side.
 
     Returns
@@ -101,7 +101,7 @@ def pool(votes: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> NDAr
         return np.where(mass > 0, total / mass, np.nan)
 
 
-def fit_slope(preferences: NDArray[np.float64]) -> float:
+def fit_slope(preferences: Floats) -> float:
     """Fit the slope that makes pooled preferences as confident as they are right, by maximum likelihood.
 
     The mean of several calibrated probabilities is underconfident (Ranjan & Gneiting, "Combining probability
@@ -116,7 +116,7 @@ def fit_slope(preferences: NDArray[np.float64]) -> float:
     return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
 
 
-def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
+def sharpen(preferences: Floats, slope: float) -> Floats:
     """Return σ(slope · logit(preference)): ½ stays, 0 and 1 stay, NaN stays.
 
     Examples
@@ -127,9 +127,7 @@ def sharpen(preferences: NDArray[np.float64], slope: float) -> NDArray[np.float6
     return scipy.special.expit(slope * scipy.special.logit(preferences))
 
 
-def comparisons(
-    query_ids: Sequence[str], sizes: NDArray[np.int64], degree: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
     Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most ``degree`` nodes gets
@@ -161,8 +159,6 @@ def comparisons(
     >>> np.bincount(np.concatenate([first[valid], second[valid]])).tolist()
     [2, 2, 2, 2, 2]
     """
-    if degree < 2 or degree % 2:
-        raise AnmiError(f"the comparison graph needs an even degree of at least 2, not {degree}")
     width = int(sizes.max(initial=1))
     last = np.maximum(sizes - 1, 1)[:, None]
     whole = sizes <= degree
@@ -186,9 +182,7 @@ def comparisons(
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
-def groups(
-    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
-) -> NDArray[np.int64]:
+def groups(first: Ints, second: Ints, present: NDArray[np.bool_], width: int) -> Ints:
     """Number the connected groups of nodes of every comparison graph at once.
 
     Parameters
@@ -220,9 +214,7 @@ def groups(
     return labels.reshape(len(first), width).astype(np.int64)
 
 
-def touched(
-    first: NDArray[np.int64], second: NDArray[np.int64], present: NDArray[np.bool_], width: int
-) -> NDArray[np.bool_]:
+def touched(first: Ints, second: Ints, present: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
     """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
     result = np.zeros((len(first), width), bool)
     row, place = np.nonzero(present)
@@ -231,6 +223,6 @@ def touched(
     return result
 
 
-def _shuffled(draws: NDArray[np.float64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _shuffled(draws: Floats, inside: NDArray[np.bool_]) -> Ints:
     """Indexes of each row in order of their draw, those not ``inside`` last."""
     return np.argsort(np.where(inside, draws, 2.0), axis=1)

@@ -10,7 +10,7 @@ over: on three of six collections it ends at 0 (benchmarks/calibration.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, gather
 from anmi.judging.fused import FEATURES, FusedModel
-from anmi.judging.hidden import examples, joined, nearest, reached, shown
+from anmi.judging.hidden import examples, nearest, reached, shown
 
 # Two thirds of all shares are expected within a factor of about seven of the prior: between the collections that the
 # shipped coefficients were fitted on they differ by a factor of six.
@@ -120,34 +120,10 @@ def fit_contaminated(
         return float(loss + 0.5 * pull * (odds - start) ** 2), gradient
 
     first = np.concatenate([np.maximum(centre, 0.1), [0.0, start]])
-    bounds = [(0.0, None)] * width + [(None, None)] * 2
-    found = scipy.optimize.minimize(
-        objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500}
-    ).x
-    return Contaminated(
-        tuple(found[:width].tolist()),
-        float(found[width] + found[width + 1]),
-        float(scipy.special.expit(found[width + 1])),
-    )
-
-
-def labelled_chance(relevant: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Return the chance that an example is a labelled one, both kinds weighing the same.
-
-    Parameters
-    ----------
-    relevant
-        Chance that it is relevant as an unlabelled one, of any shape.
-    share
-        Of relevant documents in the pool.
-
-    Examples
-    --------
-    >>> labelled_chance(np.array([0.2, 1.0]), 0.2).round(2).tolist()
-    [0.5, 0.83]
-    """
-    # f₁ / (f₁ + f) with f₁ / f = relevant / share.
-    return relevant / (relevant + share)
+    bounds, options = [(0.0, None)] * width + [(None, None)] * 2, {"maxiter": 500}
+    found = scipy.optimize.minimize(objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options=options).x
+    *slopes, intercept, odds = found.tolist()
+    return Contaminated(tuple(slopes), intercept + odds, float(scipy.special.expit(odds)))
 
 
 # Evidence that a document has by itself: beside a known positive that positive would be no witness.
@@ -179,16 +155,16 @@ def share_by_known(
     least
         Queries with a known positive among the most similar documents, below which there is nothing to learn: None.
     """
-    parts = []
     wanted = [FEATURES[name] for name in _OF_THE_QUERY]
-    for block in blocks:
-        known = shown(block, depth)
-        known = known.take(reached(known.columns["dense"]))
-        if len(known):
-            known = gather(known, material, ("coverage", "match"))
+
+    def parts() -> Iterator[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]:
+        for block in blocks:
+            known = shown(block, depth)
+            known = gather(known.take(reached(known.columns["dense"])), material)
             values = np.stack([each.value(known.columns, {}) for each in wanted], axis=2)
-            parts.append(examples(known, values.astype(np.float32), np.zeros(len(known), np.int64)))
-    seen = joined(parts)
+            yield known, values.astype(np.float32), np.zeros(len(known), np.int64)
+
+    seen = examples(parts())
     if seen is None or seen.queries < least:
         return None
     scale = np.nanstd(seen.values, axis=0)

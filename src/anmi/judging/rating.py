@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, model_validator
 
 from anmi import seeds
-from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards, stacked, widened
 from anmi.errors import AnmiError, nearest
 from anmi.judging import elo, preferences
-from anmi.judging.preferences import PairwiseJudge, sharpen, touched
+from anmi.judging.preferences import Floats, Ints, PairwiseJudge
 
+log = logging.getLogger(__name__)
 _LEAST_RELIABILITY: Final = 0.05
+_AGREEMENT_QUERIES: Final = 4000
+_NO_OPINION: Final = 0.02
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Agreement:
     Attributes
     ----------
     weights
-        Of the judges, [J].
+        Of the judges, [J], more than one of them above 0.
     gap, claimed
         Variance of the gaps to the positive by the judges' disagreement, and as the model claims it at one vote.
     square
@@ -40,20 +43,8 @@ class Agreement:
     claimed: float = 0.0
     square: float = 0.0
 
-    @property
-    def judges(self) -> float:
-        """Effective number of judges, (Σw)²/Σw²."""
-        return float(sum(self.weights) ** 2 / sum(w**2 for w in self.weights))
-
     def add(
-        self,
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        judged: Sequence[NDArray[np.float64]],
-        pooled: NDArray[np.float64],
-        slope: float,
-        fitted: elo.Strengths,
-        prior_precision: float,
+        self, first: Ints, second: Ints, judged: Sequence[Floats], slope: float, sizes: Ints, prior_precision: float
     ) -> None:
         """Add a block of queries.
 
@@ -63,48 +54,38 @@ class Agreement:
             Compared nodes, [Q, E].
         judged
             Preferences of each judge, J arrays [Q, E]; NaN where missing.
-        pooled
-            Their weighted mean, before it was sharpened by ``slope``, [Q, E].
         slope
             Of :func:`~anmi.judging.preferences.sharpen`.
-        fitted
-            The strengths at one vote per comparison.
+        sizes
+            Nodes per query, [Q].
         prior_precision
-            That they were fitted with.
+            Of the fit.
         """
-        if self.judges <= 1:
-            return
-        width = fitted.elo.shape[1]
-        for rows in elo.blocks(len(first), width * width):
-            known = np.isfinite(pooled[rows])
-            mass = sum((w * np.isfinite(j[rows]) for w, j in zip(self.weights, judged, strict=True)), np.zeros(()))
-            problem = elo.Problem(first[rows], second[rows], pooled[rows], known * 1.0, width, prior_precision)
-            strengths = np.nan_to_num((fitted.elo[rows] - elo.ELO_MEAN) / elo.ELO_SCALE)
-            push = _push(problem, strengths, slope) / np.maximum(mass, 1e-12)
-            slopes = [
-                problem.spread(np.where(known & np.isfinite(j[rows]), w * (j[rows] - pooled[rows]) * push, 0.0))
-                for w, j in zip(self.weights, judged, strict=True)
-            ]
-            moves = np.linalg.solve(problem.information(strengths), np.stack(slopes, axis=2))
-            inside = touched(first[rows], second[rows], known, width)
-            gap_se = fitted.gap_se[rows].astype(np.float64) / elo.ELO_SCALE
-            self._sum(moves, strengths, gap_se, inside)
-
-    def _sum(
-        self,
-        moves: NDArray[Any],
-        strengths: NDArray[np.float64],
-        gap_se: NDArray[np.float64],
-        inside: NDArray[np.bool_],
-    ) -> None:
-        share = np.array(self.weights) / sum(self.weights)
+        pooled = preferences.pool(judged, self.weights)
+        pooled = np.where(_joined(first, second, np.isfinite(pooled), sizes.max()), pooled, np.nan)
+        fitted = elo.fit(first, second, preferences.sharpen(pooled, slope), sizes, prior_precision)
+        problem = elo.Problem.of(first, second, pooled, sizes, prior_precision)
+        strengths = np.nan_to_num((fitted.elo - elo.ELO_MEAN) / elo.ELO_SCALE)
+        # Change of each comparison's gradient by its pooled preference.
+        z, sharp = problem.z(strengths), preferences.sharpen(problem.share, slope)
+        push = slope * sharp * (1 - sharp) / np.maximum(problem.share * (1 - problem.share), 1e-12)
+        push *= (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)
+        weights = np.array(self.weights)
+        push /= np.maximum(np.tensordot(weights, np.isfinite(judged), axes=1), 1e-12)
+        known = problem.mass > 0
+        slopes = [
+            problem.spread(np.where(known & np.isfinite(each), weight * (each - pooled) * push, 0.0))
+            for weight, each in zip(weights, judged, strict=True)
+        ]
+        moves = np.linalg.solve(problem.information(strengths), np.stack(slopes, axis=2))
+        share = weights / weights.sum()
         squares = (share**2).sum()
         # Of J judges, the moves scatter around their own mean: for equal weights the usual J/(J − 1).
         factor = squares / (share**2 * (1 - 2 * share + squares)).sum()
         # Gaps count where the positive (node 0) was compared too.
-        others = inside & inside[:, :1] & (np.arange(inside.shape[1]) > 0)
+        others = problem.voted & problem.voted[:, :1] & (np.arange(problem.width) > 0)
         self.gap += float(factor * ((moves[:, :1] - moves)[others] ** 2).sum())
-        self.claimed += float((gap_se[others] ** 2).sum())
+        self.claimed += float(((fitted.gap_se / elo.ELO_SCALE)[others] ** 2).sum())
         self.square += float(((strengths[:, :1] - strengths)[others] ** 2).sum())
 
     def votes(self, common: float) -> float:
@@ -118,26 +99,15 @@ class Agreement:
         Returns
         -------
         float
-            1 where judges cannot disagree (a single one), at most 100: copies of one judge know no more than it does.
+            1 where there is nothing to learn from, at most 100: copies of one judge know no more than it does.
         """
-        if self.judges <= 1 or self.gap <= 0 or self.claimed <= 0:
+        if self.gap <= 0 or self.claimed <= 0:
             return 1.0
-        widened = (1 + (self.judges - 1) * common) / (1 - common)
-        reliability = max(1 - widened * self.gap / max(self.square, 1e-12), _LEAST_RELIABILITY)
-        return min(reliability * self.claimed / (widened * self.gap), 100.0)
-
-
-def _push(problem: elo.Problem, strengths: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
-    """Change of each comparison's gradient by its pooled preference, [Q, E]."""
-    z = problem.z(strengths)
-    sharp = sharpen(problem.share, slope)
-    steep = slope * sharp * (1 - sharp) / np.maximum(problem.share * (1 - problem.share), 1e-12)
-    return steep * (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)
-
-
-log = logging.getLogger(__name__)
-_AGREEMENT_QUERIES: Final = 4000
-_NO_OPINION: Final = 0.02
+        # The effective number of judges is (Σw)²/Σw².
+        judges = sum(self.weights) ** 2 / sum(w**2 for w in self.weights)
+        wider = (1 + (judges - 1) * common) / (1 - common)
+        reliability = max(1 - wider * self.gap / max(self.square, 1e-12), _LEAST_RELIABILITY)
+        return float(min(reliability * self.claimed / (wider * self.gap), 100.0))
 
 
 class RatingOptions(BaseModel):
@@ -245,8 +215,10 @@ class Rater:
             if not np.isfinite(best[:, None] - others).any():
                 log.warning("Elo: judge %s has no score of a positive and a candidate of one query; left out", name)
                 continue
-            self.temperatures[name] = self.options.temperature or preferences.fit_temperature(best, others)
-            wins[name] = _beats(best, others, self.temperatures[name])
+            temperature = self.options.temperature or preferences.fit_temperature(best, others)
+            self.temperatures[name] = temperature
+            difference = best[:, None].astype(np.float64) - others
+            wins[name] = scipy.special.expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
             if np.nanmean(np.abs(wins[name] - 0.5)) < _NO_OPINION:
                 log.warning("Elo: judge %s tells positives from candidates no better than chance", name)
         if labelled and not any(self._weights.values()) and not self.options.pairwise_judges:
@@ -265,19 +237,13 @@ class Rater:
         """Score of each query's best positive [Q] and of its candidates [Q, M], by judge."""
         rows: dict[str, list[tuple[NDArray[Any], NDArray[Any]]]] = {name: [] for name in self.options.judges}
         for block in shards:
-            known = block.positives != PADDING
             for name, parts in rows.items():
                 if name not in block.columns or name not in block.positive_columns:
                     raise AnmiError(f'elo.judges: candidates have no column "{name}"; {nearest(name, block.columns)}')
-                best = np.fmax.reduce(np.where(known, block.positive_columns[name], np.nan), axis=1, initial=-np.inf)
+                best = np.fmax.reduce(block.positive_columns[name], axis=1, initial=-np.inf)
                 parts.append((best, block.columns[name][:, : self.options.depth]))
-        result = {}
-        for name, parts in rows.items():
-            width = max((others.shape[1] for _, others in parts), default=0)
-            padded = [np.pad(o, ((0, 0), (0, width - o.shape[1])), constant_values=np.nan) for _, o in parts]
-            if parts:
-                result[name] = (np.concatenate([best for best, _ in parts]), np.concatenate(padded))
-        return result
+        found = {name: list(zip(*parts, strict=True)) for name, parts in rows.items() if parts}
+        return {name: (np.concatenate(best), stacked(others, np.nan)) for name, (best, others) in found.items()}
 
     def _agreement(self, shards: CandidateShards, queries: int) -> float:
         """Estimate what a pooled preference counts for, on a sample of queries that does not depend on the shards."""
@@ -290,14 +256,10 @@ class Rater:
             _, scores, sizes = self._nodes(sample)
             first, second, valid = self._compared(sample, sizes)
             judged = [np.where(valid, each, np.nan) for each in self._preferences(scores, first, second)]
-            pooled = preferences.pool(judged, agreement.weights)
-            pooled = np.where(_joined(first, second, np.isfinite(pooled), sizes.max()), pooled, np.nan)
-            sharp = preferences.sharpen(pooled, self.slope)
-            fitted = elo.fit(first, second, sharp, sizes, self.options.prior_precision)
-            agreement.add(first, second, judged, pooled, self.slope, fitted, self.options.prior_precision)
+            agreement.add(first, second, judged, self.slope, sizes, self.options.prior_precision)
         return agreement.votes(self.options.common_error)
 
-    def _nodes(self, block: Candidates) -> tuple[NDArray[np.int32], dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+    def _nodes(self, block: Candidates) -> tuple[NDArray[np.int32], dict[str, Floats], Ints]:
         """Documents of the nodes and their scores by judge, [Q, n]: the first positive, then the candidates; and n."""
         sizes = 1 + block.filled[:, : self.options.depth].sum(axis=1)
         depth = int(sizes.max(initial=1)) - 1
@@ -308,19 +270,15 @@ class Rater:
         scores = {n: nodes(block.positive_columns[n], block.columns[n]).astype(np.float64) for n in self._weights}
         return nodes(block.positives, block.documents), scores, sizes
 
-    def _compared(self, block: Candidates, sizes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    def _compared(self, block: Candidates, sizes: Ints) -> tuple[NDArray[Any], ...]:
         keys = [f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)]
         return preferences.comparisons(keys, sizes, self.options.comparisons, self.seed)
 
-    def _preferences(
-        self, scores: Mapping[str, NDArray[np.float64]], first: NDArray[np.int64], second: NDArray[np.int64]
-    ) -> list[NDArray[np.float64]]:
+    def _preferences(self, scores: Mapping[str, Floats], first: Ints, second: Ints) -> list[Floats]:
         """Preferences of each score column, [Q, E] each; NaN where a score is missing."""
         return [preferences.preference(scores[n], first, second, self.temperatures[n]) for n in self._weights]
 
-    def ask(
-        self, block: Candidates, first: NDArray[np.int64], second: NDArray[np.int64], valid: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def ask(self, block: Candidates, first: Ints, second: Ints, valid: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Put comparisons to all judges.
 
         Parameters
@@ -352,27 +310,30 @@ class Rater:
         total = (count * np.nan_to_num(share)).sum(axis=0)
         return np.where(votes > 0, total / np.where(votes > 0, votes, 1.0), np.nan), votes
 
-    def _prefer(
-        self, name: str, block: Candidates, nodes: tuple[NDArray[Any], ...], valid: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """P(first ≻ second) by a pairwise judge, [Q, E]; half of the pairs are shown the other way round."""
+    def _prefer(self, name: str, block: Candidates, nodes: Sequence[NDArray[Any]], valid: NDArray[np.bool_]) -> Floats:
+        """P(first ≻ second) by a pairwise judge, [Q, E]; a document and its copy are a tie.
+
+        Half of the pairs are shown the other way round, so that a judge that favours what it reads first comes out
+        even. Their texts alone say which, so that no order of them is asked about, and paid for, besides.
+        """
         documents, first, second = nodes
-        row, place = np.nonzero(valid)
-        pairs = np.stack([each[row, place] for each in (first, second)])
-        low, high = pairs.min(axis=0), pairs.max(axis=0)
-        number = np.zeros(valid.shape, np.int32)
-        number[row, place] = high * (high - 1) // 2 + low
-        turned = seeds.uniform(self.seed, "elo/order", list(block.query_ids), number)[row, place] < 0.5
-        shown = np.where(turned, high, low), np.where(turned, low, high)
-        texts = ([self.texts.documents[int(d)] for d in documents[row, each]] for each in shown)
-        queries = [self.texts.queries[str(query)] for query in block.query_ids[row]]
-        answers = np.asarray(self.pairwise[name].prefer(queries, *texts), np.float64)
-        if answers.shape != row.shape:
-            raise AnmiError(f"pairwise judge {name} gave {answers.size} answers to {len(row)} comparisons; one each")
+        share = np.where(valid, 0.5, np.nan)
+        asked, turned, places = list[tuple[str, ...]](), list[bool](), list[list[int]]()
+        for row, place in np.argwhere(valid).tolist():
+            query = self.texts.queries[str(block.query_ids[row])]
+            one, other = (self.texts.documents[int(documents[row, each[row, place]])] for each in (first, second))
+            if one != other:
+                drawn = seeds.key(self.seed, "elo/order", "\x1f".join((query, *sorted((one, other)))))[0] % 2
+                turned.append(bool(drawn) != (one > other))
+                asked.append((query, other, one) if turned[-1] else (query, one, other))
+                places.append([row, place])
+        answers = np.asarray(self.pairwise[name].prefer(*([each[part] for each in asked] for part in range(3))))
+        if answers.shape != (len(asked),):
+            raise AnmiError(f"pairwise judge {name} gave {answers.size} answers to {len(asked)} comparisons; one each")
         if ((answers < 0) | (answers > 1)).any():
             raise AnmiError(f"pairwise judge {name} gave a preference outside [0, 1]; it must return probabilities")
-        share = np.full(valid.shape, np.nan)
-        share[row, place] = np.where(shown[0] == pairs[0], answers, 1.0 - answers)
+        rows, slots = np.array(places, np.int64).reshape(-1, 2).T
+        share[rows, slots] = np.where(np.array(turned, bool), 1.0 - answers, answers)
         return share
 
     def __call__(self, block: Candidates) -> Candidates:
@@ -402,15 +363,7 @@ class Rater:
         return _with_elo(block, fitted, joined, self.options.deviation)
 
 
-def _beats(best: NDArray[Any], others: NDArray[Any], temperature: float) -> NDArray[np.float64]:
-    """P(positive ≻ candidate) of labelled pairs, [Q, M]; NaN where either has no score."""
-    difference = best[:, None].astype(np.float64) - others
-    return scipy.special.expit(np.where(np.isfinite(difference), difference, np.nan) / temperature)
-
-
-def _joined(
-    first: NDArray[np.int64], second: NDArray[np.int64], answered: NDArray[np.bool_], width: int
-) -> NDArray[np.bool_]:
+def _joined(first: Ints, second: Ints, answered: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
     """Return which answered comparisons hang together with node 0, the positive, [Q, E]."""
     label = preferences.groups(first, second, answered, width)
     return answered & (np.take_along_axis(label, first, axis=1) == label[:, :1])
@@ -418,14 +371,12 @@ def _joined(
 
 def _with_elo(block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float) -> Candidates:
     # A document that was not compared has only its prior; its Elo is unknown rather than average.
-    columns, own = {}, {}
-    for name, values in (("elo", fitted.elo), ("elo_se", fitted.se), ("gap_se", fitted.gap_se)):
-        known = np.where(joined, values, np.nan)
-        columns[name] = np.full(block.documents.shape, np.nan, np.float32)
-        columns[name][:, : known.shape[1] - 1] = known[:, 1:]
-        if name != "gap_se":
-            own[name] = np.full(block.positives.shape, np.nan, np.float32)
-            own[name][:, 0] = known[:, 0]
+    known = {
+        name: np.where(joined, values, np.nan) for name, values in zip(("elo", "elo_se", "gap_se"), fitted, strict=True)
+    }
+    width, positives = block.documents.shape[1], block.positives.shape[1]
+    columns = {name: widened(values[:, 1:].astype(np.float32), width) for name, values in known.items()}
+    own = {name: widened(known[name][:, :1].astype(np.float32), positives) for name in ("elo", "elo_se")}
     ahead = (columns["elo"] - own["elo"][:, :1]) / elo.ELO_SCALE
     columns["p_preferred"] = scipy.special.ndtr(ahead / deviation)
     return block.with_columns(columns, own)

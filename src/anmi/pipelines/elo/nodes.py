@@ -32,7 +32,7 @@ def rate_candidates(
         from anmi.corpus.texts import document_texts
         from anmi.judging.pairwise import ChatJudge
 
-        judges = {name: ChatJudge(options, store, seed) for name, options in params.pairwise.items()}
+        judges = {name: ChatJudge(options, store) for name, options in params.pairwise.items()}
         texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
     judged = candidates.joined(evidence, judgments)
     rater = Rater(params, seed, judges, texts)
