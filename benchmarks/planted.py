@@ -37,7 +37,6 @@ from anmi.store import Store
 DEPTH = 100
 TOKENS = 128
 SUPERSETS = 4
-TEXT_KINDS = ("coverage", "match", "likeness", "likeness_terms", "containment", "contained")
 # Name: collection, which truth is planted, most queries.
 DATA = Path(os.environ.get("ANMI_DATA", Path(__file__).parents[2] / "shared" / "data"))
 COLLECTIONS = {
@@ -256,7 +255,6 @@ def _superset_inputs(
     made = (first + np.arange(len(rows) * SUPERSETS)).reshape(len(rows), SUPERSETS).astype(np.int32)
     part = block.take(rows)
     vectors = material.vectors
-    assert vectors is not None
     those = Candidates(
         query_ids=part.query_ids,
         positives=part.positives,
@@ -265,4 +263,4 @@ def _superset_inputs(
         columns={"dense": similarities(asked[rows], vectors, made)},
         positive_columns={"dense": part.positive_columns["dense"]},
     )
-    return features(gather(those, material, TEXT_KINDS)).reshape(len(rows) * SUPERSETS, -1)
+    return features(gather(those, material)).reshape(len(rows) * SUPERSETS, -1)

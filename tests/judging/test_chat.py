@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pydantic import ValidationError
 from tests.judging.conftest import SHOWN, Server, completion
 
+from anmi.candidates import Candidates, CandidateShards, ColumnShards
 from anmi.errors import AnmiError
 from anmi.judging.pairwise import ChatJudge, ChatOptions, verdict
+from anmi.pipelines.elo.nodes import rate_candidates
+from anmi.pipelines.params import EloParams
+from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
 
@@ -167,3 +172,25 @@ def test_long_texts_are_cut(server: Server, store: Store) -> None:
 )  # fmt: skip
 def test_only_a_clear_answer_counts(text: str, value: float | None) -> None:
     assert verdict(text) == pytest.approx(np.nan if value is None else value, nan_ok=True)
+
+
+def test_the_pipeline_gives_it_the_texts_and_its_answers_are_the_ratings(server: Server, store: Store) -> None:
+    numbers = np.random.default_rng(0).permutation(1000)[:45].reshape(5, 9)
+    documents = np.arange(45, dtype=np.int32).reshape(5, 9)
+    ids = [f"q{row}" for row in range(5)]
+    block = Candidates(np.array(ids), documents[:, :1], documents[:, 1:], np.ones((5, 8), np.uint8))
+    settings = {"base_url": f"http://127.0.0.1:{server.server_address[1]}/v1", "model": "m"}
+    recipe = {"description": "By Elo.", "negatives": 2, "steps": {"elo_gap": {"danger": 100}, "random": {}}}
+    shards = CandidateShards.of([block])
+    added, summary = rate_candidates(
+        candidates=shards, evidence=ColumnShards.none(), judgments=ColumnShards.none(),
+        corpus=pd.DataFrame({"title": "", "text": [f"number {number}" for number in numbers.ravel()]}),
+        queries=pd.DataFrame({"query_id": ids, "text": ids}), store=store, recipe="by_elo",
+        recipes=recipe_book({"by_elo": recipe}), seed=3,
+        params=EloParams.model_validate({"judges": {}, "pairwise": {"m": settings}, "pairwise_judges": {"m": 1.0}}),
+    )  # fmt: skip
+    rated = shards.joined(added).whole()
+    elo = np.concatenate([rated.positive_columns["elo"], rated.columns["elo"]], axis=1)
+    # Nine documents at degree eight: everybody has met everybody.
+    assert (elo.argsort(axis=1) == numbers.argsort(axis=1)).all() and np.isfinite(rated.columns["gap_se"]).all()
+    assert set(summary) == {"temperatures", "slope", "votes", "options"}

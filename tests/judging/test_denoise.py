@@ -126,38 +126,6 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
         np.testing.assert_allclose(again.columns[name], both, atol=1e-5)
 
 
-def test_what_the_teacher_learns_from_is_labelled_clean_and_judged(
-    tmp_path: Path, store: Store, texts: dict[str, str]
-) -> None:
-    block = shards()[0]
-    table = judge(tmp_path, store, texts)._examples(block)
-    positives, negatives = table[table.label == 1], table[table.label == 0]
-    assert sorted(positives.document) == sorted(DOCUMENT_TEXTS[:25])
-    assert negatives.groupby("row").size().max() <= OPTIONS.negatives
-    row = {str(query): i for i, query in enumerate(block.query_ids)}
-    for example in negatives.itertuples():
-        i = row[str(example.row)]
-        slot = block.documents[i].tolist().index(DOCUMENT_TEXTS.index(str(example.document)))
-        assert slot < DEPTH and block.columns["dense"][i, slot] < 0.95 * 0.8
-    folds = table.assign(text=table["query"].str.lower()).groupby("text").fold.nunique()
-    assert (folds == 1).all()
-
-
-def test_examples_do_not_depend_on_how_queries_are_cut_into_shards(
-    tmp_path: Path, store: Store, texts: dict[str, str]
-) -> None:
-    maker = judge(tmp_path, store, texts)
-
-    def pairs(blocks: list[Candidates]) -> set[tuple[str, str, int]]:
-        return {
-            (str(e.row), str(e.document), int(e.label))  # type: ignore[call-overload]
-            for block in blocks
-            for e in maker._examples(block).itertuples()
-        }
-
-    assert pairs(shards()) == pairs([Candidates.concatenate(shards())])
-
-
 def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
     block = shards()[0]
     evidence = np.random.default_rng(2).uniform(0, 0.1, block.documents.shape).astype(np.float32)
@@ -173,6 +141,9 @@ def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store
     assert taken == {
         (str(block.query_ids[row]), DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)
     }
+    assert sorted(table[table.label == 1].document) == sorted(DOCUMENT_TEXTS[:25])
+    few = judge(tmp_path, store, texts)._examples(block)
+    assert few[few.label == 0].groupby("row").size().max() == OPTIONS.negatives
     bolder = judge(tmp_path, store, texts, negatives=DEPTH, doubtful_probability=0.5)
     assert len(bolder._examples(block.with_columns({"p_evidence": evidence}))) > len(table)
 
@@ -243,7 +214,7 @@ def test_a_training_that_does_not_help_is_undone_and_said(
 def test_a_training_that_fails_leaves_nothing_behind(
     error: type[BaseException], tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: TrainedCrossEncoder, model: Any, scratch: str) -> Any:
+    def fail(self: TrainedCrossEncoder, model: Any, pairs: Pairs, scratch: str) -> Any:
         Path(scratch, "half").write_text("x")
         raise error
 

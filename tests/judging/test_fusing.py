@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
-from anmi.judging.fused import EVIDENCE, base_rate, features, transferred
-from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
+from anmi.judging.fused import base_rate, features, transferred
+from anmi.judging.fusing import FusedJudge, FusedOptions, provenance
 from anmi.report.sentences import judged_by
 from anmi.retrieval.exact import similarities
 
@@ -205,29 +205,3 @@ def test_a_positive_is_judged_as_if_nobody_had_labelled_it(collection: Collectio
         judged = judge(collection.measured(alone))
         np.testing.assert_allclose(held[:, place], judged.columns["p_evidence"][:, 0], rtol=1e-4)
         assert np.isnan(judged.positive_columns["p_heldout"]).all()
-
-
-def test_results_do_not_depend_on_the_size_of_shards(collection: Collection) -> None:
-    block = collection.block(known=2)
-    judge = fitted(collection, block, least_queries=10)
-    again = FusedJudge(judge.options, collection.material, "minilm", SEED)
-    again.fit(CandidateShards.of([block.take(slice(start, start + 7)) for start in range(0, TOPICS, 7)]))
-    assert again.models == judge.models
-    whole = judge(block)
-    parts = Candidates.concatenate([judge(block.take(slice(start, start + 7))) for start in range(0, TOPICS, 7)])
-    np.testing.assert_array_equal(parts.columns["p_evidence"], whole.columns["p_evidence"])
-    np.testing.assert_array_equal(parts.positive_columns["p_heldout"], whole.positive_columns["p_heldout"])
-
-
-def test_contributions_explain_what_was_judged(collection: Collection) -> None:
-    block = collection.block(known=2)
-    judge = fitted(collection, block, least_queries=10)
-    judged = judge(block)
-    fold = judge.fold(block)
-    for number in range(3):
-        part = judged.take(fold == number)
-        found = contributions(part, json.loads(json.dumps(judge.summary)), number)
-        assert tuple(found) == EVIDENCE
-        model = judge.models[number]
-        raw = 1 / (1 + np.exp(-(sum(found.values()) + model.intercept)))
-        np.testing.assert_allclose(raw, part.columns["p_evidence"], rtol=1e-4)

@@ -200,15 +200,23 @@ def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
     many = 40
     a, b = np.triu_indices(20, 1)
     first, second = np.tile(a, (many, 1)), np.tile(b, (many, 1))
-    favours_what_it_reads_first = Reader(lambda query, first, second: 1.0)
-    judges, block = rater(favours_what_it_reads_first), nodes(np.tile(np.arange(20), (many, 1)))
-    share, _ = judges.ask(block, first, second, np.ones(first.shape, bool))
-    assert share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
-    other_way, _ = judges.ask(block, second, first, np.ones(first.shape, bool))
+    reader = Reader(lambda query, first, second: 1.0)
+    judges, block, valid = rater(reader), nodes(np.tile(np.arange(20), (many, 1))), np.ones(first.shape, bool)
+    share, _ = judges.ask(block, first, second, valid)
+    assert set(share.ravel()) == {0.0, 1.0} and share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
+    shown = set(reader.asked)
+    other_way, _ = judges.ask(block, second, first, valid)
     np.testing.assert_array_equal(other_way, 1 - share)
     places = np.random.default_rng(0).permutation(first.shape[1])
-    shuffled, _ = judges.ask(block, first[:, places], second[:, places], np.ones(first.shape, bool))
+    shuffled, _ = judges.ask(block, first[:, places], second[:, places], valid)
     np.testing.assert_array_equal(shuffled, share[:, places])
+    assert set(reader.asked) == shown, "nobody pays for the other order"
+
+
+def test_a_document_and_its_copy_are_a_tie_without_a_question() -> None:
+    reader = Reader(by_number)
+    share, votes = rater(reader).ask(nodes([[0, 0, 2, 3], [4, 5, 6, 7]]), FIRST, SECOND, ALL)
+    assert share[0, 0] == 0.5 and votes[0, 0] == 1 and len(reader.asked) == 7
 
 
 def test_a_failed_answer_is_missing_and_never_a_win() -> None:
@@ -303,12 +311,3 @@ def test_more_comparisons_of_the_same_scores_are_no_more_information() -> None:
     # One observation per comparison would have the errors halved.
     naive = [np.nanmean(world.fit().gap_se[:, 1:]) for world in (few, many)]
     assert naive[0] > 1.8 * naive[1]
-
-
-def test_queries_can_be_added_block_by_block() -> None:
-    world = World([0.6] * 3)
-    parts = Agreement(world.weights)
-    for rows in (slice(0, 100), slice(100, None)):
-        judged = [each[rows] for each in world.judged]
-        parts.add(world.first[rows], world.second[rows], judged, world.slope, world.sizes[rows], 0.01)
-    assert parts.votes(0.2) == pytest.approx(world.votes(0.2), rel=1e-9)

@@ -215,19 +215,6 @@ def test_a_pairwise_judge_makes_scores_more_certain_and_one_that_fails_changes_n
         np.testing.assert_allclose(failed.columns[name], scores.columns[name], atol=1e-2)
 
 
-def test_ratings_by_pairwise_judges_do_not_depend_on_shards_either() -> None:
-    candidates, texts = read_block(queries=12)
-    options = RatingOptions(pairwise_judges={"reader": 1.0})
-    results = []
-    for cuts in ([slice(0, None)], [slice(0, 5), slice(5, 6), slice(6, None)]):
-        shards = [candidates.take(cut) for cut in cuts]
-        rater = Rater(options, seed=5, pairwise={"reader": Reader()}, texts=texts)
-        rater.fit(CandidateShards.of(shards))
-        results.append(Candidates.concatenate([rater(shard) for shard in shards]))
-    for name in ("elo", "elo_se", "gap_se"):
-        np.testing.assert_allclose(results[1].columns[name], results[0].columns[name], atol=1e-2)
-
-
 @pytest.mark.parametrize(
     ("options", "deviation"),
     [({}, np.sqrt(2)), ({"difference": "unit"}, 1.0), ({"variant": "paraphrase"}, np.sqrt(2))],

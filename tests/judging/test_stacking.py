@@ -41,13 +41,12 @@ def test_it_is_the_mean_whatever_the_blocks_and_its_bounds_follow_the_formula() 
 ROWS, WIDTH = 300, 10
 
 
-def judged(informative: bool, seed: int = 0, hidden: int = ROWS, missing: float = 0.0) -> Candidates:
+def judged(informative: bool, seed: int = 0, hidden: int = ROWS) -> Candidates:
     """Two judges of noisy log-odds; the second one speaks of relevance, or of nothing."""
     draw = np.random.default_rng(seed)
     relevant = np.concatenate([np.ones((ROWS, 1)), draw.random((ROWS, WIDTH)) < 0.05], axis=1)
     first = expit(-2 + 3 * relevant + draw.normal(size=relevant.shape))
     second = expit(-2 + 3 * relevant * informative + draw.normal(size=relevant.shape))
-    second[draw.random(relevant.shape) < missing] = np.nan
     held = first[:, :1].copy()
     held[hidden:] = np.nan
     documents = np.arange(1, WIDTH + 1, dtype=np.int32)[None, :].repeat(ROWS, axis=0)
@@ -107,16 +106,3 @@ def test_too_few_hidden_positives_leave_the_fused_judge_alone(hidden: int) -> No
     found = stack(block)
     np.testing.assert_allclose(found.columns["p_relevant"], block.columns["p_evidence"], rtol=1e-5)
     np.testing.assert_allclose(found.positive_columns["p_relevant"], block.positive_columns["p_heldout"], rtol=1e-5)
-
-
-def test_what_the_second_judge_did_not_see_stays_as_it_was() -> None:
-    block = judged(informative=True, missing=0.4)
-    stack = fit(block)
-    assert stack.weight > 0.5
-    found = stack(block)
-    unseen = np.isnan(block.columns["p_cross"])
-    assert unseen.any()
-    np.testing.assert_allclose(found.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-5)
-    first, second = block.columns["p_evidence"][~unseen], block.columns["p_cross"][~unseen]
-    expected = expit(logit(first) + stack.weight * (logit(second) - logit(stack.prior)))
-    np.testing.assert_allclose(found.columns["p_relevant"][~unseen], expected, rtol=1e-4)

@@ -169,6 +169,7 @@ class CrossEncoderJudge:
     name: str
     described: str
     _model: Any = None
+    _pairs: Pairs | None = None
 
     def __init__(self, options: CrossEncoderOptions) -> None:
         self.options = options
@@ -197,8 +198,8 @@ class CrossEncoderJudge:
         return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the network behind: another process opens it from where it lies."""
-        return {**vars(self), "_model": None}
+        """Leave the network behind, which another process opens from where it lies, and what it was trained on."""
+        return {**vars(self), "_model": None, "_pairs": None}
 
     def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
         values = logits(self._load(), [split(pair) for pair in pairs], self.options)
@@ -212,16 +213,12 @@ class CrossEncoderJudge:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Training pairs: texts and labels, 1 relevant, 0 not or a chance between, and those that are held out of training.
-
-    ``fold`` is the one that was left out, if any; it says what the pairs are for and is no part of them.
-    """
+    """Texts and labels, 1 relevant, 0 not or a chance between, and the pairs that are held out of training."""
 
     queries: list[str]
     documents: list[str]
     labels: NDArray[np.float32]
     held_out: Pairs | None = None
-    fold: int | None = None
 
     def digest(self) -> str:
         """Return a hash of the contents."""
@@ -274,17 +271,9 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         settings = options.model_dump_json(exclude=_OF_PAIRS)
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
         self.fingerprint = hash_text("".join(parts))
-        self._called(pairs.fold)
-
-    def _called(self, fold: int | None) -> None:
-        self.path = self.models / f"teacher-{self.fingerprint}"
-        self.name = f"cross-encoder {self.options.base}, layers {self.options.layers}"
-        self.name += "" if fold is None else f", fold {fold}"
+        self.path = models / f"teacher-{self.fingerprint}"
+        self.name = f"cross-encoder {options.base}, layers {options.layers}"
         self.described = f"the cross-encoder in {self.path}"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the training pairs behind as well."""
-        return super().__getstate__() | {"_pairs": None}
 
     def describe(self) -> dict[str, Any]:
         """Return also what the held-out pairs said (None once the model's folder is gone)."""
@@ -304,20 +293,22 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         import torch
         from safetensors.torch import save_file
 
-        if not self._pairs.mixed:
+        pairs = self._pairs
+        if pairs is None or not pairs.mixed:
             raise AnmiError(
                 "the cross-encoder has only one kind of training pair, positives or negatives: every candidate is "
                 "doubtful, so raise denoising.cross_encoder.doubtful_ratio (doubtful_probability where there is other "
                 "evidence) or denoising.depth"
             )
         torch.manual_seed(self._seed)
-        model = untrained(self.options)
+        verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+        model = _cross_encoder(minilm_folder(), self.options)
         self.models.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.models, prefix=".teacher-", ignore_cleanup_errors=True) as scratch:
             folder = Path(scratch, "model")
             folder.mkdir()
             with quiet():
-                record = self._fit(model, scratch)
+                record = self._fit(model, pairs, scratch)
                 model[0].save(str(folder))
                 save_file(model[1].state_dict(), folder / _HEAD)
             (folder / _RECORD).write_text(json.dumps(record), encoding="utf-8")
@@ -328,7 +319,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
                 if not self.path.is_dir():
                     raise AnmiError(f"the cross-encoder could not be saved to {self.path}: {error}") from error
 
-    def _fit(self, model: Any, scratch: str) -> dict[str, float | int | None]:
+    def _fit(self, model: Any, pairs: Pairs, scratch: str) -> dict[str, float | int | None]:
         """Train the model in place up to its best state on the held-out pairs."""
         import torch
         from datasets import Dataset
@@ -338,7 +329,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
 
         from anmi.judging.early_stop import EarlyStop
 
-        pairs, options = self._pairs, self.options
+        options = self.options
         arguments = CrossEncoderTrainingArguments(
             output_dir=scratch,
             num_train_epochs=options.epochs,
@@ -401,12 +392,6 @@ def _cross_encoder(path: Path, options: CrossEncoderOptions) -> Any:
         return CrossEncoder(modules=[body, head], device=device(), num_labels=1)
 
 
-def untrained(options: CrossEncoderOptions) -> Any:
-    """Return the CrossEncoder that a training begins with: the lower layers of MiniLM, and our head."""
-    verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
-    return _cross_encoder(minilm_folder(), options)
-
-
 def training_pairs(examples: pd.DataFrame, fold: int, options: CrossEncoderOptions, seed: int) -> Pairs:
     """Take the training pairs of all folds but one, up to the budget, whole queries at a time.
 
@@ -428,27 +413,19 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: CrossEncoderOptio
             f"the cross-encoder has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too "
             "few; lower denoising.cross_encoder.folds or give more training queries"
         )
-    rows = seen.row.unique()
-    shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(rows)
-    place = pd.Series(np.arange(len(shuffled)), index=shuffled)
-    ordered = seen.assign(place=seen.row.map(place)).sort_values(
-        ["place", "label"], ascending=[True, False], kind="stable"
-    )
-    within = ordered.groupby("place", sort=False).size().cumsum() <= max(options.max_pairs, 1)
+    shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(seen.row.unique())
+    place = seen.row.map(pd.Series(np.arange(len(shuffled)), index=shuffled))
+    ordered = seen.assign(place=place).sort_values(["place", "label"], ascending=[True, False], kind="stable")
+    within = ordered.groupby("place", sort=False).size().cumsum() <= options.max_pairs
     kept = ordered[ordered.place.map(within)]
     kept = ordered.head(options.max_pairs) if kept.empty else kept
-    limit = int(options.held_out * 2**64)
-    unseen = {text for text in set(kept["query"]) if _hash(seed, text) < limit}
-    aside = kept["query"].isin(unseen).to_numpy()
+    drawn = {text: int(seeds.key(seed, "teacher/held_out", normalised(text))[0]) for text in kept["query"].unique()}
+    aside = (kept["query"].map(drawn) < int(options.held_out * 2**64)).to_numpy()
     # What says when to stop is told apart, so a chance counts as what is the likelier.
     learnt, held = _pairs(kept[~aside]), _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
     if not (learnt.mixed and held.mixed):
-        return replace(_pairs(kept), fold=fold)
-    return replace(learnt, held_out=held, fold=fold)
-
-
-def _hash(seed: int, text: str) -> int:
-    return int(seeds.key(seed, "teacher/held_out", normalised(text))[0])
+        return _pairs(kept)
+    return replace(learnt, held_out=held)
 
 
 def _pairs(table: pd.DataFrame) -> Pairs:

@@ -8,13 +8,14 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from anmi.engine.threads import in_order
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 
@@ -110,7 +111,7 @@ class Endpoint:
     def ask(
         self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[int, Reply]]:
-        """Yield (number of the question, reply) as replies come.
+        """Yield (number of the question, reply) in the order of the questions, as replies come.
 
         Parameters
         ----------
@@ -124,16 +125,13 @@ class Endpoint:
         AnmiError
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or key.
         """
+
+        def replied(number: int) -> tuple[int, Reply]:
+            return number, self._reply(self._body(*questions[number], schema))
+
         with ThreadPoolExecutor(self.options.concurrency) as pool:
-            try:
-                # In parts, so that millions of questions do not become millions of waiting tasks.
-                for start in range(0, len(questions), _SENT_AT_ONCE):
-                    part = range(start, min(start + _SENT_AT_ONCE, len(questions)))
-                    futures = {pool.submit(self._reply, self._body(*questions[n], schema)): n for n in part}
-                    for future in as_completed(futures):
-                        yield futures[future], future.result()
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+            # Not all at once, so that millions of questions do not become millions of waiting tasks.
+            yield from in_order(lambda n: pool.submit(replied, n), range(len(questions)), _SENT_AT_ONCE)
 
     def ask_in_batch(
         self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
@@ -173,13 +171,13 @@ class Endpoint:
             yield int(found["custom_id"]), _read((found.get("response") or {}).get("body"))
 
     def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        asked: dict[str, Any] = {"model": self.options.model, "temperature": 0}
-        asked["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        asked: dict[str, Any] = {"model": self.options.model, "temperature": 0, "messages": messages}
         if self.options.max_tokens is not None:
             asked["max_tokens"] = self.options.max_tokens
         if schema is not None:
-            named = {"name": "answer", "strict": True, "schema": schema}
-            asked["response_format"] = {"type": "json_schema", "json_schema": named}
+            answer = {"name": "answer", "strict": True, "schema": schema}
+            asked["response_format"] = {"type": "json_schema", "json_schema": answer}
         return asked
 
     def _reply(self, body: dict[str, Any]) -> Reply:

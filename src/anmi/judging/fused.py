@@ -8,6 +8,7 @@ positives refine them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,7 +23,6 @@ from anmi.candidates import PADDING, SHIFT, Candidates
 from anmi.errors import AnmiError, nearest
 
 Values = Mapping[str, NDArray[Any]]
-_FORMAT: Final = 1
 _TINY: Final = 1e-9
 # From it on what a language model read is promoted, which is wrong in no more than 5 % of the cases.
 SURE: Final = 0.95
@@ -168,12 +168,8 @@ def shipped() -> dict[str, Any]:
         ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such models by the name
         of a collection that had no part in them, and ``provenance``.
     """
-    import json
-
-    raw = json.loads(resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8"))
-    if raw.get("format") != _FORMAT:
-        raise AnmiError(f"{_SHIPPED}: format {raw.get('format')!r}, and this version reads {_FORMAT}; reinstall anmi")
-    return raw
+    found: dict[str, Any] = json.loads(resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8"))
+    return found
 
 
 def transferred(encoder: str, without: str | None = None) -> FusedModel:

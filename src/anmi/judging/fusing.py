@@ -186,36 +186,30 @@ class FusedJudge:
         log.warning("fused judge: %s", self.summary["warning"])
 
     def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
-        shared, known = transferred(self.encoder, self.without), self.encoder in shipped()["models"]
+        """Use the shipped coefficients, raised to the share of relevant documents that is to be reckoned with."""
+        options, shared = self.options, transferred(self.encoder, self.without)
+        base = base_rate(self.encoder, self.without)
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
-        log.log(
-            logging.INFO if self.queries else logging.DEBUG,
-            "fused judge: uses the shipped coefficients%s, since %s",
-            "" if known else f" without vectors (encoder {self.encoder} was not among those fitted)",
-            reason,
-        )
-        if self.options.prior == "estimated":
-            shared = self._with_prior(shared, shards, _inputs(near))
+        say = log.info if self.queries else log.debug
+        known = self.encoder in shipped()["models"]
+        blind = "" if known else f" without vectors (encoder {self.encoder} was not among those fitted)"
+        say("fused judge: uses the shipped coefficients%s, since %s", blind, reason)
         self.models = [shared]
-
-    def _with_prior(self, shared: FusedModel, shards: CandidateShards, values: NDArray[np.float32]) -> FusedModel:
-        """Raise the shipped probabilities to the share of relevant documents that this collection seems to have."""
-        base, options = base_rate(self.encoder, self.without), self.options
-        known = share_by_known(
+        if options.prior == "shipped":
+            return
+        values = _inputs(near)
+        by_known = share_by_known(
             (self._sample(block, self.queries) for block in ahead(shards.only("dense"))), self.material,
             depth=options.depth, ridge=options.ridge, expected=base, least=self._least_reached,
         )  # fmt: skip
         mean = with_mean(shared, values, 0.0)[1]
-        model, share = with_mean(shared, values, max(base, (known or 0.0) / options.overshoot))
+        model, share = with_mean(shared, values, max(base, (by_known or 0.0) / options.overshoot))
+        self.models = [model]
         self.summary |= {
-            "shipped_prior": base, "prior_by_known": known, "prior_by_judge": mean, "estimated_prior": share
+            "shipped_prior": base, "prior_by_known": by_known, "prior_by_judge": mean, "estimated_prior": share
         }  # fmt: skip
-        log.log(
-            logging.INFO if self.queries else logging.DEBUG,
-            "fused judge: assumes that %.2g %% of the most similar documents are relevant%s", 100 * share,
-            f" (shipped coefficients alone: {100 * mean:.2g} %)" if share > mean else "",
-        )  # fmt: skip
-        return model
+        alone = f" (shipped coefficients alone: {100 * mean:.2g} %)" if share > mean else ""
+        say("fused judge: assumes that %.2g %% of the most similar documents are relevant%s", 100 * share, alone)
 
     @property
     def _least_reached(self) -> int:
@@ -305,8 +299,6 @@ class FusedJudge:
         ``p_heldout`` is what a known positive would be given were it an unlabelled candidate, by coefficients that
         did not see its query.
         """
-        if not self.models:
-            raise AnmiError("the fused judge was not fitted")
         held = np.full(block.positives.shape, np.nan, np.float32)
         hidden, row, place = hide(block, 0)
         if len(hidden):

@@ -46,7 +46,6 @@ _ROUNDS: Final = 3
 # Of what a yes makes positives nothing is known where the fused judge is too cautious, so some others are asked, too.
 _TURNS: Final = (1, 1, 4)
 _EXAMPLES: Final = 20
-_COUNTS: Final = ("negatives_asked", "negatives_called_relevant", "others_asked", "others_promoted")
 # Known pairs: at most so many of each kind, a tenth of the budget; relevant ones must be called so more often by this.
 _KNOWN: Final = 50
 _LEAST_KNOWN: Final = 5
@@ -401,28 +400,30 @@ class LLMJudge:
         return False
 
     def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
-        reader, table = self.reader, read.table
-        judged = table[table.grade.notna()]
-        after = scipy.special.expit(read.errors.after(judged.odds.to_numpy(float), judged.grade.to_numpy(float)))
-        judged = judged.assign(before=scipy.special.expit(judged.odds.astype(float)), after=after, said=_said(judged))
-        stands = judged.stands.astype(bool)
-        counts = [int(mask.sum()) for mask in (stands, stands & judged.said, ~stands, ~stands & (judged.after >= SURE))]
-        errors, model = read.errors, reader.options.model
+        reader, errors, model = self.reader, read.errors, self.reader.options.model
+        judged = read.table[read.table.grade.notna()]
+        odds = judged.odds.to_numpy(float)
+        after = scipy.special.expit(errors.after(odds, judged.grade.to_numpy(float)))
+        judged = judged.assign(before=scipy.special.expit(odds), after=after)
+        stands, others = judged[judged.stands.astype(bool)], judged[~judged.stands.astype(bool)]
+        called, promoted = int(_said(stands).sum()), int((others.after >= SURE).sum())
         said = (
-            "{} read {} negatives and called {} relevant, and {} others, {} of which it makes positives; it calls "
-            "{:.0%} of relevant documents relevant and {:.1%} of others; {} calls cost {:.2f}."
-        ).format(model, *counts, errors.hit, errors.false, reader.sent, reader.money)
+            f"{model} read {len(stands)} negatives and called {called} relevant, and {len(others)} others, {promoted} "
+            f"of which it makes positives; it calls {errors.hit:.0%} of relevant documents relevant and "
+            f"{errors.false:.1%} of others; {reader.sent} calls cost {reader.money:.2f}."
+        )
         moved = judged.iloc[np.argsort(judged.before - judged.after, kind="stable")[:_EXAMPLES]]
-        kept = ("query_id", "snippet", "grade", "before", "after")
         examples = [
             {"query": self.query_texts[row["query_id"]], "document": self.document_texts[row["document"]][:300]}
-            | {name: row[name] for name in kept} for row in moved.to_dict("records")
-        ]  # fmt: skip
+            | {name: row[name] for name in ("query_id", "snippet", "grade", "before", "after")}
+            for row in moved.to_dict("records")
+        ]
         self.summary = {
             "model": model, "base_url": reader.options.base_url, "calls": reader.sent,
             "questions": reader.options.calls - reader.left, "tokens": reader.tokens.tolist(), "cost": reader.money,
             "problems": dict(reader.problems), "used": trusted, "errors": asdict(errors),
-            "said": said if trusted else "", **dict(zip(_COUNTS, counts, strict=True)),
+            "said": said if trusted else "", "negatives_asked": len(stands), "negatives_called_relevant": called,
+            "others_asked": len(others), "others_promoted": promoted,
             "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes], "examples": examples,
         }  # fmt: skip
         if reader.problems:

@@ -189,13 +189,6 @@ class Rater:
     slope: float = 1.0
     votes: float = 1.0
 
-    def __post_init__(self) -> None:
-        for name in self.options.pairwise_judges:
-            if name not in self.pairwise:
-                raise AnmiError(
-                    f'elo.pairwise_judges: there is no pairwise judge "{name}"; {nearest(name, self.pairwise)}'
-                )
-
     @property
     def summary(self) -> dict[str, Any]:
         """What was fitted, for the report."""
@@ -343,8 +336,6 @@ class Rater:
         the standard error of Elo(positive) − Elo(candidate), and ``p_preferred`` the model's P(candidate ≻ positive). A
         document that no chain of answered comparisons joins to the positive has no gap to it, and stays NaN.
         """
-        if not self._weights and not self.options.pairwise_judges:
-            raise AnmiError("the rater was not fitted")
         sizes, options = self._nodes(block)[2], self.options
         first, second, valid = self._compared(block, sizes)
         share, votes = self.ask(block, first, second, valid)
