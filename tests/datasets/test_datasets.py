@@ -31,7 +31,6 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.datasets.artifact import record_of
-from anmi.datasets.files import resolve_loader
 from anmi.engine import IN_PROCESS, add_columns
 from anmi.errors import AnmiError
 from anmi.hooks.record import RunRecord
@@ -177,7 +176,7 @@ def failing() -> Iterator[Candidates]:
 
 def test_an_error_while_saving_leaves_nothing(tmp_path: Path) -> None:
     dataset = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, TWO))
-    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(block(5))
+    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(CandidateShards.of([block(5)]))
     with pytest.raises(DatasetError, match="the disk is full"):
         dataset.save(CandidateShards(failing))
     assert list((tmp_path / "c" / TWO).rglob("*")) == []
@@ -203,7 +202,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "data", "shown"),
-    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, block(0), "TablePreview"),
+    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, CandidateShards.of([block(0)]), "TablePreview"),
      (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview"), (FigureDataset, FIGURE, "PlotlyPreview")],
 )  # fmt: skip
 def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, data: Any, shown: str) -> None:
@@ -227,29 +226,14 @@ def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-class Index:
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def save(self, path: Path) -> None:
-        (path / "index.txt").write_text(self.text)
-
-
 def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/index", version=Version(None, ONE))
-    dataset.save(Index("abc"))
-    assert (dataset.load() / "index.txt").read_text() == "abc"
+    dataset = FolderDataset(filepath=f"{tmp_path}/weights", loader="safetensors.numpy.load_file")
     with pytest.raises(DatasetError, match="has no save"):
-        FolderDataset(filepath=f"{tmp_path}/other").save(3)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store.cache._private", "anmi.nothing.here", "anmi"],
-)
-def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
-    with pytest.raises(DatasetError, match=re.escape(repr(name))):
-        resolve_loader(name)
+        dataset.save(3)
+    dataset.save(Weights())
+    with pytest.raises(DatasetError, match="make it again"):
+        dataset.load()
+    assert (dataset.local_copy() / "config.json").read_text() == '{"size": 64}'
 
 
 def judged(block: Candidates) -> Candidates:

@@ -18,7 +18,7 @@ from kedro.io.core import DatasetError, Version
 from moto.server import ThreadedMotoServer
 
 from anmi import buckets
-from anmi.candidates import Candidates
+from anmi.candidates import Candidates, CandidateShards
 from anmi.cli.common import user_error
 from anmi.datasets import (
     CandidateShardsDataset,
@@ -105,7 +105,7 @@ class Index:
 
 CASES: list[tuple[type, Any]] = [
     (TableDataset, FRAME), (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}), (TextDataset, "<p>é</p>\n"),
-    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)), (CandidateShardsDataset, block()),
+    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)), (CandidateShardsDataset, CandidateShards.of([block()])),
     (FolderDataset, Index()),
 ]  # fmt: skip
 
@@ -264,7 +264,7 @@ def test_what_is_wrong_is_one_sentence(
                 buckets.write_text(f"{root}/runs/run.json", "{}")
             else:
                 dataset = CandidateShardsDataset(filepath=root, version=Version(None, None if act != "save" else ONE))
-                {"save": lambda: dataset.save(block()), "load": dataset.load, "exists": dataset.exists}[act]()
+                {"save": lambda: dataset.save(CandidateShards.of([block()])), "load": dataset.load, "exists": dataset.exists}[act]()
         message = user_error(caught.value)
         assert message is not None
         assert re.search(said, message), message

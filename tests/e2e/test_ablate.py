@@ -63,7 +63,7 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
     assert "changed no weight" in failed.stderr
     document = json.loads((output / "ablation.json").read_text(encoding="utf-8"))
     assert [cell["system"] for cell in document["cells"]] == ["in_batch", "top"]
-    assert document["failed"] == [{"collection": "facts", "system": "bad", "seed": 1}]
+    assert [(cell["system"], cell["folder"]) for cell in document["failed"]] == [("bad", "facts/bad/seed1")]
 
     made = {path: path.stat().st_mtime_ns for path in output.glob("facts/*/seed1/cell.json")}
     again = in_process(place, "anmi", "ablate", *words[:2], *places, "--json")

@@ -14,11 +14,14 @@ import pandas as pd
 import pytest
 from kedro.framework.project import pipelines
 
-from anmi.cli.results import RESULT_KEYS
 from anmi.corpus.related import copies
 
 ROW_KEYS = {
     "collection", "encoder", "recipe", "seed_count", "bucket", "queries", "metric", "value", "low", "high"
+}  # fmt: skip
+RESULT_KEYS = {
+    "collection", "recipe", "run", "date", "marks", "machine", "versions", "prompts", "rows", "comparisons", "funnel",
+    "expected", "false_negatives", "paths",
 }  # fmt: skip
 METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
@@ -60,7 +63,7 @@ def test_every_artifact_is_there_in_one_version(whole_run: Any, open_catalog: An
 
 
 def test_the_results_have_the_promised_keys(results: dict[str, Any]) -> None:
-    assert tuple(results) == RESULT_KEYS
+    assert results.keys() >= RESULT_KEYS
     # Nobody marked anything here.
     assert [key for key in RESULT_KEYS if not results[key]] == ["marks"]
     assert {frozenset(row) for row in results["rows"]} == {frozenset(ROW_KEYS)}

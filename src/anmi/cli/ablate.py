@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import echo_json, example, json_option, plain_errors, project, store_path
+from anmi.cli.common import command, opened_project, store_path
 from anmi.errors import AnmiError, nearest
 
 if TYPE_CHECKING:
@@ -83,43 +82,36 @@ def cells(
     return found
 
 
-@click.command(
+@command(
+    "kedro anmi ablate in_batch naive_top --collections api_docs --seeds 1,2,3",
     short_help="Compare recipes over collections and seeds.",
-    epilog=example("kedro anmi ablate in_batch naive_top --collections api_docs --seeds 1,2,3"),
 )
 @click.argument("systems", nargs=-1, required=True)
 @click.option("--collections", default="api_docs", show_default=True, help="`[NAME=]COLLECTION[,SETTING=VALUE…],…`.")
 @click.option("--seeds", default="1", show_default=True, help="Of the whole run, separated by commas.")
 @click.option("--params", default="", help="Settings of all cells, as of `kedro run`.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path("data/ablations"),
-              show_default=True, help="Where cells and the table lie.")  # fmt: skip
-@json_option
-@env_option
-def ablate(
-    systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path, env: str | None, *, as_json: bool
-) -> None:
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+              default=Path("data/ablations"), show_default=True, help="Where cells and the table lie.")  # fmt: skip
+def ablate(context: Any, systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path) -> Any:
     """Run every recipe on every collection with every seed, and compare the others with the first recipe.
 
     SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` under a folder of its own; all of
     them share the store. A cell that is there with the same settings is not run again. `ablation.md` and
     `ablation.json` in the output folder hold the table: means with intervals, and paired tests over queries.
     """
-    with plain_errors():
-        try:
-            todo = cells(systems, collections, seeds, params, output.resolve(), env)
-        except ValueError as error:
-            raise AnmiError(f"SETTING=VALUE and whole numbers as seeds are expected ({error})") from None
-        with project(env) as context:
-            store = store_path(context).resolve()
-            known = context.params["recipes"].names()
-        for name in (cell.params["recipe"] for cell in todo):
-            if name not in known:
-                raise AnmiError(f'there is no recipe "{name}": {nearest(name, known)}')
-        failed = [cell for cell in todo if cell.kept is None and not run(cell, store, env)]
-        document = write(output, [cell for cell in todo if cell not in failed], failed)
-        echo_json(document) if as_json else click.echo(f"table {output / 'ablation.md'}")
-    if failed:
-        sys.exit(1)
+    try:
+        todo = cells(systems, collections, seeds, params, output, context.env)
+    except ValueError as error:
+        raise AnmiError(f"SETTING=VALUE and whole numbers as seeds are expected ({error})") from None
+    known = context.params["recipes"].names()
+    for name in (cell.params["recipe"] for cell in todo):
+        if name not in known:
+            raise AnmiError(f'there is no recipe "{name}": {nearest(name, known)}')
+    store = store_path(context).resolve()
+    failed = [cell for cell in todo if cell.kept is None and not run(cell, store, context.env)]
+    document = write(output, [cell for cell in todo if cell not in failed], failed)
+    click.echo(f"table {output / 'ablation.md'}")
+    return document | {"ok": not failed}
 
 
 def run(cell: Cell, store: Path, env: str | None) -> bool:
@@ -142,7 +134,7 @@ def run(cell: Cell, store: Path, env: str | None) -> bool:
         return False
     # For what is left of this command, which opens nothing else.
     os.environ.update(place)
-    with project(env, as_json=True) as context:
+    with opened_project(env) as context:
         queries, facts = measured(context.catalog, cell.params["recipe"])
     queries.to_parquet(cell.folder / "queries.parquet", index=False)
     seconds = round(time.monotonic() - started, 1)
@@ -224,11 +216,10 @@ def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[st
     from anmi.buckets import write_text
 
     found = list(rows(done))
-    document = {
-        "cells": [{"collection": c.collection, "system": c.system, "seed": c.seed, "params": c.params,
-                   "folder": str(c.folder.relative_to(output.resolve()))} for c in done],
-        "failed": [{"collection": c.collection, "system": c.system, "seed": c.seed} for c in failed], "rows": found,
-    }  # fmt: skip
+    told = [
+        [cell._asdict() | {"folder": str(cell.folder.relative_to(output))} for cell in part] for part in (done, failed)
+    ]
+    document = {"cells": told[0], "failed": told[1], "rows": found}
     lines = ["# Ablation", "", f"{len(done)} cells, {len(failed)} failed. Queries count by their mean over seeds."]
     before = None
     for row in found:

@@ -1,16 +1,12 @@
-# mypy: allow-untyped-decorators
 """Commands around retraining: ``kedro anmi champion`` and ``kedro anmi rollback``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import console, echo_json, example, json_option, project, table
+from anmi.cli.common import command, console, table
 from anmi.errors import AnmiError, nearest
 
 if TYPE_CHECKING:
@@ -22,43 +18,37 @@ model_option = click.option(
 )
 
 
-@contextmanager
-def _registry(env: str | None, name: str | None, *, as_json: bool = False) -> Iterator[tuple[ModelRegistry, str]]:
+def _registry(context: Any, name: str | None) -> tuple[ModelRegistry, str]:
     """Open the registry of the tracking server, and say which model is meant."""
     from anmi.datasets.model_registry import ModelRegistry
     from anmi.hooks.mlflow import tracked_at
     from anmi.pipelines.params import RetrainParams, model_name
 
-    with project(env, as_json=as_json) as context:
-        if not (uri := tracked_at(context)):
-            raise AnmiError("there is no model registry, since tracking is switched off: set `enabled: true`")
-        params = RetrainParams.model_validate(context.params.get("retrain") or {})
-        asked = name or model_name(params, str(context.params["collection"]))
-        registry = ModelRegistry(uri)
-        known = registry.names()
-        if asked not in known:
-            hint = f"{nearest(asked, known)}; give one by --model" if known else "run `kedro run --pipelines retrain`"
-            raise AnmiError(f'no model "{asked}" is registered: {hint}')
-        yield registry, asked
+    if not (uri := tracked_at(context)):
+        raise AnmiError("there is no model registry, since tracking is switched off: set `enabled: true`")
+    params = RetrainParams.model_validate(context.params.get("retrain") or {})
+    asked = name or model_name(params, str(context.params["collection"]))
+    registry = ModelRegistry(uri)
+    known = registry.names()
+    if asked not in known:
+        hint = f"{nearest(asked, known)}; give one by --model" if known else "run `kedro run --pipelines retrain`"
+        raise AnmiError(f'no model "{asked}" is registered: {hint}')
+    return registry, asked
 
 
-@click.command(epilog=example("kedro anmi rollback"))
-@json_option
+@command("kedro anmi rollback")
 @click.option("--to", "target", type=click.IntRange(min=1), metavar="VERSION", help="To this one instead.")
 @model_option
-@env_option
-def rollback(as_json: bool, target: int | None, name: str | None, env: str | None) -> None:
+def rollback(context: Any, target: int | None, name: str | None) -> Any:
     """Make the champion before this one champion again.
 
     What is rolled back is not promoted again: the next retraining that comes to the very same weights keeps the
     champion.
     """
-    with _registry(env, name, as_json=as_json) as (registry, model):
-        before, after = roll_back(registry, model, target)
-        if as_json:
-            echo_json({"model": model, "before": before.version if before else None, "champion": after.version})
-            return
-        click.echo(f'champion of "{model}": from {before or "none"} to {after}')
+    registry, model = _registry(context, name)
+    before, after = roll_back(registry, model, target)
+    click.echo(f'champion of "{model}": from {before or "none"} to {after}')
+    return {"model": model, "before": before.version if before else None, "champion": after.version}
 
 
 def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[Entry | None, Entry]:
@@ -85,23 +75,12 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
     return before, after
 
 
-@click.command(
-    short_help="Show the champion, the challenger and the last decisions.", epilog=example("kedro anmi champion")
-)
-@json_option
+@command("kedro anmi champion", short_help="Show the champion, the challenger and the last decisions.")
 @model_option
-@env_option
-def champion(as_json: bool, name: str | None, env: str | None) -> None:
+def champion(context: Any, name: str | None) -> Any:
     """Show the champion, the challenger, and what was decided lately."""
-    with _registry(env, name, as_json=as_json) as (registry, model):
-        aliases, entries = registry.aliases(model), registry.entries(model)
-    if as_json:
-        shown = [
-            {"version": entry.version, "created": entry.created, "mlflow_run": entry.run, **entry.tags}
-            for entry in entries[:_SHOWN]
-        ]
-        echo_json({"model": model, "aliases": aliases, "versions": shown})
-        return
+    registry, model = _registry(context, name)
+    aliases, entries = registry.aliases(model), registry.entries(model)
     by_version = {entry.version: _line(entry) for entry in entries}
     for alias in ("champion", "challenger"):
         click.echo(f"{alias:<12} {by_version.get(aliases.get(alias, 0), 'none')}")
@@ -112,6 +91,10 @@ def champion(as_json: bool, name: str | None, env: str | None) -> None:
         made.add_row(str(entry.version), entry.created, ndcg, decision, reasons)
     console().print(made)
     click.echo(f'load it: mlflow.sentence_transformers.load_model("models:/{model}@champion")')
+    shown = [
+        {"version": each.version, "created": each.created, "mlflow_run": each.run, **each.tags} for each in entries
+    ]
+    return {"model": model, "aliases": aliases, "versions": shown[:_SHOWN]}
 
 
 def _line(entry: Entry) -> str:

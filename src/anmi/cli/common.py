@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import io
 import json
-import logging
 import re
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
+from kedro.framework.cli.utils import env_option
 
 from anmi.errors import AnmiError, causes, visible
 from anmi.files import unwritable
@@ -35,6 +37,31 @@ def example(*lines: str) -> str:
     """Return how the help of a command ends: one example or more, line by line."""
     # After a backspace alone on its line click leaves the lines of a paragraph as they are.
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def command(*examples: str, short_help: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command, with --json and --env, of a function that is given the project's context.
+
+    The function prints for people and returns the document that --json prints in place of that. A document that is not
+    ``ok`` ends with the exit code 1.
+    """
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        @wraps(function)
+        def call(*, as_json: bool, env: str | None, **given: Any) -> None:
+            with plain_errors():
+                # Logs go to the standard output, too.
+                with redirect_stdout(io.StringIO()) if as_json else nullcontext(), opened_project(env) as context:
+                    document = function(context, **given)
+                if as_json:
+                    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+                if isinstance(document, dict) and not document.get("ok", True):
+                    sys.exit(1)
+
+        made = click.command(short_help=short_help, epilog=example(*examples))(call)
+        return cast("click.Command", env_option(json_option(made)))
+
+    return make
 
 
 def user_error(error: BaseException) -> str | None:
@@ -107,8 +134,8 @@ def closing_records() -> Iterator[None]:
 
         # As Kedro calls hooks: the last registered first, so the record is complete when MLflow is given it.
         for hook in reversed(settings.HOOKS):
-            if hasattr(hook, "interrupted"):
-                hook.interrupted(error)
+            if hasattr(hook, "on_pipeline_error"):
+                hook.on_pipeline_error(error)
         if isinstance(error, KeyboardInterrupt):
             # As the shell says it; click would end with 1, as after any error.
             click.echo("Aborted!", err=True)
@@ -119,23 +146,12 @@ def closing_records() -> Iterator[None]:
 
 
 @contextmanager
-def project(env: str | None, *, as_json: bool = False) -> Iterator[Any]:
-    """Yield the project's context; with ``as_json``, keep log lines out of the output."""
+def opened_project(env: str | None) -> Iterator[Any]:
+    """Yield the project's context."""
     from kedro.framework.session import KedroSession
 
-    with silence() if as_json else nullcontext(), plain_errors(), KedroSession.create(env=env) as session:
+    with KedroSession.create(env=env) as session:
         yield session.load_context()
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    """Keep log lines, which Kedro's handler prints to the standard output, out of a JSON document."""
-    previous = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(previous)
 
 
 class Saved:
@@ -191,15 +207,14 @@ class Saved:
         found = {key: str(made.get(key, "")) for key in ("collection", "recipe")}
         return found | {"run": run, "date": str(record.get("start", "")), "notice": self.runs.notice(run)}
 
-    def echo_where(self, name: str, *, as_json: bool = False) -> dict[str, str]:
-        """Print which run made a dataset, and warn if the latest run failed, unless JSON is asked for; return both."""
+    def echo_where(self, name: str) -> dict[str, str]:
+        """Print which run made a dataset, and a warning where the latest run failed; return both."""
         from anmi.report.sentences import where
 
         place = self.whereabouts(name)
-        if not as_json:
-            click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
-            if place["notice"]:
-                click.echo(f"warning: {visible(place['notice'])}", err=True)
+        click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
+        if place["notice"]:
+            click.echo(f"warning: {visible(place['notice'])}", err=True)
         return place
 
 
@@ -207,11 +222,6 @@ def echo_places(found: dict[str, str]) -> None:
     """Print where things lie; not through the console, which would break a long path."""
     for name, place in found.items():
         click.echo(f"{name.replace('_', ' '):<18} {place}")
-
-
-def echo_json(value: Any) -> None:
-    """Print a value as a JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def console(width: int | None = 120, **options: Any) -> Any:

@@ -1,26 +1,24 @@
-# mypy: allow-untyped-decorators
 """``kedro anmi doctor``: is everything there that a run needs, and what to do about what is not."""
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
-from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import echo_json, example, json_option, project, silence, store_path
+from anmi.cli.common import command, store_path
 from anmi.errors import AnmiError, masked, visible
 
 OK: Final = "ok"
 WARNING: Final = "warning"
 PROBLEM: Final = "problem"
-_PYTHONS: Final = ((3, 11), (3, 12))
 # Bytes free below which there is too little room for a run, and none at all.
 _LITTLE: Final = 2_000_000_000
 _NOTHING: Final = 200_000_000
@@ -35,53 +33,34 @@ class Finding(NamedTuple):
     todo: str = ""
 
 
-@click.command(short_help="Check all that a run needs, and say what to do.", epilog=example("kedro anmi doctor"))
-@json_option
-@env_option
-def doctor(as_json: bool, env: str | None) -> None:
+@command("kedro anmi doctor", short_help="Check all that a run needs, and say what to do.")
+def doctor(context: Any) -> Any:
     """Check environment, models, data, tracking and disk, and say what to do about what is amiss.
 
     The configured collection is read for it. Ends with 0 where nothing is a problem, else with 1;
     warnings are none.
     """
-    with silence():
-        found = examine(env)
-    problems = [finding for finding in found if finding.level == PROBLEM]
-    if as_json:
-        echo_json({"ok": not problems, "findings": [finding._asdict() for finding in found]})
-    else:
-        for finding in found:
-            click.echo(visible(f"{finding.level:<8} {finding.name}: {finding.text}"))
-            if finding.todo:
-                click.echo(visible(f"{'':<9}→ {finding.todo}"))
-        click.echo(f"\nnext: {'do what the arrows say, and ask again' if problems else 'kedro run'}")
-    if problems:
-        sys.exit(1)
+    found = [Finding("Python", OK, platform.python_version())]
+    # What is read is logged, too.
+    with redirect_stdout(io.StringIO()):
+        for name, check in CHECKS.items():
+            try:
+                found.extend(check(context))
+            except Exception as error:
+                # The others go on.
+                kind = "" if isinstance(error, AnmiError) else f"{type(error).__name__}: "
+                found.append(Finding(name, PROBLEM, masked(kind + " ".join(str(error).split()))[:600]))
+    for finding in found:
+        click.echo(visible(f"{finding.level:<8} {finding.name}: {finding.text}"))
+        if finding.todo:
+            click.echo(visible(f"{'':<9}→ {finding.todo}"))
+    good = all(finding.level != PROBLEM for finding in found)
+    click.echo(f"\nnext: {'kedro run' if good else 'do what the arrows say, and ask again'}")
+    return {"ok": good, "findings": [finding._asdict() for finding in found]}
 
 
-def examine(env: str | None) -> list[Finding]:
-    """Look at everything; without a configuration that can be read, at what needs none."""
-    found = list(environment())
-    try:
-        with project(env) as context:
-            found.append(Finding("parameters", OK, f"those of {env or 'local'} are valid"))
-            for name, check in CHECKS.items():
-                try:
-                    found.extend(check(context))
-                except Exception as error:
-                    # The others go on.
-                    kind = "" if isinstance(error, AnmiError) else f"{type(error).__name__}: "
-                    found.append(Finding(name, PROBLEM, masked(kind + " ".join(str(error).split()))[:600]))
-    except click.ClickException as error:
-        found.append(Finding("parameters", PROBLEM, error.message, "correct them there"))
-    return found
-
-
-def environment() -> Iterator[Finding]:
-    """Look at Python and the device."""
-    good = sys.version_info[:2] in _PYTHONS
-    todo = "" if good else "only Python 3.11 and 3.12 are tested: make .venv with one of them"
-    yield Finding("Python", OK if good else WARNING, platform.python_version(), todo)
+def device(_: Any) -> Iterator[Finding]:
+    """Look for a GPU."""
     import torch
 
     gpu = torch.cuda.is_available()
@@ -170,5 +149,5 @@ def disk(context: Any) -> Iterator[Finding]:
 
 
 CHECKS: Final[dict[str, Callable[[Any], Iterator[Finding]]]] = {
-    "models": models, "data": data, "MLflow": tracking, "disk": disk,
+    "device": device, "models": models, "data": data, "MLflow": tracking, "disk": disk,
 }  # fmt: skip

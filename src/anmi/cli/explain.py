@@ -1,4 +1,3 @@
-# mypy: allow-untyped-decorators
 """``kedro anmi explain``: what each judge said of a query's candidates, and which rule decided on them."""
 
 from __future__ import annotations
@@ -7,13 +6,12 @@ import difflib
 import heapq
 import os
 from collections.abc import Iterable
-from itertools import takewhile
+from operator import eq
 from typing import Any, Final
 
 import click
-from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import Saved, console, echo_json, example, project, run_option
+from anmi.cli.common import Saved, command, console, run_option
 from anmi.errors import AnmiError, each_text, visible
 
 _WIDTH: Final = 200
@@ -23,44 +21,34 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-@click.command(
-    short_help="Show a query's candidates, and why each was taken or not.",
-    epilog=example("kedro anmi explain numpy.abs --top 5"),
-)
+@command("kedro anmi explain numpy.abs --top 5", short_help="Show a query's candidates, and why each was taken or not.")
 @click.argument("query_id")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
 @click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document, whatever --top says.")
 @run_option
-@env_option
-def explain(
-    query_id: str, top: int, document_id: str | None, as_json: bool, run_id: str | None, env: str | None
-) -> None:
+def explain(context: Any, query_id: str, top: int, document_id: str | None, run_id: str | None) -> Any:
     """Show every candidate of a query, what each judge said, and why it was or was not taken.
 
-    The first --top candidates are shown, and those further down that were taken.
+    The first --top candidates are shown, and those further down that were taken; --json prints all.
     """
     from anmi.report.explanation import explain, fold_of_query
 
-    with project(env, as_json=as_json) as context:
-        saved = Saved(context, *_SHOWN, run_id=run_id)
-        corpus, queries = (saved.load(name, "ingestion") for name in ("corpus", "queries"))
-        selection = saved.load("selection", "mining")
-        place = saved.echo_where("selection", as_json=as_json)
-        block = _block(selection, query_id, saved)
-        asked = queries[queries["query_id"] == query_id]
-        query = str(asked["text"].iloc[0]) if len(asked) else ""
-        fused, summary = (saved.load(name, default={}) for name in ("fused_judge", "selection_summary"))
-        fold = fold_of_query(fused, query, context.params["seed"])
-        found = {"query_id": query_id, "query": query}
-        found |= explain(block, corpus, fused, fold, summary.get("negatives_wanted"))
-        if document_id is not None:
-            itself = str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
-            found = _only(found, block, corpus, document_id, saved, itself)
-        if as_json:
-            echo_json(place | found)
-        else:
-            _print(found, top, document_id)
+    saved = Saved(context, *_SHOWN, run_id=run_id)
+    corpus, queries = (saved.load(name, "ingestion") for name in ("corpus", "queries"))
+    selection = saved.load("selection", "mining")
+    place = saved.echo_where("selection")
+    block = _block(selection, query_id, saved)
+    asked = queries[queries["query_id"] == query_id]
+    query = str(asked["text"].iloc[0]) if len(asked) else ""
+    fused, summary = (saved.load(name, default={}) for name in ("fused_judge", "selection_summary"))
+    fold = fold_of_query(fused, query, context.params["seed"])
+    found = {"query_id": query_id, "query": query}
+    found |= explain(block, corpus, fused, fold, summary.get("negatives_wanted"))
+    if document_id is not None:
+        itself = str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
+        found = _only(found, block, corpus, document_id, saved, itself)
+    _print(found, top, document_id)
+    return place | found
 
 
 def _block(shards: Any, query_id: str, saved: Saved) -> Any:
@@ -85,11 +73,10 @@ def _block(shards: Any, query_id: str, saved: Saved) -> Any:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end as they are.
-    def shared(other: str) -> int:
-        ends = (zip(name, other, strict=False), zip(reversed(name), reversed(other), strict=False))
-        return sum(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], end)) for end in ends)
+    def alike(other: str) -> int:
+        return sum(map(eq, name, other)) + sum(map(eq, reversed(name), reversed(other)))
 
-    likely = heapq.nlargest(_LIKELY, known, key=shared)
+    likely = heapq.nlargest(_LIKELY, known, key=alike)
     close = difflib.get_close_matches(name, likely, n=3, cutoff=0.3) or sorted(likely)[:3]
     return f"the nearest are {', '.join(close)}"
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import Saved, echo_json, example, json_option, plain_errors, project, run_option
+from anmi.cli.common import Saved, command, run_option
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -43,12 +42,12 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
     context.exit()
 
 
-@click.command(
+@command(
+    "kedro anmi export --list", "kedro anmi export flagembedding for_flagembedding",
     short_help="Write the training rows in the format of another trainer.",
-    epilog=example("kedro anmi export --list", "kedro anmi export flagembedding for_flagembedding"),
-)
+)  # fmt: skip
 @click.argument("name", metavar="FORMAT")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, resolve_path=True))
 @click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of a row, best first; default all.")
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
 @click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
@@ -58,11 +57,7 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_formats, help="Show the formats."
 )
 @run_option
-@json_option
-@env_option
-def export(
-    name: str, folder: Path, force: bool, run_id: str | None, as_json: bool, env: str | None, **given: Any
-) -> None:
+def export(context: Any, name: str, folder: Path, force: bool, run_id: str | None, **given: Any) -> Any:
     """Write the training rows of the last run, or of --run, to FOLDER as FORMAT, or its search or collection.
 
     --list shows all formats.
@@ -72,33 +67,24 @@ def export(
     from anmi.retrieval.kinds import in_words
     from anmi.selection.export import ExportOptions, find_format, make_export
 
-    folder = folder.resolve()
     if name in _OTHERS:
-        _export_whole(name, folder, run_id, as_json, env)
-        return
+        return _export_whole(context, name, folder, run_id)
     options = ExportOptions(**given | {"score": given["score"] or None})
-    with plain_errors():
-        find_format(name, options)
-        _refuse_to_overwrite(folder, force)
-    with project(env, as_json=as_json) as context:
-        saved = Saved(context, *_ROWS, *_COLLECTION, run_id=run_id)
-        rows = saved.load("training_rows", "mining")
-        (source,) = saved.places("training_rows").values()
-        place, summary = saved.whereabouts("training_rows"), saved.load("selection_summary", default={})
-        mined = {"Recipe": place["recipe"], "Run": place["run"], "Audit": _audited(context.catalog, place),
-                 "Quality": expected_sentence(summary.get("expected"))}  # fmt: skip
-        collection = _collection(saved) if saved.has(*_COLLECTION) else None
-        made = make_export(rows, name, options, collection, saved.load("encoder_info"), mined)
-        try:
-            with aside(folder) as path:
-                made.save(path)
-        except OSError as error:
-            raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
-    if as_json:
-        echo_json({"format": name, "folder": str(folder), "lines": len(made.table), "source": source,
-                   "prompts": made.prompts, "scores": made.score, "left_out": made.left_out,
-                   "read_with": made.how_to_load(folder)})  # fmt: skip
-        return
+    find_format(name, options)
+    _refuse_to_overwrite(folder, force)
+    saved = Saved(context, *_ROWS, *_COLLECTION, run_id=run_id)
+    rows = saved.load("training_rows", "mining")
+    (source,) = saved.places("training_rows").values()
+    place, summary = saved.whereabouts("training_rows"), saved.load("selection_summary", default={})
+    mined = {"Recipe": place["recipe"], "Run": place["run"], "Audit": _audited(context.catalog, place),
+             "Quality": expected_sentence(summary.get("expected"))}  # fmt: skip
+    collection = _collection(saved) if saved.has(*_COLLECTION) else None
+    made = make_export(rows, name, options, collection, saved.load("encoder_info"), mined)
+    try:
+        with aside(folder) as path:
+            made.save(path)
+    except OSError as error:
+        raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
     click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
     if any(made.prompts.values()):
         click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")
@@ -107,6 +93,8 @@ def export(
     for what, count in made.left_out.items():
         click.echo(f"warning: left out {what}: {count:,}", err=True)
     click.echo(f"read it with: {made.how_to_load(folder)}")
+    return {"format": name, "folder": str(folder), "lines": len(made.table), "source": source, "prompts": made.prompts,
+            "scores": made.score, "left_out": made.left_out, "read_with": made.how_to_load(folder)}  # fmt: skip
 
 
 def _audited(catalog: Any, place: dict[str, str]) -> str:
@@ -123,32 +111,28 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
     return ""
 
 
-def _export_whole(name: str, folder: Path, run_id: str | None, as_json: bool, env: str | None) -> None:
+def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> dict[str, Any]:
     """Write the search, or the collection."""
     from anmi.files import aside
     from anmi.search.stores import export_opensearch, export_vectors
     from anmi.selection.export import export_collection
 
-    with project(env, as_json=as_json) as context:
-        if folder.is_dir() and any(folder.iterdir()):
-            raise AnmiError(f"{folder} is not empty; name a new or empty folder")
-        with aside(folder) as path:
-            if name in ("mteb", "beir"):
-                saved = Saved(context, "qrels", *_COLLECTION, run_id=run_id)
-                qrels = saved.load("qrels", "ingestion")
-                count = export_collection(_collection(saved), qrels, path, lines=name == "beir")
-            else:
-                search = Saved(context, "search_index", run_id=run_id).load("search_index", "evaluation")
-                count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
-    if as_json:
-        echo_json({"format": name, "folder": str(folder), "documents": count})
-        return
-    click.echo(f"{count:,} documents in {folder}" + ("; to load them:" if name == "opensearch" else ""))
+    if folder.is_dir() and any(folder.iterdir()):
+        raise AnmiError(f"{folder} is not empty; name a new or empty folder")
+    with aside(folder) as path:
+        if name in ("mteb", "beir"):
+            saved = Saved(context, "qrels", *_COLLECTION, run_id=run_id)
+            qrels = saved.load("qrels", "ingestion")
+            count = export_collection(_collection(saved), qrels, path, lines=name == "beir")
+        else:
+            search = Saved(context, "search_index", run_id=run_id).load("search_index", "evaluation")
+            count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
+    click.echo(f"{count:,} documents in {folder}")
     if name == "opensearch":
-        for place, kind, file in (
-            ("INDEX", "json -X PUT", "index.json"), ("INDEX/_bulk", "x-ndjson", "documents.ndjson"),
-        ):  # fmt: skip
-            click.echo(f"  curl URL/{place} -H Content-Type:application/{kind} --data-binary @{folder}/{file}")
+        load = "  curl URL/INDEX{} -H Content-Type:application/{} --data-binary @{}/{}"
+        click.echo("to load them:\n" + load.format("", "json -X PUT", folder, "index.json"))
+        click.echo(load.format("/_bulk", "x-ndjson", folder, "documents.ndjson"))
+    return {"format": name, "folder": str(folder), "documents": count}
 
 
 def _refuse_to_overwrite(folder: Path, force: bool) -> None:

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-decorators
 """``kedro anmi results`` and ``kedro anmi audit``: what the last run, or the last audit, brought."""
 
 from __future__ import annotations
@@ -7,56 +6,41 @@ import shlex
 from typing import Any, Final
 
 import click
-from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import Saved, console, echo_json, echo_places, example, json_option, project, run_option
+from anmi.cli.common import Saved, command, console, echo_places, run_option
 from anmi.errors import masked, visible
 
-RESULT_KEYS: Final = (
-    "collection", "recipe", "run", "date", "marks", "machine", "versions", "prompts", "rows", "comparisons", "funnel",
-    "expected", "false_negatives", "paths",
-)  # fmt: skip
-# Of a mining that nothing was trained on.
-MINING_KEYS: Final = (
-    "recipe", "rows", "negatives_wanted", "coverage", "by_source", "origins", "funnel", "expected",
-    "false_negatives",
-)  # fmt: skip
 _MINED: Final = ("negatives", "training_rows")
 
 
-@click.command(short_help="Print the results of the last run.", epilog=example("kedro anmi results"))
+@command("kedro anmi results", short_help="Print the results of the last run.")
 @run_option
-@json_option
-@env_option
-def results(run_id: str | None, as_json: bool, env: str | None) -> None:
+def results(context: Any, run_id: str | None) -> Any:
     """Print the results of the last run, or of --run; of one that was not evaluated, what was mined."""
     from anmi.hooks.mlflow import tracked_at
     from anmi.hooks.record import flatten
 
-    with project(env, as_json=as_json) as context:
-        names = ("results", "report", "trained_model", "selection", "selection_summary", *_MINED)
-        saved = Saved(context, *names, run_id=run_id)
-        mined = not saved.has("results") and saved.has("selection_summary")
-        name = "selection_summary" if mined else "results"
-        found = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
-        found |= saved.load(name, "evaluation,reporting")
-        if as_json:
-            echo_json({key: found.get(key) for key in ((*MINING_KEYS, "paths") if mined else RESULT_KEYS)})
-            return
-        run = saved.echo_where(name)["run"]
-        option = f" --env {env}" if env else ""
-        if mined:
-            _print_mining(found)
-            given = flatten(saved.runs.read(run).get("runtime_parameters", {}))
-            params = ",".join(f"{key}={value}" for key, value in given.items())
-            words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
-            click.echo(f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else ""))
-            return
-        _print(found)
-        click.echo(f"{'tracking database':<18} {masked(tracked_at(context)) or 'switched off'}")
-        block = next(iter(saved.load("selection", default=())), None)
-        if block is not None and len(block):
-            click.echo(f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}")
+    names = ("results", "report", "trained_model", "selection", "selection_summary", *_MINED)
+    saved = Saved(context, *names, run_id=run_id)
+    mined = not saved.has("results") and saved.has("selection_summary")
+    name = "selection_summary" if mined else "results"
+    found = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
+    found |= saved.load(name, "evaluation,reporting")
+    run = saved.echo_where(name)["run"]
+    option = f" --env {context.env}" if context.env else ""
+    if mined:
+        _print_mining(found)
+        given = flatten(saved.runs.read(run).get("runtime_parameters", {}))
+        params = ",".join(f"{key}={value}" for key, value in given.items())
+        words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
+        click.echo(f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else ""))
+        return found
+    _print(found)
+    click.echo(f"{'tracking database':<18} {masked(tracked_at(context)) or 'switched off'}")
+    block = next(iter(saved.load("selection", default=())), None)
+    if block is not None and len(block):
+        click.echo(f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}")
+    return found
 
 
 def _print_mining(found: dict[str, Any]) -> None:
@@ -113,20 +97,15 @@ def _print(saved: dict[str, Any]) -> None:
     echo_places(saved["paths"])
 
 
-@click.command(epilog=example("kedro anmi audit"))
-@json_option
-@env_option
-def audit(as_json: bool, env: str | None) -> None:
+@command("kedro anmi audit")
+def audit(context: Any) -> Any:
     """Print what the last audit found of recipes and judges."""
-    with project(env, as_json=as_json) as context:
-        saved = Saved(context, "audit_summary", "audit_recipes", "audit_judges")
-        summary = saved.load("audit_summary", "audit")
-        if as_json:
-            echo_json(summary)
-            return
-        from anmi.report.console import judges_table, recipes_table
+    from anmi.report.console import judges_table, recipes_table
 
-        console().print(recipes_table(saved.load("audit_recipes"), summary))
-        console().print(judges_table(saved.load("audit_judges")))
-        for name, reason in summary["failed"].items():
-            click.echo(f"{name} cannot be run on this collection: {reason}")
+    saved = Saved(context, "audit_summary", "audit_recipes", "audit_judges")
+    summary = saved.load("audit_summary", "audit")
+    console().print(recipes_table(saved.load("audit_recipes"), summary))
+    console().print(judges_table(saved.load("audit_judges")))
+    for name, reason in summary["failed"].items():
+        click.echo(f"{name} cannot be run on this collection: {reason}")
+    return summary

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Final
 
 import click
@@ -53,7 +54,7 @@ def _run(**options: Any) -> Any:
             result = kedro_run.callback(**options)
         except (TypeError, AttributeError, UnicodeDecodeError) as error:
             # Kedro names the parameter or the file in none of these, which come while it reads the configuration.
-            if not _reading_configuration(error):
+            if not any("omegaconf" in frame.f_code.co_filename.lower() for frame, _ in walk_tb(error.__traceback__)):
                 raise
             damaged = _damaged(Path(options["conf_source"] or "conf"), options["env"] or "local")
             raise AnmiError(
@@ -79,15 +80,6 @@ def _damaged(source: Path, environment: str) -> Path | None:
                 continue
         return path
     return None
-
-
-def _reading_configuration(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace is not None:
-        if "omegaconf" in trace.tb_frame.f_code.co_filename.lower():
-            return True
-        trace = trace.tb_next
-    return False
 
 
 def _options() -> list[click.Parameter]:

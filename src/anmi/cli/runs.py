@@ -3,73 +3,62 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from kedro.framework.cli.utils import env_option
 
 from anmi import buckets
-from anmi.cli import common
-from anmi.cli.common import echo_json, example, json_option, project
+from anmi.cli.common import closing_records, command, console, store_path, table
 from anmi.errors import AnmiError
 from anmi.hooks.record import UNFINISHED, VERSION, Runs, data_root
 
 _DAY: Final = 86_400.0
 
 
-@click.command(short_help="List the runs, or show one of them.", epilog=example("kedro anmi runs"))
+@command("kedro anmi runs", short_help="List the runs, or show one of them.")
 @click.argument("run_id", required=False)
-@json_option
-@env_option
-def runs(run_id: str | None, as_json: bool, env: str | None) -> None:
+def runs(context: Any, run_id: str | None) -> Any:
     """List the runs: what each ran on what, and how it ended. With RUN_ID show all that is noted of one."""
-    with project(env, as_json=True) as context:
-        known = Runs(data_root(context))
-        if run_id is not None:
-            echo_json(known.get(run_id))
-            return
-        records = known.all()[::-1]
-        if as_json:
-            echo_json(records)
-            return
-        if not records:
-            raise AnmiError(f"nothing was run under {known.root} yet: `kedro run` does")
-        made = common.table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
-        for record in records:
-            given = record["parameters"]
-            chosen = (record["run_id"], record["status"], ",".join(record["pipelines"]), given.get("recipe"))
-            made.add_row(*map(str, (*chosen, given.get("collection"), record["start"], record["end"] or "")))
-        common.console(140).print(made)
+    known = Runs(data_root(context))
+    if run_id is not None:
+        record = known.get(run_id)
+        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
+        return record
+    records = known.all()[::-1]
+    made = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
+    for record in records:
+        given = record["parameters"]
+        chosen = (record["run_id"], record["status"], ",".join(record["pipelines"]), given.get("recipe"))
+        made.add_row(*map(str, (*chosen, given.get("collection"), record["start"], record["end"] or "")))
+    if records:
+        console(140).print(made)
+    else:
+        click.echo(f"nothing was run under {known.root} yet: `kedro run` does")
+    return records
 
 
-@click.command(short_help="Go on with a run that was killed or failed.", epilog=example("kedro anmi resume"))
+@command("kedro anmi resume", short_help="Go on with a run that was killed or failed.")
 @click.argument("run_id", required=False)
-@json_option
-@env_option
-def resume(run_id: str | None, as_json: bool, env: str | None) -> None:
+def resume(context: Any, run_id: str | None) -> Any:
     """Go on with a run that was killed or failed: RUN_ID, or the last of them.
 
     What it saved is not made again, the rest is made under its parameters, and all of it is the same run.
     """
     from kedro.framework.session import KedroServiceSession
 
-    with common.silence() if as_json else nullcontext(), common.plain_errors(), common.closing_records():
-        with project(env, as_json=True) as context:
-            record = resumable(Runs(data_root(context)), run_id)
-        env = None if record["environment"] == "local" else record["environment"]
-        with KedroServiceSession.create(env=env) as session:
-            session.run(
-                run_id=record["run_id"], pipeline_names=record["pipelines"],
-                runtime_params=record["runtime_parameters"], only_missing_outputs=True, **record["filters"],
-            )  # fmt: skip
-    if as_json:
-        echo_json({"run_id": record["run_id"]})
-    else:
-        click.echo(f"run {record['run_id']} is complete")
+    record = resumable(Runs(data_root(context)), run_id)
+    env = None if record["environment"] == "local" else record["environment"]
+    with closing_records(), KedroServiceSession.create(env=env) as session:
+        session.run(
+            run_id=record["run_id"], pipeline_names=record["pipelines"], runtime_params=record["runtime_parameters"],
+            only_missing_outputs=True, **record["filters"],
+        )  # fmt: skip
+    click.echo(f"run {record['run_id']} is complete")
+    return {"run_id": record["run_id"]}
 
 
 def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
@@ -87,41 +76,33 @@ def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
     return record
 
 
-@click.command(
-    short_help="Remove what the newest runs do not need.", epilog=example("kedro anmi prune --keep 5 --dry-run")
-)
+@command("kedro anmi prune --keep 5 --dry-run", short_help="Remove what the newest runs do not need.")
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@env_option
-def prune(keep: int, dry_run: bool, yes: bool, as_json: bool, env: str | None) -> None:
+def prune(context: Any, keep: int, dry_run: bool, yes: bool) -> Any:
     """Remove what neither the N newest finished runs need, nor runs they loaded from, nor models with an alias.
 
     Runs that are still running are kept, and so is the last run where it can be resumed.
     """
-    if as_json and not (yes or dry_run):
+    if not (yes or dry_run) and click.get_current_context().params["as_json"]:
         raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
-    with project(env, as_json=as_json) as context:
-        known = Runs(data_root(context))
-        records = known.all()
-        reasons = kept(records, keep, aliased_runs(context, records))
-        entries = context.config_loader["catalog"].values()
-        places = {str(entry["filepath"]) for entry in entries if entry.get("versioned")}
-        found = list(removals(known, records, reasons, places))
-        if not as_json:
-            for text in [f"kept: {name} ({reason})" for name, reason in sorted(reasons.items())] + found:
-                click.echo(text)
-        if not dry_run and found:
-            if not yes:
-                click.confirm("Remove these?", abort=True)
-            # Records last, so that what is left after a crash still says whose it is.
-            for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
-                buckets.remove(place)
-    if as_json:
-        echo_json({"removed": not dry_run, "kept": reasons, "removals": found})
-    else:
-        click.echo(f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and leftovers")
+    known = Runs(data_root(context))
+    records = known.all()
+    reasons = kept(records, keep, aliased_runs(context, records))
+    entries = context.config_loader["catalog"].values()
+    places = {str(entry["filepath"]) for entry in entries if entry.get("versioned")}
+    found = list(removals(known, records, reasons, places))
+    for text in [f"kept: {name} ({reason})" for name, reason in sorted(reasons.items())] + found:
+        click.echo(text)
+    if not dry_run and found:
+        if not yes:
+            click.confirm("Remove these?", abort=True)
+        # Records last, so that what is left after a crash still says whose it is.
+        for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
+            buckets.remove(place)
+    click.echo(f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and leftovers")
+    return {"removed": not dry_run, "kept": reasons, "removals": found}
 
 
 def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[str]) -> dict[str, str]:
@@ -214,31 +195,25 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
     return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}
 
 
-@click.group(
-    name="store", short_help="Clear the cache of embeddings.", epilog=example("kedro anmi store prune --older-than 90")
-)
-def store() -> None:
-    """Clear the cache of embeddings and judgments; deleting its folder clears all of it."""
-
-
-@store.command(name="prune", epilog=example("kedro anmi store prune --older-than 90"))
+@command("kedro anmi store prune --older-than 90")
 @click.option(
     "--older-than", type=click.FloatRange(min=0, max=36_500), metavar="DAYS", required=True,
     help="Remove what was not used for this many days.",
 )  # fmt: skip
-@json_option
-@env_option
-def prune_store(older_than: float, as_json: bool, env: str | None) -> None:
+def prune_store(context: Any, older_than: float) -> Any:
     """Remove embeddings, judgments and models that were not used for long; what is needed again is computed again."""
     from anmi.store import Store
 
-    with project(env, as_json=as_json) as context:
-        path = common.store_path(context)
-        if not (path / "data.mdb").exists():
-            raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE")
-        with Store(path) as found:
-            values, folders = found.prune(older_than)
-    if as_json:
-        echo_json({"values": values, "folders": folders})
-        return
+    path = store_path(context)
+    if not (path / "data.mdb").exists():
+        raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE")
+    with Store(path) as found:
+        values, folders = found.prune(older_than)
     click.echo(f"removed: values of {values} fingerprints and {folders} folders of models; their room is used again")
+    return {"values": values, "folders": folders}
+
+
+store = click.Group(
+    "store", {"prune": prune_store}, short_help="Clear the cache of embeddings.", epilog=prune_store.epilog,
+    help="Clear the cache of embeddings and judgments; deleting its folder clears all of it.",
+)  # fmt: skip

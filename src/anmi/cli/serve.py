@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import Saved, echo_json, example, json_option, project, run_option, store_path
+from anmi.cli.common import Saved, example, opened_project, plain_errors, run_option, store_path
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -38,16 +38,13 @@ _SHOWN: Final = (
 )
 @click.option("--as", "by", metavar="NAME", help="Who marks, noted with each mark; by default the user's name.")
 @run_option
-@json_option
 @env_option
-def serve(
-    port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, as_json: bool, env: str | None
-) -> None:
+def serve(port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, env: str | None) -> None:
     """Serve a page over the last run, or --run: search, look at the candidates of queries, and mark pairs.
 
     What is marked becomes labels of the next run; docs/collections.md says how. Ctrl-C ends it, with the exit code 0.
     """
-    with project(env, as_json=as_json) as context:
+    with plain_errors(), opened_project(env) as context:
         try:
             import uvicorn
 
@@ -60,11 +57,10 @@ def serve(
         marks, run = _opened(context, run_id)
         app = create_app(run, marks, by or _user(), guard)
         with _listening(host, port) as listening:
-            address = _address(host, listening, guard)
-            if as_json:
-                echo_json({"address": address, "marks": str(marks)})
-            else:
-                click.echo(f"{address}\nmarks go to {marks}\npress Ctrl-C to stop")
+            shown, token = f"[{host}]" if ":" in host else host, f"?token={guard.token}" if guard.token else ""
+            click.echo(
+                f"http://{shown}:{listening.getsockname()[1]}/{token}\nmarks go to {marks}\npress Ctrl-C to stop"
+            )
             config = uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
             )
@@ -145,9 +141,3 @@ def _listening(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise AnmiError(f"cannot listen at {host}, port {port} ({reason}): choose another --port, or 0") from None
-
-
-def _address(host: str, listening: socket.socket, guard: Guard) -> str:
-    port = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + (f"?token={guard.token}" if guard.token else "")

@@ -13,9 +13,8 @@ from anmi.datasets.files import (
     TextDataset,
     TrainingRowsDataset,
 )
-from anmi.datasets.model_registry import ModelRegistryDataset
 
 __all__ = [
     "ArtifactDataset", "CandidateShardsDataset", "ColumnsDataset", "FigureDataset", "FolderDataset", "JsonDataset",
-    "ModelRegistryDataset", "NumpyDataset", "StoreDataset", "TableDataset", "TextDataset", "TrainingRowsDataset",
+    "NumpyDataset", "StoreDataset", "TableDataset", "TextDataset", "TrainingRowsDataset",
 ]  # fmt: skip

@@ -6,15 +6,13 @@ import json
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 from kedro.io.core import AbstractDataset, DatasetError
 
-from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.datasets.artifact import ArtifactDataset, table_preview, where_made
 from anmi.errors import AnmiError
 from anmi.files import plain
@@ -42,21 +40,21 @@ class JsonDataset(ArtifactDataset):
         return cast("JSONPreview", json.dumps(self.load()))
 
 
-class FigureDataset(ArtifactDataset):
+class FigureDataset(JsonDataset):
     """One plotly figure as a JSON document, which kedro-viz draws."""
 
     def _write(self, data: Any, path: Path) -> None:
-        path.write_text(data.to_json(), encoding="utf-8")
+        super()._write(data.to_plotly_json(), path)
 
     def _read(self, path: Path) -> Any:
-        from plotly.io import from_json
+        from plotly.graph_objects import Figure
 
-        return from_json(path.read_text(encoding="utf-8"))
+        return Figure(super()._read(path))
 
     @where_made
     def preview(self) -> PlotlyPreview:
         """Show the figure in kedro-viz."""
-        return cast("PlotlyPreview", json.loads(self.local_copy().read_text(encoding="utf-8")))
+        return cast("PlotlyPreview", super()._read(self.local_copy()))
 
 
 class TextDataset(ArtifactDataset):
@@ -133,24 +131,11 @@ class NumpyDataset(ArtifactDataset):
         return np.load(path, mmap_mode="r" if self._memory_mapped else None, allow_pickle=False)
 
 
-def resolve_loader(dotted: str) -> Callable[[Path], Any]:
-    """Return the function or class method that a catalog entry names, from this package only."""
-    parts = dotted.split(".")
-    if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
-        raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
-    with suppress(ImportError, AttributeError):
-        found: Any = pkgutil.resolve_name(dotted)
-        # Modules of this package may hold names that they imported from elsewhere.
-        if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
-            return cast("Callable[[Path], Any]", found)
-    raise DatasetError(f"loader {dotted!r} does not exist")
-
-
 class FolderDataset(ArtifactDataset):
     """A folder written by an object with ``save(path)``, or one that is made already.
 
     A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
-    returns the path, or what ``loader``, the dotted name of a function inside ``anmi``, makes of it.
+    returns the path, or what ``loader``, the dotted name of a function, makes of it.
     """
 
     is_folder: ClassVar[bool] = True
@@ -173,7 +158,7 @@ class FolderDataset(ArtifactDataset):
             raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
 
     def _read(self, path: Path) -> Any:
-        return resolve_loader(self._loader)(path) if self._loader else path
+        return pkgutil.resolve_name(self._loader)(path) if self._loader else path
 
     def _is_kept(self, path: Path) -> bool:
         return bool(self._loader)
@@ -226,17 +211,24 @@ class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
 _PATTERN: Final = "part-*.parquet"
 
 
-class _PartsDataset(ArtifactDataset):
-    """A folder of parts."""
+class CandidateShardsDataset(ArtifactDataset):
+    """Blocks of candidates, one Parquet file per block, read and written one block at a time.
+
+    Saving pulls the blocks through the functions that make them, so memory holds one block; equal blocks give equal
+    bytes. Loading returns :class:`anmi.candidates.CandidateShards` that read the files at each pass.
+    """
 
     is_folder: ClassVar[bool] = True
-    holds: ClassVar[type[CandidateShards | ColumnShards]]
+    holds: ClassVar[type[CandidateShards | ColumnShards]] = CandidateShards
 
     def _write(self, data: Any, path: Path) -> dict[str, str]:
         if not isinstance(data, self.holds):
             raise DatasetError(f"{self._filepath.name} takes {self.holds.__name__} and was given {type(data).__name__}")
         path.mkdir()
         return {part.name: part.digest for part in data.save(path)}
+
+    def _read(self, path: Path) -> Any:
+        return CandidateShards.read(sorted(path.glob(_PATTERN)))
 
     @where_made
     def preview(self) -> TablePreview:
@@ -245,23 +237,7 @@ class _PartsDataset(ArtifactDataset):
         return cast("TablePreview", {}) if first is None else table_preview(read_table(first).slice(0, 5).to_pandas())
 
 
-class CandidateShardsDataset(_PartsDataset):
-    """Blocks of candidates, one Parquet file per block, read and written one block at a time.
-
-    Saving pulls the blocks through the functions that make them, so memory holds one block; equal blocks give equal
-    bytes. Loading returns :class:`anmi.candidates.CandidateShards` that read the files at each pass.
-    """
-
-    holds = CandidateShards
-
-    def _write(self, data: Any, path: Path) -> dict[str, str]:
-        return super()._write(CandidateShards.of([data]) if isinstance(data, Candidates) else data, path)
-
-    def _read(self, path: Path) -> CandidateShards:
-        return CandidateShards.read(sorted(path.glob(_PATTERN)))
-
-
-class ColumnsDataset(_PartsDataset):
+class ColumnsDataset(CandidateShardsDataset):
     """The columns that a stage adds to candidates, one Parquet file per block and nothing of the block itself.
 
     A stage that had nothing to add leaves no part. Loading returns :class:`anmi.candidates.ColumnShards`, which
@@ -270,5 +246,5 @@ class ColumnsDataset(_PartsDataset):
 
     holds = ColumnShards
 
-    def _read(self, path: Path) -> ColumnShards:
+    def _read(self, path: Path) -> Any:
         return ColumnShards(files=sorted(path.glob(_PATTERN)))

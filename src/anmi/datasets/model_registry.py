@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from filelock import FileLock
-from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.errors import AnmiError, first_line, masked
 from anmi.files import aside
@@ -290,31 +289,3 @@ def read_beside(folder: Path, name: str) -> dict[str, Any]:
     """Return a JSON document that lies beside the weights; empty where there is none."""
     path = folder / name
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-
-
-class ModelRegistryDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
-    """The registry of the tracking server, for nodes; :class:`anmi.hooks.MlflowHooks` says where it is."""
-
-    def __init__(self, *, metadata: dict[str, Any] | None = None) -> None:
-        self.metadata = metadata
-        self._registry: ModelRegistry | None = None
-
-    def connect(self, registry: ModelRegistry) -> None:
-        """Give nodes this registry."""
-        self._registry = registry
-
-    def load(self) -> ModelRegistry:
-        """Return the registry."""
-        if self._registry is None:
-            raise DatasetError("the model registry is there while a pipeline runs; run with tracking enabled")
-        return self._registry
-
-    def save(self, data: Any) -> None:
-        """Refuse: nodes write into the registry while they work."""
-        raise DatasetError("the model registry is written into by nodes; it cannot be the output of a node")
-
-    def _exists(self) -> bool:
-        return True
-
-    def _describe(self) -> dict[str, Any]:
-        return {"registry": None if self._registry is None else self._registry.run}

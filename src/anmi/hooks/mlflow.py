@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import CatalogProtocol
@@ -49,8 +48,6 @@ def read_settings(context: KedroContext) -> TrackingSettings:
     """Return the settings of the environment."""
     try:
         return TrackingSettings.model_validate(context.config_loader["mlflow"])
-    except MissingConfigException:
-        return TrackingSettings()
     except ValidationError as error:
         raise AnmiError(f"mlflow.yml: {sentence(error, TrackingSettings, 'setting')}") from error
 
@@ -101,9 +98,9 @@ class MlflowHooks:
         """Open the run, or go on with that of ``MLFLOW_RUN_ID``; log what was asked for, and connect the registry."""
         registered = "model_registry" in pipeline.inputs()
         self._uri, self._experiment = tracked_at(self._context), read_settings(self._context).experiment
+        if not self._uri and registered:
+            raise AnmiError("retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml")
         if not self._uri:
-            if registered:
-                raise AnmiError("retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml")
             return
         self._catalog = catalog
         try:
@@ -111,7 +108,7 @@ class MlflowHooks:
                 self._client = connect(self._uri)
                 self._open({name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()})
                 if registered:
-                    catalog.get("model_registry").connect(ModelRegistry(self._uri, self._run_id))
+                    catalog.save("model_registry", ModelRegistry(self._uri, self._run_id))
         except Exception as error:
             raise AnmiError(
                 f"the tracking store {masked(self._uri)} cannot be used ({first_line(error)}): check "
@@ -141,12 +138,8 @@ class MlflowHooks:
         self._close("FINISHED")
 
     @hook_impl
-    def on_pipeline_error(self, error: Exception) -> None:
-        """Close the run as failed."""
-        self.interrupted(error)
-
-    def interrupted(self, error: BaseException) -> None:
-        """Close the run that failed or was stopped from outside, when Kedro calls no hook."""
+    def on_pipeline_error(self, error: BaseException) -> None:
+        """Close the run that failed, or that was stopped from outside, of which the command tells."""
         self._close("FAILED" if isinstance(error, Exception) else "KILLED", error)
 
     def _open(self, read: Set[str]) -> None:
@@ -179,17 +172,13 @@ class MlflowHooks:
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException
 
-        name, found = self._experiment, self._client.get_experiment_by_name(self._experiment)
-        if found is None:
+        if self._client.get_experiment_by_name(self._experiment) is None:
             local = self._uri.startswith("sqlite:///")
             place = (Path(self._uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri() if local else None
             # Another run may make it in between.
             with suppress(MlflowException):
-                return str(self._client.create_experiment(name, artifact_location=place))
-            found = self._client.get_experiment_by_name(name)
-        if found.lifecycle_stage != "active":
-            raise AnmiError(f'experiment "{name}" was deleted: restore it or choose another name')
-        return str(found.experiment_id)
+                self._client.create_experiment(self._experiment, artifact_location=place)
+        return str(self._client.get_experiment_by_name(self._experiment).experiment_id)
 
     def _describe(self, results: Mapping[str, Any]) -> None:
         """Describe the run by its verdict and what was chosen."""

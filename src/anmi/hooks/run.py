@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import resource
 import sys
 import time
@@ -58,7 +59,7 @@ class RunHooks:
         self._ours = False
         self._written = 0.0
         self._started: dict[str, float] = {}
-        self._open: dict[str, set[str]] = {}
+        self._saved: set[str] = set()
         self._total = 0
 
     @hook_impl(tryfirst=True)
@@ -83,7 +84,7 @@ class RunHooks:
         self._release()
         self._catalog, self._runs = catalog, Runs(self._root)
         self._started.clear()
-        self._open.clear()
+        self._saved.clear()
         run_id, missing = run_params["run_id"], run_params.get("only_missing_outputs")
         before = self._runs.read(run_id) if missing else {}
         self.record.begin(run_params, self._parameters, self._project)
@@ -115,7 +116,14 @@ class RunHooks:
     @hook_impl
     def before_dataset_loaded(self, node: Node) -> None:
         """Start the clock at the first input."""
-        self._start(node)
+        if node.name not in self._started:
+            self._started[node.name] = time.perf_counter()
+            # Lets the peak count from now on; only Linux allows it.
+            with suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+    # Of a node without inputs.
+    before_node_run = before_dataset_loaded
 
     @hook_impl
     def after_dataset_loaded(self, dataset_name: str) -> None:
@@ -126,11 +134,6 @@ class RunHooks:
             noted = self._runs.read(version).get("saved", {}).get(dataset_name, {})
             known = {"digest": noted["digest"]} if "digest" in noted else {}
             self.record.loaded[dataset_name] = {"version": version, **known}
-
-    @hook_impl
-    def before_node_run(self, node: Node) -> None:
-        """Start the clock of a node without inputs."""
-        self._start(node)
 
     @hook_impl
     def after_node_run(self, node: Node) -> None:
@@ -155,9 +158,8 @@ class RunHooks:
             self.record.made_from |= {"collection_digest": data["fingerprint"], "queries": data["queries"]}
         if dataset_name == "registration":
             self.record.decision = data["decision"]
-        remaining = self._open.setdefault(node.name, set(node.outputs))
-        remaining.discard(dataset_name)
-        if not remaining:
+        self._saved.add(dataset_name)
+        if self._saved >= set(node.outputs):
             self._stop(node)
         if "://" not in self._root or time.monotonic() - self._written > _REMOTE_SECONDS:
             self._try_to_write()
@@ -170,12 +172,8 @@ class RunHooks:
         self._release()
 
     @hook_impl
-    def on_pipeline_error(self, error: Exception) -> None:
-        """Close the record with the error."""
-        self.interrupted(error)
-
-    def interrupted(self, error: BaseException) -> None:
-        """Close the record of a run that failed or was stopped from outside, when Kedro calls no hook."""
+    def on_pipeline_error(self, error: BaseException) -> None:
+        """Close the record of a run that failed, or that was stopped from outside, of which the command tells."""
         if self._ours and self.record.end is None:
             ended = {each["node"] for each in self.record.nodes}
             self.record.failed_at = next((name for name in self._started if name not in ended), "")
@@ -230,13 +228,6 @@ class RunHooks:
         dataset = self._catalog.get(name)
         return dataset if getattr(dataset, "_version", None) else None
 
-    def _start(self, node: Node) -> None:
-        if node.name not in self._started:
-            self._started[node.name] = time.perf_counter()
-            # Lets the peak count from now on; only Linux allows it.
-            with suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
     def _stop(self, node: Node) -> None:
         entry: dict[str, Any] = {
             "node": node.name,
@@ -271,8 +262,7 @@ class RunHooks:
 def peak_mib() -> float:
     """Return the largest resident memory of this process in MiB, since the last reset where that is possible."""
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
+        if found := re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii")):
+            return int(found[1]) / 1024
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest / (2**20 if sys.platform == "darwin" else 2**10)
