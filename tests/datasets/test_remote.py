@@ -37,14 +37,15 @@ BUCKET = "anmi-tests"
 FRAME = pd.DataFrame({"id": ["a", "b"], "text": ["é/x", None], "scores": [[1.0], []]})
 
 
-def block(rows: int = 3) -> Candidates:
-    return Candidates(
+def shards(rows: int = 3) -> CandidateShards:
+    block = Candidates(
         query_ids=np.array([f"q{row}" for row in range(rows)]),
         positives=np.full((rows, 1), 9, np.int32),
         documents=np.tile(np.arange(4, dtype=np.int32), (rows, 1)),
         source=np.ones((rows, 4), np.uint8),
         columns={"bm25": np.ones((rows, 4), np.float32)},
     )
+    return CandidateShards.of([block])
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ class Index:
 
 CASES: list[tuple[type, Any]] = [
     (TableDataset, FRAME), (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}), (TextDataset, "<p>é</p>\n"),
-    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)), (CandidateShardsDataset, CandidateShards.of([block()])),
+    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)), (CandidateShardsDataset, shards()),
     (FolderDataset, Index()),
 ]  # fmt: skip
 
@@ -264,7 +265,11 @@ def test_what_is_wrong_is_one_sentence(
                 buckets.write_text(f"{root}/runs/run.json", "{}")
             else:
                 dataset = CandidateShardsDataset(filepath=root, version=Version(None, None if act != "save" else ONE))
-                {"save": lambda: dataset.save(CandidateShards.of([block()])), "load": dataset.load, "exists": dataset.exists}[act]()
+                {
+                    "save": lambda: dataset.save(shards()),
+                    "load": dataset.load,
+                    "exists": dataset.exists,
+                }[act]()
         message = user_error(caught.value)
         assert message is not None
         assert re.search(said, message), message
