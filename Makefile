@@ -64,7 +64,6 @@ define RARE_TESTS
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/artifact|report/f)|^docs/images/viz tests/e2e/test_viz.py
-^src/anmi/(datasets/model_registry|search/served) tests/hooks/test_served_model.py
 ^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py
 ^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from kedro.framework.session import KedroSession
 from kedro.framework.startup import bootstrap_project
+
+from anmi.candidates import NEGATIVE, Candidates
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +40,25 @@ def save(**datasets: Any) -> None:
         catalog: Any = session.load_context().catalog
         for name, data in datasets.items():
             catalog.save(name, data)
+
+
+def selection() -> Candidates:
+    """A query of two positives, and one that was dropped."""
+    block = Candidates(
+        query_ids=np.array(["q-alpha", "q-beta"]),
+        positives=np.array([[0, 5], [1, -1]], np.int32),
+        documents=np.array([[1, 2, 3], [2, 0, -1]], np.int32),
+        source=np.array([[3, 1, 2], [8, 1, 0]], np.uint8),
+        columns={"bm25": np.array([[9.5, 8, 0.125], [1, 2, np.nan]], np.float32)},
+        positive_columns={"bm25": np.array([[10, 4], [3, np.nan]], np.float32)},
+        query_columns={"positive_rank": np.array([1, 40], np.float32)},
+    )
+    first = np.array([[True, False, False], [False] * 3])
+    block = block.rejected("max_ratio", first, "bm25 ≥ 0.9 of the positive's", "unsafe")
+    taken = np.array([[False, False, True], [False] * 3])
+    block = block.with_columns({"choice": np.where(taken, 1, np.nan)})
+    block = replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
+    return block.dropped("consistency", np.array([False, True]), "BM25 does not find a positive near the top")
 
 
 @pytest.fixture

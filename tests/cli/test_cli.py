@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
-from tests.cli.conftest import anmi, save
+from tests.cli.conftest import anmi, save, selection
 
-from anmi.candidates import NEGATIVE, Candidates, CandidateShards
+from anmi.candidates import CandidateShards
 from anmi.hooks.record import RunRecord
 
 RESULTS = {
@@ -44,33 +41,12 @@ RESULTS = {
 }
 
 
-def selection() -> Candidates:
-    block = Candidates(
-        query_ids=np.array(["q-alpha", "q-beta"]),
-        positives=np.array([[0], [1]], np.int32),
-        documents=np.array([[1, 2, 3], [2, 0, -1]], np.int32),
-        source=np.array([[3, 1, 2], [8, 1, 0]], np.uint8),
-        columns={"bm25": np.array([[9.5, 8, 0.125], [1, 2, np.nan]], np.float32)},
-        positive_columns={"bm25": np.array([[12.25], [3]], np.float32)},
-        query_columns={"positive_rank": np.array([1, 40], np.float32)},
-    )
-    block = block.rejected("max_ratio", np.array([[True, False, False], [False, False, False]]))
-    taken = np.array([[False, False, True], [False, False, False]])
-    block = replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
-    return block.dropped("consistency", np.array([False, True]))
-
-
 pytestmark = pytest.mark.usefixtures("project")
 
 
 @pytest.fixture
 def saved() -> None:
-    documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in range(4)]
-    save(
-        results=RESULTS, selection=CandidateShards.of([selection()]),
-        corpus=pd.DataFrame(documents, columns=["document_id", "title", "text"]),
-        queries=pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is alpha?"]}),
-    )  # fmt: skip
+    save(results=RESULTS, selection=CandidateShards.of([selection()]))
 
 
 def test_json_is_what_the_run_saved(saved: None) -> None:

@@ -14,7 +14,7 @@ from tests.cli.conftest import anmi
 
 from anmi.hooks.record import RunRecord
 
-VERSION = "2026-01-01T00.00.00.000Z"
+OLD, VERSION = "2025-01-01T00.00.00.000Z", "2026-01-01T00.00.00.000Z"
 
 
 def rows_of(negatives: list[str]) -> pd.DataFrame:
@@ -31,40 +31,39 @@ def rows_of(negatives: list[str]) -> pd.DataFrame:
     ])  # fmt: skip
 
 
-def save(data: Path, stage: str, name: str, table: pd.DataFrame, version: str = VERSION) -> None:
-    folder = data / stage / name / version
-    folder.mkdir(parents=True)
-    table.to_parquet(folder / name)
+def put(data: Path, name: str, content: Any, version: str = VERSION) -> Path:
+    """Save a table or a document as a run of that version does."""
+    path = data / name / version / Path(name).name
+    path.parent.mkdir(parents=True)
+    content.to_parquet(path) if isinstance(content, pd.DataFrame) else path.write_text(json.dumps(content))
+    return path
+
+
+def note(data: Path, version: str = VERSION, **noted: Any) -> None:
+    (data / "runs" / version).mkdir(parents=True)
+    record = RunRecord(run_id=version, status="finished", **noted)
+    (data / "runs" / version / "run.json").write_text(record.as_text())
+
+
+ROWS, INFO = "05_model_input/training_rows.parquet", "02_intermediate/collection_info.json"
 
 
 @pytest.fixture(autouse=True)
 def data(project: Path, tmp_path: Path) -> Path:
-    save(tmp_path / "data", "05_model_input", "training_rows.parquet", rows_of(["old"]), "2025-01-01T00.00.00.000Z")
-    save(tmp_path / "data", "05_model_input", "training_rows.parquet", rows_of(["a", "b"]))
+    put(tmp_path / "data", ROWS, rows_of(["old"]), OLD)
+    put(tmp_path / "data", ROWS, rows_of(["a", "b"]))
     return tmp_path / "data"
 
 
-def ingested(data: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """Save the collection that the rows were made of, and return it."""
-    corpus = pd.DataFrame({"document_id": list("pqab"), "title": "", "text": "x", "metadata": ""})
-    queries = pd.DataFrame({"query_id": ["q1", "q2"], "text": "x", "metadata": ""})
-    info = {"collection": "mine", "language": "ko"}
-    save(data, "02_intermediate", "corpus.parquet", corpus)
-    save(data, "02_intermediate", "queries.parquet", queries)
-    folder = data / "02_intermediate" / "collection_info.json" / VERSION
-    folder.mkdir(parents=True)
-    (folder / "collection_info.json").write_text(json.dumps(info))
-    return corpus, queries, info
-
-
-def invoke(*arguments: str) -> Result:
-    return anmi("export", *arguments)
+def invoke(*arguments: str, code: int = 0) -> Result:
+    done = anmi("export", *arguments)
+    assert done.exit_code == code, done.output
+    return done
 
 
 def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "mined"
     done = invoke("triplet", str(folder))
-    assert done.exit_code == 0, done.output
     assert f"2 lines of triplet in {folder}, of " in done.stdout and VERSION in done.stdout
     assert "warning: left out rows without negatives: 1" in done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("read it with: ")]
@@ -78,28 +77,28 @@ def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path
 def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(data: Path, tmp_path: Path) -> None:
     import datasets
 
-    ingested(data)
-    (data / "runs" / VERSION).mkdir(parents=True)
-    asked = {"recipe": "anmi_2", "collection": "mine"}
-    record = RunRecord(run_id=VERSION, status="finished", parameters=asked)
-    (data / "runs" / VERSION / "run.json").write_text(record.as_text())
-    folder = data / "05_model_input" / "selection_summary.json" / VERSION
-    folder.mkdir(parents=True)
+    rest = {"title": "", "text": "x", "metadata": ""}
+    put(data, "02_intermediate/corpus.parquet", pd.DataFrame({"document_id": list("pqab"), **rest}))
+    put(data, "02_intermediate/queries.parquet", pd.DataFrame({"query_id": ["q1", "q2"], **rest}))
+    put(data, INFO, {"collection": "mine", "language": "ko"})
+    note(data, parameters=(asked := {"recipe": "anmi_2", "collection": "mine"}))
     expected = {"share": 0.02, "low": 0.01, "high": 0.04, "judged": 150, "doubtful": 0}
-    (folder / "selection_summary.json").write_text(json.dumps({"expected": expected}))
+    put(data, "05_model_input/selection_summary.json", {"expected": expected})
+    put(data, "03_primary/encoder_info.json", {"encoder": "mine", "prompts": {"query": "찾기: ", "document": ""}})
     rate = {f"false_negative_rate{end}": value for end, value in (("", 0.03), ("_low", 0.01), ("_high", 0.05))}
     rows = [asked | rate | {"negatives": 1200}, asked | rate | {"negatives": 7, "collection": "another"}]
-    save(data, "07_model_output", "audit_recipes.parquet", pd.DataFrame(rows), "2026-01-02T00.00.00.000Z")
+    put(data, "07_model_output/audit_recipes.parquet", pd.DataFrame(rows), "2026-01-02T00.00.00.000Z")
     for name, lines in (("triplet", 2), ("tevatron", 1), ("pairs", 1)):
         done = invoke(name, str(tmp_path / name))
-        assert done.exit_code == 0, done.output
+        assert 'prompts, not in the texts: "찾기: " before queries, none before documents' in done.stdout
         text = (tmp_path / name / "README.md").read_text(encoding="utf-8")
         assert text.startswith('---\nlicense: "unknown"\n')
         for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 negatives",
-                     "Audit: 3 % (1 to 5) of 1,200 negatives"):  # fmt: skip
+                     "Audit: 3 % (1 to 5) of 1,200 negatives", '"찾기: " before queries'):  # fmt: skip
             assert told in text
-        assert len(datasets.load_dataset(str(tmp_path / name), split="train")) == lines
-    assert invoke("triplet", str(tmp_path / "triplet"), "--negatives", "1", "--force").exit_code == 0
+        read = datasets.load_dataset(str(tmp_path / name), split="train")
+        assert len(read) == lines and read[0]["query"] == "질문"
+    invoke("triplet", str(tmp_path / "triplet"), "--negatives", "1", "--force")
     assert len(datasets.load_dataset(str(tmp_path / "triplet"), split="train")) == 1, "not what it read before"
 
 
@@ -107,31 +106,24 @@ def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Pat
     from anmi.corpus.related import parents_of
     from anmi.corpus.sources import load_collection
 
-    words = ["amber", "birch", "cedar", "delta"]
     corpus = pd.DataFrame({
-        "document_id": ["p#1", "p#2", "a", "b"], "title": ["T", "", "", ""], "text": words, "metadata": '{"year":"1"}',
-        "parent": ["p", "p", "a", "b"], "start": [0, 9, -1, -1],
+        "document_id": ["p#1", "p#2", "a", "b"], "title": ["T", "", "", ""],
+        "text": ["amber", "birch", "cedar", "delta"], "metadata": '{"year":"1"}', "parent": ["p", "p", "a", "b"],
+        "start": [0, 9, -1, -1],
     })  # fmt: skip
     queries = pd.DataFrame({"query_id": ["1", "2"], "text": ["which amber", "which birch"], "metadata": "{}"})
     qrels = pd.DataFrame({"query_id": ["1", "2"], "document_id": ["p#1", "a"], "relevance": [1, 2], "split": "test"})
-    for name, table in (("corpus", corpus), ("queries", queries), ("qrels", qrels)):
-        save(data, "02_intermediate", f"{name}.parquet", table)
-    place = data / "02_intermediate" / "collection_info.json" / VERSION
-    place.mkdir(parents=True)
-    (place / "collection_info.json").write_text(json.dumps({"collection": "pairs:a.csv", "language": "en"}))
-    gone = data / "02_intermediate" / "gone"
-    (data / "02_intermediate" / "corpus.parquet").rename(gone)
-    refused = invoke("mteb", str(tmp_path / "none"))
+    put(data, INFO, {"collection": "pairs:a.csv", "language": "en"})
+    for name, table in (("queries", queries), ("qrels", qrels)):
+        put(data, f"02_intermediate/{name}.parquet", table)
+    refused = invoke("mteb", str(tmp_path / "none"), code=1)
     assert 'there is no "corpus" yet: run `kedro run --pipelines ingestion`' in refused.stderr
-    gone.rename(data / "02_intermediate" / "corpus.parquet")
-    folder = tmp_path / "mteb"
-    done = invoke("mteb", str(folder))
-    assert done.exit_code == 0 and f"3 documents in {folder}" in done.stdout, done.output
-    assert invoke("beir", str(tmp_path / "lines")).exit_code == 0
-    assert (tmp_path / "lines" / "qrels" / "test.tsv").read_text() == (
-        "query-id\tcorpus-id\tscore\n1\tp#1\t1\n2\ta\t2\n"
-    )
-    for place in (f"beir:{folder}", f"hf:{folder}", f"beir:{tmp_path / 'lines'}"):
+    put(data, "02_intermediate/corpus.parquet", corpus)
+    folder, lines = tmp_path / "mteb", tmp_path / "lines"
+    assert f"3 documents in {folder}" in invoke("mteb", str(folder)).stdout
+    invoke("beir", str(lines))
+    assert (lines / "qrels" / "test.tsv").read_text() == "query-id\tcorpus-id\tscore\n1\tp#1\t1\n2\ta\t2\n"
+    for place in (f"beir:{folder}", f"hf:{folder}", f"beir:{lines}"):
         found = load_collection(place, language="en")
         assert found.corpus[["document_id", "title", "text"]].equals(corpus[["document_id", "title", "text"]])
         assert found.qrels.values.tolist() == qrels.values.tolist()
@@ -149,51 +141,36 @@ def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Pat
 
 
 def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path) -> None:
-    for version in ("2025-01-01T00.00.00.000Z", VERSION):
-        (data / "runs" / version).mkdir(parents=True)
-        record = RunRecord(run_id=version, status="finished", saved={"training_rows": {"version": version}})
-        (data / "runs" / version / "run.json").write_text(record.as_text())
+    for version in (OLD, VERSION):
+        note(data, version, saved={"training_rows": {"version": version}})
     for run, lines in (("2025", 1), ("latest", 2)):
         told = json.loads(invoke("triplet", str(tmp_path / run), "--run", run, "--json").stdout)
         assert told["lines"] == lines
-    assert 'has no "search_index"' in invoke("vectors", str(tmp_path / "none"), "--run", "2025").stderr
-
-
-def test_prompts_of_the_encoder_that_mined_are_told_and_not_in_the_texts(data: Path, tmp_path: Path) -> None:
-    folder = data / "03_primary" / "encoder_info.json" / VERSION
-    folder.mkdir(parents=True)
-    prompts = {"query": "찾기: ", "document": ""}
-    (folder / "encoder_info.json").write_text(json.dumps({"encoder": "mine", "fingerprint": "f", "prompts": prompts}))
-    done = invoke("flagembedding", str(tmp_path / "out"), "--negatives", "1")
-    assert done.exit_code == 0, done.output
-    assert 'prompts, not in the texts: "찾기: " before queries, none before documents' in done.stdout
-    assert json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8"))["query"] == "질문"
-    assert '"찾기: " before queries' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert 'has no "search_index"' in invoke("vectors", str(tmp_path / "none"), "--run", "2025", code=1).stderr
 
 
 def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
-    assert invoke("triplet", str(folder)).exit_code == 0, "an empty folder is as good as none"
-    refused = invoke("tevatron", str(folder))
-    assert refused.exit_code == 1 and "--force" in refused.stderr
-    assert invoke("tevatron", str(folder), "--force").exit_code == 0
+    invoke("triplet", str(folder))
+    assert "--force" in invoke("tevatron", str(folder), code=1).stderr
+    invoke("tevatron", str(folder), "--force")
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "train.jsonl"]
     (folder / "thesis.tex").write_text("years of work")
-    refused = invoke("triplet", str(folder), "--force")
-    assert refused.exit_code == 1 and 'holds "thesis.tex", which no export wrote' in refused.stderr
+    refused = invoke("triplet", str(folder), "--force", code=1)
+    assert 'holds "thesis.tex", which no export wrote' in refused.stderr
     assert (folder / "thesis.tex").read_text() == "years of work"
-    assert "is a file" in invoke("triplet", str(folder / "thesis.tex"), "--force").stderr
 
 
 def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Path) -> None:
-    for arguments, message in (
+    (tmp_path / "file").touch()
+    for (name, *more), message in (
         (("tripet",), 'Error: there is no format "tripet"; did you mean "triplet"?'),
         (("triplet", "--score", "dense"), 'Error: format "triplet" has no place for score'),
         (("n-tuple-scores",), "Error: no score is known for 95% of the documents"),
     ):
-        done = invoke(arguments[0], str(tmp_path / "out"), *arguments[1:])
-        assert done.exit_code == 1 and done.stderr.startswith(message), done.output
+        assert invoke(name, str(tmp_path / "out"), *more, code=1).stderr.startswith(message)
+    assert "is a file" in invoke("triplet", str(tmp_path / "file"), code=2).stderr
     assert not (tmp_path / "out").exists()
-    (data / "05_model_input" / "training_rows.parquet").rename(data / "gone")
-    assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out")).stderr
+    (data / ROWS).rename(data / "gone")
+    assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out"), code=1).stderr

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from tests.commands import environment
 
-from anmi.cli import COMMANDS, anmi, cli
+from anmi.cli import anmi, cli
 from anmi.hooks.run import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
@@ -47,28 +47,21 @@ def examples(command: click.Command) -> list[str]:
 def test_help_ends_with_an_example_that_is_understood(name: str) -> None:
     words = [name] if name == "run" else ["anmi", *name.split()]
     done = CliRunner().invoke(cli, [*words, "--help"])
-    command = ALL.get(name) or cli.commands[name]
-    shown = examples(command)
-    assert shown
-    assert done.output.rstrip().endswith(f"Example:\n    {shown[0]}" + "".join(f"\n    {line}" for line in shown[1:]))
+    shown = examples(ALL.get(name) or cli.commands[name])
+    assert shown and done.output.rstrip().endswith("\n    ".join(["Example:", *shown]))
     for line in shown:
-        context: click.Context | None = None
         found: click.Command = cli
         arguments = shlex.split(line)[1:]
         while isinstance(found, click.Group):
             found, arguments = found.commands[arguments[0]], arguments[1:]
         # Raises where an option or an argument is unknown.
-        context = found.make_context(line, arguments, resilient_parsing="--list" in arguments)
-        assert context.command is (command if not isinstance(command, click.Group) else found)
+        found.make_context(line, arguments, resilient_parsing="--list" in arguments)
+        assert line.startswith(" ".join(["kedro", *words]))
 
 
 def test_the_page_has_every_command_with_its_example() -> None:
-    lines = []
-    for command in COMMANDS:
-        shown = [(command, line) for line in examples(command)]
-        if isinstance(command, click.Group):
-            shown = [(each, line) for each in command.commands.values() for line in examples(each)]
-        lines += [f"{line}  # {each.get_short_help_str(200)}" for each, line in shown]
+    leaves = [command for command in ALL.values() if not isinstance(command, click.Group)]
+    lines = [f"{line}  # {each.get_short_help_str(200)}" for each in leaves for line in examples(each)]
     block = "\n".join(["```sh", *lines, "```"])
     assert f"## Commands\n\n{block}\n" in PAGE, f"docs/cli.md should have:\n{block}"
 
@@ -82,15 +75,11 @@ def test_the_page_has_the_exit_codes_of_retraining() -> None:
 
 
 def test_who_reads_json_is_not_asked_whether_to_remove(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
     killed = tmp_path / "data" / ".table.x1.tmp"
-    killed.mkdir()
-    (killed / "half").write_text("x")
-    os.utime(killed / "half", (1, 1))
+    killed.mkdir(parents=True)
     os.utime(killed, (1, 1))
     done = CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json"])
-    assert done.exit_code == 2, done.output
-    assert "--json asks nothing" in done.stderr
+    assert done.exit_code == 2 and "--json asks nothing" in done.stderr
     assert killed.exists()
     assert CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json", "--yes"]).exit_code == 0
     assert not killed.exists()

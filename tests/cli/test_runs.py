@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.commands import Commands
-from tests.hooks.conftest import database  # noqa: F401
-from tests.hooks.selecting import Selecting, write_selecting
+from tests.hooks.selecting import KINDS, Selecting, write_selecting
 
 from anmi.cli.runs import kept
 
@@ -26,10 +25,6 @@ def selecting(tmp_path: Path, commands: Commands) -> Selecting:
 
 def run(project: Selecting, *more: str) -> str:
     return f"run --params {','.join([project.options, *more])}"
-
-
-def versions(record: dict[str, Any], kind: str) -> dict[str, str]:
-    return {name: each["version"] for name, each in record[kind].items()}
 
 
 def test_a_killed_run_is_listed_and_resumed_to_the_same_end(
@@ -44,12 +39,12 @@ def test_a_killed_run_is_listed_and_resumed_to_the_same_end(
     listed, resumed, after, again = map(selecting.do, ("anmi runs", "anmi resume", "anmi runs --json", "anmi resume"))
     assert "killed" in listed[1]
     assert resumed[0] == 0, resumed[1]
-    assert "3/3" in resumed[1], "select, train and tell"
-    assert "told {'rows': 5}" in resumed[1], "a node of side effects runs again"
+    assert "4/4" in resumed[1], "select, train, write and tell"
+    assert "told of 5" in resumed[1], "a node of side effects runs again"
     (record,) = selecting.records()
     assert [(row["run_id"], row["status"]) for row in json.loads(after[1])] == [(before["run_id"], "finished")]
     assert record["start"] == before["start"] and record["parameters"] == before["parameters"]
-    assert set(versions(record, "saved").values()) == {record["run_id"]}
+    assert {each["version"] for each in record["saved"].values()} == {record["run_id"]}
     assert set(record["saved"]) > set(before["saved"]), "what was saved before the kill is told of as well"
     assert selecting.newest() == whole.newest()
     assert again[0] == 1 and "nothing to resume" in again[1]
@@ -103,14 +98,14 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     code, text = selecting.do("anmi prune --keep 1 --dry-run --json")
     told = json.loads(text)
     assert told["removed"] is False and told["kept"][second] == f"{third} loaded from it"
-    assert len(told["removals"]) == 5 + 1 + 1, "versions, the record, the leftover"
+    assert len(told["removals"]) == len(KINDS) + 1 + 1, "versions, the record, the leftover"
     assert selecting.versions() == before
     code, text = selecting.do("anmi prune --keep 1 --yes")
     assert code == 0, text
     assert not leftover.exists()
+    again = ("history.parquet", "report.html", "summary.json")
     assert selecting.versions() == {
-        "corpus.parquet": [second], "index.json": [second], "selection": [second], "summary.json": [second, third],
-        "training_rows.parquet": [second],
+        name: [second, third] if name in again else [second] for name in sorted(KINDS)
     }  # fmt: skip
     assert [record["run_id"] for record in selecting.records()] == [second, third]
     assert not list(selecting.data.rglob("*.tmp"))
@@ -160,39 +155,7 @@ def test_what_is_kept_has_all_that_it_was_made_from(data: st.DataObject, number:
     assert set(finished[-number:]) | {each["run_id"] for each in runs if each["status"] == "running"} <= reasons.keys()
 
 
-def test_the_last_run_can_be_resumed_and_older_ones_that_failed_go() -> None:
-    assert kept([record("a", "failed"), record("b"), record("c", "killed")], 1, ()) == {
-        "b": "among the newest", "c": "can be resumed",
-    }  # fmt: skip
-
-
-def test_a_run_whose_model_has_an_alias_is_kept() -> None:
-    runs = [record("a", tracking_run="m"), record("b"), record("c")]
-    assert kept(runs, 1, ["m"]) == {"c": "among the newest", "a": "its model has an alias"}
-
-
-@pytest.mark.rare
-def test_the_mlflow_run_of_a_killed_run_goes_on(
-    selecting: Selecting,
-    database: Path,  # noqa: F811
-) -> None:
-    from mlflow import MlflowClient
-
-    (selecting.path / "conf/base/mlflow.yml").write_text("enabled: true\nexperiment: miniature\n")
-    place = selecting.data / "tracking"
-    place.mkdir(parents=True)
-    shutil.copy(database, place / "mlflow.db")
-    client = MlflowClient(tracking_uri=f"sqlite:///{place}/mlflow.db")
-
-    def tracked() -> Any:
-        (found,) = client.search_runs([client.get_experiment_by_name("miniature").experiment_id])
-        return found
-
-    assert selecting.do(run(selecting), AT_SELECT="kill")[0] == -9
-    assert tracked().info.status == "RUNNING"
-    code, text = selecting.do("anmi resume")
-    assert code == 0, text
-    (noted,) = selecting.records()
-    assert tracked().info.status == "FINISHED"
-    assert tracked().data.tags["run_id"] == noted["run_id"]
-    assert noted["tracking_run"] == tracked().info.run_id
+def test_the_last_run_can_be_resumed_older_ones_that_failed_go_and_one_with_an_alias_stays() -> None:
+    runs = [record("z", tracking_run="m"), record("a", "failed"), record("b"), record("c", "killed")]
+    reasons = {"b": "among the newest", "c": "can be resumed", "z": "its model has an alias"}
+    assert kept(runs, 1, ["m"]) == reasons

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import Result
 from sentence_transformers import SentenceTransformer
 from tests.cli.conftest import anmi, save
 
@@ -26,29 +25,21 @@ pytestmark = pytest.mark.usefixtures("project")
 
 
 @pytest.fixture
-def search(word_encoder: Any, tmp_path: Path) -> HybridSearch:
+def saved(word_encoder: Any, tmp_path: Path) -> HybridSearch:
     model = tmp_path / "model"
     word_encoder(["red", "fox", "blue", "whale", "green"]).save(str(model), create_model_card=False)
     texts = CORPUS.text.tolist()
     vectors = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
-    return HybridSearch.build(
+    search = HybridSearch.build(
         BM25Index.build(texts, "en"), CORPUS, [Encoded(model, vectors, 0.3)],
         encoder={"max_length": 64, "precision": "float32", "batch_size": 8},
     )  # fmt: skip
-
-
-@pytest.fixture
-def saved(search: HybridSearch) -> HybridSearch:
     save(search_index=search)
     return search
 
 
-def invoke(*arguments: str) -> Result:
-    return anmi("search", *arguments)
-
-
 def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
-    done = invoke("red fox", "--k", "2")
+    done = anmi("search", "red fox", "--k", "2")
     assert done.exit_code == 0, done.output
     line = next(line for line in done.output.splitlines() if "fox in the den" in line)
     (hit, *_) = saved.search("red fox", 2)[0]
@@ -60,15 +51,15 @@ def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
 
 
 def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
-    found = json.loads(invoke("blue whale", "--json", "--system", "dense").output)
+    found = json.loads(anmi("search", "blue whale", "--json", "--system", "dense").output)
     expected = [hit.as_dict() for hit in saved.search("blue whale", 10, "dense")[0]]
     place = {name: found[0].pop(name) for name in ("collection", "recipe", "run", "date", "notice")}
     assert found == [{"question": "blue whale", "system": "dense", "hits": expected}]
-    assert place["run"] in invoke("blue whale").output.splitlines()[0] and place["run"].startswith("20")
+    assert place["run"] in anmi("search", "blue whale").output.splitlines()[0] and place["run"].startswith("20")
 
 
 def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
-    output = invoke("whale", "--system", "bm25").output
+    output = anmi("search", "whale", "--system", "bm25").output
     assert "\x1b[2J" not in output and "Sea [bold]" in output
 
 
@@ -82,5 +73,5 @@ def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
     ],
 )
 def test_errors_are_one_sentence(saved: HybridSearch, arguments: tuple[str, ...], said: str) -> None:
-    done = invoke(*arguments)
+    done = anmi("search", *arguments)
     assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output

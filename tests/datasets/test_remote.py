@@ -16,9 +16,10 @@ import pandas as pd
 import pytest
 from kedro.io.core import DatasetError, Version
 from moto.server import ThreadedMotoServer
+from tests.datasets.test_datasets import CASES, block
 
 from anmi import buckets
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import CandidateShards
 from anmi.cli.common import user_error
 from anmi.datasets import (
     CandidateShardsDataset,
@@ -26,26 +27,12 @@ from anmi.datasets import (
     JsonDataset,
     NumpyDataset,
     StoreDataset,
-    TableDataset,
-    TextDataset,
 )
 from anmi.errors import AnmiError
 
 ONE, TWO, THREE = (f"2026-01-0{day}T00.00.00.000Z" for day in (1, 2, 3))
 NEWEST = Version(None, None)
 BUCKET = "anmi-tests"
-FRAME = pd.DataFrame({"id": ["a", "b"], "text": ["é/x", None], "scores": [[1.0], []]})
-
-
-def shards(rows: int = 3) -> CandidateShards:
-    block = Candidates(
-        query_ids=np.array([f"q{row}" for row in range(rows)]),
-        positives=np.full((rows, 1), 9, np.int32),
-        documents=np.tile(np.arange(4, dtype=np.int32), (rows, 1)),
-        source=np.ones((rows, 4), np.uint8),
-        columns={"bm25": np.ones((rows, 4), np.float32)},
-    )
-    return CandidateShards.of([block])
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +91,6 @@ class Index:
         (path / "empty").write_bytes(b"")
 
 
-CASES: list[tuple[type, Any]] = [
-    (TableDataset, FRAME), (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}), (TextDataset, "<p>é</p>\n"),
-    (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4)), (CandidateShardsDataset, shards()),
-    (FolderDataset, Index()),
-]  # fmt: skip
-
-
 def content(loaded: Any) -> Any:
     if isinstance(loaded, Path):
         return {file.relative_to(loaded).as_posix(): file.read_bytes() for file in loaded.rglob("*") if file.is_file()}
@@ -118,19 +98,23 @@ def content(loaded: Any) -> Any:
         return loaded.to_json()
     if isinstance(loaded, np.ndarray):
         return loaded.tolist()
-    return loaded if isinstance(loaded, (str, dict)) else loaded.whole().to_table()
+    return loaded.whole().to_table() if isinstance(loaded, CandidateShards) else loaded
 
 
-@pytest.mark.parametrize(("kind", "data"), CASES, ids=lambda case: getattr(case, "__name__", ""))
-def test_what_is_saved_there_is_what_is_saved_here(place: str, tmp_path: Path, kind: type, data: Any) -> None:
+@pytest.mark.parametrize(("kind", "data", "options"), [*CASES, (FolderDataset, Index(), {})])
+def test_what_is_saved_is_loaded_here_and_there(
+    place: str, tmp_path: Path, kind: type, data: Any, options: dict[str, Any]
+) -> None:
     version = Version(None, ONE)
-    here, there = (kind(filepath=f"{root}/x.y", version=version) for root in (tmp_path, place))
-    assert not there.exists()
+    here, there = (kind(filepath=f"{root}/x.y", version=version, **options) for root in (tmp_path, place))
+    assert not there.exists() and not here.exists()
     for dataset in (here, there):
         dataset.save(data)
-    another = kind(filepath=f"{place}/x.y", version=NEWEST)
-    assert another.exists()
+    another = kind(filepath=f"{place}/x.y", version=NEWEST, **options)
+    assert another.exists() and here.exists()
     assert content(another.load()) == content(here.load()) == content(there.load())
+    if kind is not FolderDataset:
+        assert content(here.load()) == content(data)
     assert another.place() == f"{place}/x.y/{ONE}/x.y"
     with pytest.raises(DatasetError, match="must not exist"):
         kind(filepath=f"{place}/x.y", version=version).save(data)
@@ -266,7 +250,7 @@ def test_what_is_wrong_is_one_sentence(
             else:
                 dataset = CandidateShardsDataset(filepath=root, version=Version(None, None if act != "save" else ONE))
                 {
-                    "save": lambda: dataset.save(shards()),
+                    "save": lambda: dataset.save(CandidateShards.of([block(0)])),
                     "load": dataset.load,
                     "exists": dataset.exists,
                 }[act]()

@@ -1,8 +1,8 @@
-"""What a run leaves behind: manifest, log, tracking. Real MLflow on SQLite, real ``kedro run`` in a small project."""
+"""What a run leaves behind: record, log, tracking. Real MLflow on SQLite, real ``kedro run`` in a small project."""
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 import time
@@ -10,119 +10,115 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import Commands
+from tests.hooks.selecting import KINDS, Selecting, write_selecting
 
 
-def manifest(project: Any) -> dict[str, Any]:
-    newest = sorted((project.path / "data" / "runs").iterdir())[-1]
-    return dict(json.loads((newest / "run.json").read_text()))
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, database: Path, commands: Commands) -> tuple[Selecting, str]:
+    """A project after one run, and what that printed; shared, so tests only read it."""
+    project = write_selecting(tmp_path_factory.mktemp("finished"), commands, database)
+    code, said = project.do(f"run --params {project.options},options.rows=6,recipe=hard")
+    assert code == 0, said
+    return project, said
 
 
-def tracked(uri: str, experiment: str = "miniature") -> list[Any]:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name(experiment)
-    assert found is not None
-    return list(client.search_runs([found.experiment_id], order_by=["attributes.start_time DESC"]))
-
-
-def test_the_manifest_tells_the_run(finished: Any) -> None:
-    told = manifest(finished)
+def test_the_record_tells_the_run(finished: tuple[Selecting, str]) -> None:
+    project, _ = finished
+    (told,) = project.records()
     version = told["run_id"]
-    assert (finished.path / "data/mini/table.parquet" / version / "table.parquet").exists()
+    assert project.versions() == {name: [version] for name in sorted(KINDS)}
     assert {name: each["version"] for name, each in told["saved"].items()} == {
-        "table": version, "metrics": version, "report": version,
-    }  # fmt: skip
+        name.partition(".")[0]: version for name in KINDS
+    }
     assert all(each["files"] == 1 and each["bytes"] and each["digest"] for each in told["saved"].values())
     assert told["loaded"] == {}, "it read only what it made"
-    assert told["status"] == "finished"
-    assert told["start"] <= told["end"]
-    assert told["runtime_parameters"] == {"table": {"rows": 6}, "recipe": "naive_top"}
-    assert told["parameters"]["table"] == {"rows": 6, "shape": {"width": 2}, "hidden_default": 0.25}
+    assert told["status"] == "finished" and told["start"] <= told["end"]
+    assert told["runtime_parameters"]["options"] == {"rows": 6} and told["runtime_parameters"]["recipe"] == "hard"
+    assert told["parameters"]["options"] == {"rows": 6, "depth": 3}, "with the default"
     assert {"kedro", "torch", "anmi"} <= told["packages"].keys()
     assert told["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
-
-
-def test_every_node_has_its_time_and_its_own_peak(finished: Any) -> None:
-    nodes = {entry["node"]: entry for entry in manifest(finished)["nodes"]}
-    assert list(nodes) == ["make", "measure", "write"]
+    nodes = {entry["node"].rpartition(".")[2]: entry for entry in told["nodes"]}
+    assert nodes.keys() == {"ingest", "index", "select", "train", "write", "tell"}
     assert all(entry["seconds"] >= 0 for entry in nodes.values())
     if Path("/proc/self/clear_refs").exists():
-        # `measure` holds 64 MiB and gives them back.
-        assert nodes["measure"]["peak_mib"] - nodes["write"]["peak_mib"] > 32
+        # `train` holds 64 MiB and gives them back.
+        assert nodes["train"]["peak_mib"] - nodes["write"]["peak_mib"] > 32
 
 
-def test_the_console_is_quiet(finished: Any) -> None:
-    console = finished.console.stdout + finished.console.stderr
-    assert console.count("INFO") == 3
-    assert "3/3  write" in console
+def test_the_console_is_quiet(finished: tuple[Selecting, str]) -> None:
+    _, said = finished
+    assert said.count("INFO") == 6 and "6/6 " in said
     for noise in ("alembic", "Loading data", "Traceback", "Warning"):
-        assert noise not in console
+        assert noise not in said
 
 
-def test_one_run_with_parameters_metrics_versions_and_report(finished: Any) -> None:
-    (run,) = tracked(finished.database)
-    told = manifest(finished)
-    assert run.info.status == "FINISHED"
-    assert run.data.tags["run_id"] == told["run_id"]
-    assert run.info.run_name.startswith("naive_top")
-    assert run.data.params["table.hidden_default"] == "0.25"
-    assert run.data.params["table.shape.width"] == "2"
-    assert run.data.params["recipe"] == "naive_top"
-    assert not [name for name in run.data.params if name.startswith("recipes.")], "no node reads them"
-    assert run.data.metrics["test/ndcg_at_10"] == 0.6
-    assert run.data.metrics["metrics/loss"] == 1.0
-    assert run.data.tags["environment"] == "local"
-    assert run.data.tags["pipelines"] == "__default__"
-    assert "git_commit" in run.data.tags
-    assert not [name for name in run.data.tags if name.startswith(("load.", "save."))], "they would hide the others"
-
-
-def test_a_table_with_steps_becomes_curves(finished: Any) -> None:
+def test_one_run_with_parameters_metrics_versions_and_report(finished: tuple[Selecting, str]) -> None:
     from mlflow import MlflowClient
 
-    (run,) = tracked(finished.database)
-    client = MlflowClient(tracking_uri=finished.database)
-    assert {name for name in run.data.metrics if name.startswith("table/")} == {"table/a", "table/rare", "table/edge"}
+    project, _ = finished
+    (run,) = project.tracked()
+    assert run.info.status == "FINISHED" and run.info.run_name.startswith("hard · beir:")
+    given, tags = run.data.params, run.data.tags
+    assert (given["options.rows"], given["options.depth"], given["recipe"]) == ("6", "3", "hard")
+    assert not [name for name in given if name.startswith("recipes.")], "no node reads them"
+    assert run.data.metrics["test/ndcg_at_10"] == 0.6
+    assert run.data.metrics["summary/loss"] == 1.0
+    assert tags["run_id"] == project.records()[0]["run_id"]
+    assert (tags["environment"], tags["pipelines"]) == ("local", "__default__") and "git_commit" in tags
+    assert not [name for name in tags if name.startswith(("load.", "save."))], "they would hide the others"
+    assert {name for name in run.data.metrics if name.startswith("history/")} == {
+        "history/a", "history/rare", "history/edge",
+    }  # fmt: skip
+    client = MlflowClient(tracking_uri=project.database)
+    assert "report.html" in {found.path for found in client.list_artifacts(run.info.run_id)}
 
     def points(name: str) -> list[tuple[int, float]]:
-        return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
+        return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, f"history/{name}")]
 
-    assert points("table/a") == [(step, step - 1.0) for step in range(1, 7)]
-    assert points("table/rare") == [(6, 0.5)], "what is measured now and then is not logged in between"
-    assert [step for step, _ in points("table/edge")] == [2, 3, 4, 5, 6]
-
-
-def test_a_failed_run_is_failed_everywhere(tracked_project: Any) -> None:
-    done = tracked_project.kedro("run", "--params", "fail=user", code=1)
-    assert manifest(tracked_project)["status"] == "failed"
-    assert "no _id" in manifest(tracked_project)["error"]
-    (run,) = tracked(tracked_project.database)
-    assert run.info.status == "FAILED"
-    assert "no _id" in run.data.tags["error"]
-    assert done.stderr.strip().splitlines()[-1] == "Error: corpus.jsonl, line 3: no _id: add one"
-    assert "Traceback" not in done.stderr + done.stdout
+    assert points("a") == [(step, step - 1.0) for step in range(1, 7)]
+    assert points("rare") == [(6, 0.5)], "what is measured now and then is not logged in between"
+    assert [step for step, _ in points("edge")] == [2, 3, 4, 5, 6]
 
 
-def test_a_stopped_run_is_not_left_running(tracked_project: Any) -> None:
-    tracked_project.kedro("run", "--params", "fail=stopped", code=143)
-    assert manifest(tracked_project)["status"] == "interrupted"
-    (run,) = tracked(tracked_project.database)
-    assert run.info.status == "KILLED"
+@pytest.mark.parametrize(
+    ("how", "code", "status", "mlflow"), [("fail", 1, "failed", "FAILED"), ("stop", 143, "interrupted", "KILLED")]
+)
+def test_a_run_that_ended_early_is_closed_everywhere(
+    tracked: Selecting, how: str, code: int, status: str, mlflow: str
+) -> None:
+    found, said = tracked.do(f"run --params {tracked.options}", AT_SELECT=how)
+    (noted,), (run,) = tracked.records(), tracked.tracked()
+    assert (found, noted["status"], noted["failed_at"], run.info.status) == (code, status, "select", mlflow), said
+    assert "Traceback" not in said
+    if how == "fail":
+        assert said.endswith("Error: the judge gave no answer: try again later")
+        assert "the judge gave no answer" in noted["error"] and "the judge gave no answer" in run.data.tags["error"]
 
 
 @pytest.mark.slow
-def test_tasks_of_a_scheduler_share_a_run(tracked_project: Any) -> None:
-    tracked_project.kedro("run", "--pipelines", "first")
-    (first,) = tracked(tracked_project.database)
+def test_tasks_of_a_scheduler_share_a_run(tracked: Selecting) -> None:
+    tracked.do(f"run --pipelines mine --params {tracked.options}")
+    (first,) = tracked.tracked()
     shared = {"MLFLOW_RUN_ID": first.info.run_id}
-    tracked_project.kedro("run", "--pipelines", "second", "--params", "table.rows=9", **shared)
-    (both,) = tracked(tracked_project.database)
-    assert both.info.status == "FINISHED"
-    assert both.data.tags["load.table"] == first.data.tags["run_id"], "made by the task before"
-    assert both.data.params["table.rows"] == "5", "what the first task logged stays"
-    tracked_project.kedro("run", "--pipelines", "first", "--params", "fail=user", code=1, **shared)
-    assert tracked(tracked_project.database)[0].info.status == "FAILED"
+    _, said = tracked.do(f"run --pipelines after --params {tracked.options},options.rows=9", **shared)
+    (both,) = tracked.tracked()
+    assert both.info.status == "FINISHED", said
+    assert both.data.tags["load.training_rows"] == first.data.tags["run_id"], "made by the task before"
+    assert both.data.params["options.rows"] == "4", "what the first task logged stays"
+    assert tracked.do(f"run --pipelines mine --params {tracked.options}", AT_SELECT="fail", **shared)[0] == 1
+    assert tracked.tracked()[0].info.status == "FAILED"
+
+
+@pytest.mark.rare
+def test_the_mlflow_run_of_a_killed_run_goes_on(tracked: Selecting) -> None:
+    assert tracked.do(f"run --params {tracked.options}", AT_SELECT="kill")[0] == -9
+    assert tracked.tracked()[0].info.status == "RUNNING"
+    code, said = tracked.do("anmi resume")
+    assert code == 0, said
+    (run,), (noted,) = tracked.tracked(), tracked.records()
+    assert (run.info.status, run.data.tags["run_id"]) == ("FINISHED", noted["run_id"])
+    assert noted["tracking_run"] == run.info.run_id
 
 
 OPEN_RUN = """
@@ -140,11 +136,10 @@ hooks._open(set())
 
 @pytest.mark.rare
 def test_two_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/tracking/mlflow.db"
+    project = Selecting(tmp_path, Commands())
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    opening = [
-        subprocess.Popen([sys.executable, "-c", OPEN_RUN, name, uri], text=True, **pipes) for name in ("one", "other")
-    ]
+    command = [sys.executable, "-c", OPEN_RUN]
+    opening = [subprocess.Popen([*command, name, project.database], text=True, **pipes) for name in ("one", "other")]
     try:
         assert [process.stdout.readline() for process in opening if process.stdout] == ["ready\n"] * 2
         for process in opening:
@@ -156,16 +151,22 @@ def test_two_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
     finally:
         for process in opening:
             process.kill()
-    assert {run.info.run_name for run in tracked(uri, "anmi")} == {"one", "other"}
+    assert {run.info.run_name for run in project.tracked()} == {"one", "other"}
 
 
 @pytest.mark.slow
-def test_an_unreachable_server_is_noticed_before_anything_runs(project: Any) -> None:
-    (project.path / "conf/local/mlflow.yml").unlink()
-    started = time.monotonic()
-    done = project.kedro("run", code=1, MLFLOW_TRACKING_URI="http://user:secret@127.0.0.1:9")
-    assert time.monotonic() - started < 60
-    assert "MLFLOW_TRACKING_URI" in done.stderr
-    assert "secret" not in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (project.path / "data/mini").exists()
+def test_an_unreachable_server_is_noticed_before_anything_runs(tracked: Selecting) -> None:
+    started, server = time.monotonic(), "http://user:secret@127.0.0.1:9"
+    code, said = tracked.do(f"run --params {tracked.options}", MLFLOW_TRACKING_URI=server)
+    assert code == 1 and time.monotonic() - started < 60
+    assert "MLFLOW_TRACKING_URI" in said
+    assert "secret" not in said and "Traceback" not in said
+    assert not (tracked.data / "mini").exists()
+
+
+def test_mlflow_sends_no_telemetry() -> None:
+    script = "import anmi.settings; from mlflow.telemetry.utils import is_telemetry_disabled as off; print(off())"
+    # Under pytest and in CI MLflow is silent by itself.
+    clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+    done = subprocess.run([sys.executable, "-c", script], env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "True"

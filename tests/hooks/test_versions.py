@@ -206,10 +206,10 @@ def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(tmp_pat
     code, text = project.do(f"run --only-missing-outputs --params {project.options},options.rows=7")
     first, second = project.records()
     assert code == 0, text
-    assert "told {'rows': 5}" in text
+    assert "told of 5" in text
     assert second["loaded"]["training_rows"]["version"] == first["run_id"]
     assert second["loaded"]["training_rows"]["digest"] == first["saved"]["training_rows"]["digest"]
-    assert set(second["saved"]) == {"summary"}
+    assert set(second["saved"]) == {"summary", "history"}
 
 
 def test_a_recipe_as_read_is_the_same_fact_as_one_that_kedro_validated() -> None:

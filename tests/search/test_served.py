@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -20,10 +22,24 @@ def model(word_encoder: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def loaded(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_folder(model, tmp_path_factory.mktemp("served") / "model", {}, None)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> Any:
     import mlflow.pyfunc
 
-    return mlflow.pyfunc.load_model(str(model_folder(model, tmp_path_factory.mktemp("served") / "model", {}, None)))
+    return mlflow.pyfunc.load_model(str(folder))
+
+
+@pytest.mark.parametrize("role", ["document", "query"])
+def test_mlflow_serves_it_by_its_example(role: str, folder: Path, loaded: Any) -> None:
+    from mlflow.models import validate_serving_input
+
+    example = json.loads((folder / "serving_input_example.json").read_text(encoding="utf-8"))
+    asked = json.dumps(example | {"params": {"role": role}})
+    assert validate_serving_input(str(folder), asked) == loaded.predict(example["inputs"], params={"role": role})
 
 
 def test_terms_multiplied_are_the_score_of_sentence_transformers(model: Any, loaded: Any) -> None:

@@ -1,7 +1,5 @@
 """The project's commands: ``kedro run`` with plain errors, and all of ``kedro anmi``."""
 
-from typing import Final
-
 import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
@@ -9,18 +7,17 @@ from anmi.cli import ablate, champion, doctor, explain, export, results, runs, s
 from anmi.cli.run import run
 
 # Kedro looks for `run` here where the project is an installed package.
-__all__ = ["COMMANDS", "anmi", "cli", "run"]
+__all__ = ["anmi", "cli", "run"]
 
-COMMANDS: Final[list[click.Command]] = [
-    doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
-    export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune, runs.store,
-]  # fmt: skip
 anmi = click.Group(
     "anmi",
-    commands=COMMANDS,
+    [
+        doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
+        export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune, runs.store,
+    ],
     help="Mine hard and clean negatives, train retrievers on them, and see what they gain: `kedro anmi doctor` first, "
     "then `kedro run`, and `kedro anmi results`.",
     epilog="`kedro anmi COMMAND --help` explains a command and ends with an example; docs/cli.md has all of them.",
-)
+)  # fmt: skip
 # Kedro merges this group into its own.
 cli = click.Group("anmi", commands=[run, anmi], help="Commands of this project.", context_settings=CONTEXT_SETTINGS)

@@ -138,13 +138,10 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
 def _refuse_to_overwrite(folder: Path, force: bool) -> None:
     from anmi.selection.export import may_replace
 
-    if folder.exists() and not folder.is_dir():
-        raise AnmiError(f"{folder} is a file; name a folder")
     if not folder.exists() or not any(folder.iterdir()):
         return
     # Replacing takes everything away that lies there, so it is done to exports only.
-    strange = may_replace(folder)
-    if strange is not None:
+    if (strange := may_replace(folder)) is not None:
         raise AnmiError(f'{folder} holds "{strange}", which no export wrote; name a new or empty folder')
     if not force:
         raise AnmiError(f"{folder} holds an export already; add --force to replace it, or name another folder")
