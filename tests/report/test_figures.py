@@ -3,7 +3,7 @@ import plotly.graph_objects as go
 import pytest
 
 from anmi.report import figures
-from anmi.training.mixed.latent import neighbour_table
+from anmi.training.mixed import neighbour_table
 
 BACKGROUNDS = ("#ffffff", "#16181d")
 

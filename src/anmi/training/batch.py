@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,6 @@ from torch import Tensor
 from anmi.errors import AnmiError
 from anmi.retrieval.kinds import is_routed, is_sparse, is_static, prompts_of
 
-InBatch = Literal["none", "positives", "all"]
 COLUMNS: Final = (
     "query_id", "query", "positive_id", "positive", "negative_ids", "negatives", "weights", "query_weight",
     "positive_ids",
@@ -54,8 +53,6 @@ class Row:
 
     def pick(self, places: Sequence[int]) -> Row:
         """Return the row with those of its negatives that stand at ``places``, in that order."""
-        if len(places) == len(self.negatives) and all(place == i for i, place in enumerate(places)):
-            return self
         judged = {name: (own, tuple(values[i] for i in places)) for name, (own, values) in self.judged.items()}
         ids, texts = (tuple(part[place] for place in places) for part in (self.negative_ids, self.negatives))
         weights = tuple(self.weights[place] for place in places)
@@ -63,15 +60,7 @@ class Row:
 
 
 class NegativeSampler:
-    """Chooses the negatives of a step; a draw may depend on nothing but the seed, the step and the row.
-
-    Attributes
-    ----------
-    seconds
-        Time spent so far; NaN where it is not measured.
-    """
-
-    seconds: float = math.nan
+    """Chooses the negatives of a step; a draw may depend on nothing but the seed, the step and the row."""
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
@@ -172,7 +161,7 @@ class Assembly:
     ids: list[str] = field(default_factory=list)
 
 
-def assemble(rows: Sequence[Row], in_batch: InBatch) -> Assembly:
+def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     """Lay out a batch: one column per different document text, one weight per row and column.
 
     Rules, a later one winning over an earlier one:
@@ -240,7 +229,7 @@ class Batcher:
     """
 
     def __init__(
-        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: InBatch, texts_per_pass: int,
+        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: str, texts_per_pass: int,
         guide: SentenceTransformer | None = None,
     ) -> None:  # fmt: skip
         self._tokenise, self._in_batch = tokenise, in_batch

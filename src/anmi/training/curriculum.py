@@ -80,9 +80,9 @@ class Curriculum(ABC):
         """What holds for the next step."""
 
     @property
-    def transitions(self) -> list[dict[str, Any]] | None:
-        """Changes of the stage so far: ``step, origin, target, why``; None where there are no stages."""
-        return None
+    def transitions(self) -> list[dict[str, Any]]:
+        """Changes of the stage so far: ``step, origin, target, why``."""
+        return []
 
     def observe(
         self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
@@ -330,11 +330,6 @@ _HALF_LIFE: Final = 20.0
 _MIN_GAIN, _MAX_DROP = 0.002, 0.01
 
 
-def _transition(step: int, origin: int, target: int, why: str) -> dict[str, Any]:
-    """Return a change between stages, from 1 to 3, after so many steps."""
-    return {"step": step, "origin": origin, "target": target, "why": why}
-
-
 def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
     """Return the shares of the stages that lead to a mix: random only, all but latent, and all.
 
@@ -398,8 +393,8 @@ class Step(Curriculum):
     @property
     def transitions(self) -> list[dict[str, Any]]:
         """Changes of the stage so far."""
-        ends = enumerate(self._ends, start=1)
-        return [_transition(end, at, at + 1, "as the schedule says") for at, end in ends if end <= self._step]
+        reached = [(end, at) for at, end in enumerate(self._ends, start=1) if end <= self._step]
+        return [{"step": end, "origin": at, "target": at + 1, "why": "as the schedule says"} for end, at in reached]
 
 
 class Triggered(Curriculum):
@@ -482,7 +477,8 @@ class Triggered(Curriculum):
         place = self._place + change
         if not 0 <= place < len(self._path):
             return
-        self._transitions.append(_transition(step, self._path[self._place] + 1, self._path[place] + 1, why))
+        stages = {"origin": self._path[self._place] + 1, "target": self._path[place] + 1}
+        self._transitions.append({"step": step, **stages, "why": why})
         self._place, self._begun = place, step
         self._sum = self._weight = 0.0
         if change < 0:

@@ -26,15 +26,14 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, ProgressCallback
 
 from anmi.errors import AnmiError
-from anmi.fingerprint import hash_text, hash_value
+from anmi.fingerprint import hash_value
 from anmi.retrieval.encoders import fingerprint
 from anmi.retrieval.kinds import is_static
 from anmi.training.batch import Batcher, NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.sampler import DNHSampler
+from anmi.training.mixed import DNHSampler
 from anmi.training.objective import not_finite
 from anmi.training.options import TrainingOptions
-from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.sampling import DrawnNegatives
 
 log = logging.getLogger(__name__)
@@ -64,28 +63,26 @@ class CheckpointPlan:
     def of(self, rows: pd.DataFrame, encoder: Any, options: TrainingOptions, seed: int) -> Path:
         """Return the folder of a training; how often it makes checkpoints changes no weight."""
         chosen = options.model_dump(mode="json", exclude={"checkpoint_minutes"})
-        parts = {**self.facts, "rows": digest_table(rows), "encoder": fingerprint(encoder), "seed": seed}
+        parts = {**self.facts, "rows": digest_tables([rows]), "encoder": fingerprint(encoder), "seed": seed}
         return self.folder / hash_value({"options": chosen, **parts}, 12)
 
 
-def digest_table(table: pd.DataFrame) -> str:
-    """Return a hash of the values of a table, whatever made it.
+def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
+    """Return a hash of the values of tables in their order, whatever made them.
 
     Examples
     --------
-    >>> digest_table(pd.DataFrame({"a": [["x"]]})) == digest_table(pd.DataFrame({"a": [("x",)]}))
+    >>> digest_tables([pd.DataFrame({"a": [["x"]]})]) == digest_tables([pd.DataFrame({"a": [("x",)]})])
     True
     """
-    content = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, content.schema) as stream:
-        stream.write_table(content)
-    return hashlib.blake2b(memoryview(sink.getvalue()), digest_size=16).hexdigest()
-
-
-def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
-    """Return a hash of the values of several tables in their order."""
-    return hash_text("".join(digest_table(table) for table in tables))
+    state = hashlib.blake2b(digest_size=16)
+    for table in tables:
+        content = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, content.schema) as stream:
+            stream.write_table(content)
+        state.update(sink.getvalue())
+    return state.hexdigest()
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -121,17 +118,16 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     keep_best
         Remember the weights of the epoch with the best dev metric (the first of equals); epoch 0 is the start.
     checkpoint_minutes
-        Between two checkpoints; None asks for none.
+        Between two checkpoints; infinity asks for none.
     """
 
     def __init__(
         self, loss: nn.Module, curriculum: Curriculum | None, evaluate_dev: Callable[[Any], float] | None, *,
-        keep_best: bool, checkpoint_minutes: float | None = None,
+        keep_best: bool, checkpoint_minutes: float = math.inf,
     ) -> None:  # fmt: skip
         self._loss, self.curriculum = loss, curriculum
         self._evaluate_dev, self._keep_best = evaluate_dev, keep_best
-        self._checkpoint_seconds = math.inf if checkpoint_minutes is None else 60 * checkpoint_minutes
-        self._checkpoint = time.monotonic()
+        self._checkpoint_seconds, self._checkpoint = 60 * checkpoint_minutes, time.monotonic()
         self.best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
         self.best_epoch: int | None = None
@@ -142,31 +138,18 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.sampler = NegativeSampler()
         # Of the step that is being made; what was drawn counts once the step was.
         self.rows: Sequence[Row] = ()
-        self.drawn: DrawnNegatives | None = None
+        self.drawn = DrawnNegatives((), 0)
         # Encodes and compares; its ``report`` is logged.
         self.objective: Any = None
         self.loss = self.grad_norm = math.nan
         self._began = self._told = time.monotonic()
         self._earlier = 0.0
-        # From the start of a step to what is observed of it, without dev.
-        self.step_seconds = 0.0
-        self._step_began = self._began
         self.resumed_from: int | None = None
 
     @property
     def seconds(self) -> float:
         """Time since it was made, and that of the runs that this one goes on from up to their checkpoints."""
         return self._earlier + time.monotonic() - self._began
-
-    def sampling(self) -> dict[str, Any]:
-        """Return what drawing the negatives took, and the changes of a schedule's stage.
-
-        ``step_seconds`` are those of all steps, drawing included and dev not, ``sampling_seconds`` those of the drawing
-        and of taking in what was encoded; ``transitions`` the changes. What nobody measures is not there.
-        """
-        changes, drawn = self.curriculum and self.curriculum.transitions, self.sampler.seconds
-        found = {"step_seconds": round(self.step_seconds, 3)} | ({} if changes is None else {"transitions": changes})
-        return found if math.isnan(drawn) else found | {"sampling_seconds": round(drawn, 3)}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds as JSON values; tensors are saved beside."""
@@ -176,9 +159,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             "best_dev": self.best_dev,
             "validation": self._validation,
             "seconds": self.seconds,
-            "step_seconds": self.step_seconds,
-            "drawn": {} if self.drawn is None else self.drawn.state_dict(),
-            "curriculum": None if self.curriculum is None else self.curriculum.state_dict(),
+            "drawn": self.drawn.state_dict(),
+            "curriculum": self.curriculum and self.curriculum.state_dict(),
             "sampler": self.sampler.state_dict()[0],
         }
         return {"args": {}, "attributes": values}
@@ -187,12 +169,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Go on from the attributes of :meth:`state`, the best weights so far and the tensors of the sampler."""
         names, lines = values["steps"]["columns"], values["steps"]["data"]
         self._steps = [dict(zip(names, line, strict=True)) for line in lines]
-        self.best_epoch, self.best_dev = values["best_epoch"], values["best_dev"]
-        self._validation = values["validation"]
-        self.best_state = best or None
-        self._earlier, self.step_seconds = values["seconds"], values["step_seconds"]
-        if self.drawn is not None:
-            self.drawn.load_state_dict(values["drawn"])
+        self._validation, self._earlier = values["validation"], values["seconds"]
+        self.best_epoch, self.best_dev, self.best_state = values["best_epoch"], values["best_dev"], best or None
+        self.drawn.load_state_dict(values["drawn"])
         if self.curriculum is not None:
             self.curriculum.load_state_dict(values["curriculum"])
         self.sampler.load_state_dict(values["sampler"], drawing)
@@ -208,24 +187,14 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         table = pd.DataFrame(self._steps or none).astype({"step": np.int64})
         return table[[name for name in table.columns if name != DEV_METRIC] + [DEV_METRIC]]
 
-    def restore_best(self, model: nn.Module) -> None:
-        """Put the best weights back into ``model``, if they were asked for and a dev metric exists."""
-        if self.best_state is not None:
-            model.load_state_dict(self.best_state)
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure what training begins with."""
         if self._evaluate_dev is not None and state.global_step == 0:
             self._validation = self._measure(kwargs["model"], 0)
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock."""
-        self._step_began = time.perf_counter()
-
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
-        if self.drawn is not None:
-            self.drawn.add(self.rows)
+        self.drawn.add(self.rows)
         step = state.global_step + 1
         self._steps.append({
             "step": step, "epoch": step * args.num_train_epochs / state.max_steps,
@@ -242,7 +211,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             seen = (self.loss, self.grad_norm, self._validation, self.objective.violations)
             self.curriculum.observe(state.global_step, *seen)
             self._validation = None
-        self.step_seconds += time.perf_counter() - self._step_began
         self._tell(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
         if state.global_step % (state.max_steps // args.num_train_epochs):
@@ -304,37 +272,22 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     curriculum know is in the state of the trainer.
     """
 
-    sampler: NegativeSampler
     batcher: Batcher
     recorder: Recorder
-    # None for the library's own, at random.
-    batches: OneKindBatches | None = None
     _batch: Mapping[str, Any] = {}
-
-    def add_pseudo_queries(self, labelled: int, pseudo: PseudoRows, batches: OneKindBatches) -> None:
-        """Train on pseudo-queries behind the labelled rows, in batches of one kind; see :mod:`anmi.training.pseudo`."""
-        self.sampler = self.recorder.sampler = WithPseudoQueries(self.sampler, labelled, pseudo, len(batches))
-        self.batches = batches
-        batches.epoch = lambda: self.state.global_step // len(batches)
-
-    def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **options: Any) -> Any:
-        """Return what forms the batches."""
-        if self.batches is not None:
-            return self.batches
-        return super().get_batch_sampler(dataset, batch_size, *args, **options)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return the loss of the rows whose numbers ``inputs`` holds."""
-        step, numbers = self.state.global_step, inputs["row"].cpu().numpy()
-        self.recorder.rows = self.sampler(numbers, step)
+        step, numbers, sampler = self.state.global_step, inputs["row"].cpu().numpy(), self.recorder.sampler
+        self.recorder.rows = sampler(numbers, step)
         self._batch = batch = self.batcher(self.recorder.rows)
         loss = self.loss(self._prepare_input(batch) | {"step": step})
         self.recorder.loss = loss.item()
-        if isinstance(self.sampler, DNHSampler):
+        if isinstance(sampler, DNHSampler):
             queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
-            self.sampler.update_index(step + 1, numbers, queries, batch["document_ids"], documents)
+            sampler.update_index(step + 1, numbers, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
@@ -342,26 +295,28 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         # The norm is that of the encoder; what the loss learns is small.
         of_loss = [p.grad for p in self.loss.loss.parameters() if p.grad is not None]
         if not math.isfinite(norm) or not all(bool(torch.isfinite(gradient).all()) for gradient in of_loss):
-            shown = norm if not math.isfinite(norm) else float("nan")
-            raise not_finite("gradient", shown, self._batch["query_ids"])
+            raise not_finite("gradient", math.nan if math.isfinite(norm) else norm, self._batch["query_ids"])
         self.recorder.grad_norm = norm
         return norm
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card is written, and its callback would look for codecarbon."""
 
-    def run(self, options: TrainingOptions, start: Path | None) -> None:
-        """Train, from a checkpoint on where there is one.
+    def run(self, options: TrainingOptions, checkpoints: Path | None) -> None:
+        """Train, from the newest checkpoint on where there is one.
 
         Raises
         ------
         AnmiError
             Something became NaN or infinite, or memory did not suffice; says what to change.
         """
+        start = checkpoints and newest_checkpoint(checkpoints)
+        if start is not None:
+            log.info("Going on from %s; remove it to start anew", start)
         try:
             self.train(resume_from_checkpoint=None if start is None else str(start))
         except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
+            if not (isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY)):
                 raise
             device = "GPU" if self.args.device.type == "cuda" else "machine"
             raise out_of_memory(options, self._batch, device, static=is_static(self.model)) from error
@@ -378,7 +333,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        best, drawing = self.recorder.best_state or {}, self.sampler.state_dict()[1]
+        best, drawing = self.recorder.best_state or {}, self.recorder.sampler.state_dict()[1]
         parts = (self.model.state_dict(), self.loss.loss.state_dict(), best, drawing)
         for name, tensors in zip(_PARTS, parts, strict=True):
             # A copy of each, since safetensors refuses tensors that share memory.
@@ -455,19 +410,6 @@ def build_optimizer(
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
     # Fused is one pass over the memory instead of ten; for a table of token vectors they are a third of the step.
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an allocation failed, on a CPU or a GPU.
-
-    Examples
-    --------
-    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory")), is_out_of_memory(RuntimeError())
-    (True, False)
-    """
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def out_of_memory(options: TrainingOptions, batch: Mapping[str, Any], device: str, *, static: bool) -> AnmiError:

@@ -31,10 +31,6 @@ class PartOptions(Params):
         return ()
 
 
-def _kind(name: str) -> Any:
-    return Field(name, description="Which kind it is.")
-
-
 def read_kind(value: Any, union: Any) -> Any:
     """Return a name, or one name with its parameters, as the fields of one of the kinds of a union."""
     if isinstance(value, PartOptions) or (isinstance(value, Mapping) and "kind" in value):
@@ -46,13 +42,13 @@ def read_kind(value: Any, union: Any) -> Any:
 class InfoNCEOptions(PartOptions):
     """Weighted InfoNCE."""
 
-    kind: Literal["infonce"] = _kind("infonce")
+    kind: Literal["infonce"] = "infonce"
 
 
 class HybridOptions(PartOptions):
     """Weighted InfoNCE and, through a small head, the squared error of predicted Elo (ANMI 2.0)."""
 
-    kind: Literal["hybrid"] = _kind("hybrid")
+    kind: Literal["hybrid"] = "hybrid"
     learning_rate: ClassVar[float] = 1e-3
     alpha: float = Field(0.6, ge=0, le=1, description="Share of InfoNCE; the rest is the head's. 0.6: the report's.")
     targets: Literal["standardised", "raw"] = Field("standardised", description="Elo to predict. raw: as reported.")
@@ -66,7 +62,7 @@ class HybridOptions(PartOptions):
 class DebiasedOptions(PartOptions):
     """Subtracts an expected share of false negatives."""
 
-    kind: Literal["debiased"] = _kind("debiased")
+    kind: Literal["debiased"] = "debiased"
     learning_rate: ClassVar[float] = 1e-2
     tau_plus: float | Literal["labelled", "judged"] = Field(
         "labelled", description="Share of positives among negatives, or how it is estimated: labelled positives per "
@@ -89,14 +85,14 @@ class DebiasedOptions(PartOptions):
 class HardDebiasedOptions(DebiasedOptions):
     """Debiased, the harder negatives weighing more (HCL)."""
 
-    kind: Literal["hard_debiased"] = _kind("hard_debiased")  # type: ignore[assignment]
+    kind: Literal["hard_debiased"] = "hard_debiased"  # type: ignore[assignment]
     beta: float = Field(1.0, ge=0, description="How much more the harder weigh. 0: debiased; 1: the paper's.")
 
 
 class TripletOptions(PartOptions):
     """Every negative is to stay a margin behind the positive."""
 
-    kind: Literal["triplet"] = _kind("triplet")
+    kind: Literal["triplet"] = "triplet"
     margin: float = Field(0.2, gt=0, le=2, description="In cosine distance. 0.2: FaceNet's, for unit vectors.")
 
 
@@ -106,7 +102,7 @@ Teacher = Literal["bm25", "dense", "cross", "p_relevant", "elo"]
 class DistillationOptions(PartOptions):
     """Learns the judges' soft labels, beside InfoNCE."""
 
-    kind: Literal["distillation"] = _kind("distillation")
+    kind: Literal["distillation"] = "distillation"
     column: Literal["cross", "p_relevant", "elo"] | tuple[Teacher, ...] = Field(
         "p_relevant",
         description="Whose judgment is learned. A list: the mean of judgments scaled in every row (arXiv 2411.04403).",
@@ -126,7 +122,7 @@ class DistillationOptions(PartOptions):
 class EntityOptions(PartOptions):
     """Weighted InfoNCE and, through a linear head, which entity (URI) a query is about; needs mixed sources."""
 
-    kind: Literal["entity"] = _kind("entity")
+    kind: Literal["entity"] = "entity"
     learning_rate: ClassVar[float] = 1e-2
     share: float = Field(0.2, ge=0, le=1, description="Of the head's cross-entropy. 0.2: at first as much as InfoNCE.")
 
@@ -142,14 +138,14 @@ _Value = Annotated[float, Field(ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)]
 class FixedTemperature(PartOptions):
     """One number."""
 
-    kind: Literal["fixed"] = _kind("fixed")
+    kind: Literal["fixed"] = "fixed"
     value: _Value = Field(0.07, description="0.07: the customary value for cosines.")
 
 
 class LearnableTemperature(PartOptions):
     """One number, learned as its logarithm, with a learning rate of 1e-2 and no weight decay."""
 
-    kind: Literal["learnable"] = _kind("learnable")
+    kind: Literal["learnable"] = "learnable"
     learning_rate: ClassVar[float] = 1e-2
     initial: _Value = Field(0.07, description="Where it starts. 0.07: the customary value for cosines.")
 
@@ -160,7 +156,7 @@ class DualTemperature(PartOptions):
     The loss falls as the two drift apart, also where the encoder learns nothing: a recipe of it is for comparison.
     """
 
-    kind: Literal["dual"] = _kind("dual")
+    kind: Literal["dual"] = "dual"
     learning_rate: ClassVar[float] = 1e-2
     positive: _Value = Field(0.07, description="Start of the positive's. 0.07: the customary value for cosines.")
     negative: _Value = Field(0.07, description="Start of the negatives'. 0.07: both begin as one temperature.")
@@ -169,7 +165,7 @@ class DualTemperature(PartOptions):
 class AdaptiveTemperature(PartOptions):
     """One per query, from its embedding, or those of query and positive, by a small network."""
 
-    kind: Literal["adaptive"] = _kind("adaptive")
+    kind: Literal["adaptive"] = "adaptive"
     learning_rate: ClassVar[float] = 1e-3
     base: float = Field(0.07, ge=LOWEST_TEMPERATURE, le=HIGHEST_ADAPTIVE, description="At an offset of zero.")
     hidden: int = Field(16, ge=1, description="Width of the hidden layer. The report has 64.")
@@ -185,7 +181,7 @@ TemperatureOptions = FixedTemperature | LearnableTemperature | DualTemperature |
 class MinedSources(PartOptions):
     """The negatives that mining chose for every row."""
 
-    kind: Literal["mined"] = _kind("mined")
+    kind: Literal["mined"] = "mined"
 
 
 class MixedSources(PartOptions):
@@ -195,7 +191,7 @@ class MixedSources(PartOptions):
     nothing for a row is replaced: latent and edit by graph, graph by random.
     """
 
-    kind: Literal["mixed"] = _kind("mixed")
+    kind: Literal["mixed"] = "mixed"
     random: float = Field(0.2, ge=0, le=1, description="Share drawn from the whole corpus. 0.2: methods.")
     graph: float = Field(
         0.5, ge=0, le=1, description="Share of variants of the document: entity swapped, facts shared."
@@ -203,7 +199,6 @@ class MixedSources(PartOptions):
     latent: float = Field(0.3, ge=0, le=1, description="Share of the nearest encoded of late, about another entity.")
     edit: float = Field(0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods.")
     refresh: int = Field(50, ge=1, description="Steps between two indexes of latent negatives.")
-    fact_filter: bool = Field(True, description="Never take a document that states all facts of a positive.")
     boost: float = Field(0.0, ge=0, description="Weight added to a row, times its share of hard negatives.")
     margin: float = Field(0.1, ge=0, le=2, description="A negative less far below the positive's cosine violates it.")
     adversary: float = Field(
@@ -228,7 +223,7 @@ SourceOptions = MinedSources | MixedSources
 class FirstDraw(PartOptions):
     """The best of the row, the same in every step."""
 
-    kind: Literal["first"] = _kind("first")
+    kind: Literal["first"] = "first"
 
 
 class SimAnsDraw(PartOptions):
@@ -238,7 +233,7 @@ class SimAnsDraw(PartOptions):
     easier, so look at a and b in the log.
     """
 
-    kind: Literal["simans"] = _kind("simans")
+    kind: Literal["simans"] = "simans"
     learning_rate: ClassVar[float] = 1e-2
     form: Literal["score", "rank"] = Field(
         "score", description="Chances are exp(−a(s − s⁺ − b)²), as in the paper, or exp(−a·|rank − b·rank⁺|)."
@@ -256,20 +251,20 @@ DrawOptions = FirstDraw | SimAnsDraw
 class NoFilter(PartOptions):
     """Every document of other rows that nobody knows to be relevant is a negative."""
 
-    kind: Literal["none"] = _kind("none")
+    kind: Literal["none"] = "none"
 
 
 class ScoreFilter(PartOptions):
     """Leaves out documents of other rows that are more similar to the query than its positive (Qwen3-Embedding)."""
 
-    kind: Literal["score"] = _kind("score")
+    kind: Literal["score"] = "score"
     margin: float = Field(0.1, ge=0, description="By how much, of cosines. 0.1: as in arXiv 2506.05176.")
 
 
 class GuideFilter(PartOptions):
     """Leaves out those that a frozen guide scores above the positive (GISTEmbed, arXiv 2402.16829)."""
 
-    kind: Literal["guide"] = _kind("guide")
+    kind: Literal["guide"] = "guide"
     by: Literal["start", "bm25", "corpus"] = Field(
         "start", description="The encoder before training, BM25 over sub-words, or the corpus's own encoder."
     )
@@ -282,7 +277,7 @@ FilterOptions = NoFilter | ScoreFilter | GuideFilter
 class NoCurriculum(PartOptions):
     """The best negatives of every row, in every step."""
 
-    kind: Literal["none"] = _kind("none")
+    kind: Literal["none"] = "none"
 
 
 class WindowOptions(PartOptions):
@@ -299,13 +294,13 @@ class WindowOptions(PartOptions):
 class TiersOptions(WindowOptions):
     """Four tiers of a quarter of the steps each: first easy negatives only, then harder ones besides (ANMI 2.0)."""
 
-    kind: Literal["tiers"] = _kind("tiers")
+    kind: Literal["tiers"] = "tiers"
 
 
 class LearningProgressOptions(WindowOptions):
     """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
 
-    kind: Literal["learning_progress"] = _kind("learning_progress")
+    kind: Literal["learning_progress"] = "learning_progress"
     window_steps: int | None = Field(None, ge=2, description="Of one decision. None: a share of all, 5 to 100.")
     as_published: bool = Field(False, description="Decide in every step, as the ANMI 2.1 report's code does.")
 
@@ -313,7 +308,7 @@ class LearningProgressOptions(WindowOptions):
 class BanditOptions(WindowOptions):
     """Thompson sampling among difficulties, rewarded by the dev metric (ANMI 2.1)."""
 
-    kind: Literal["bandit"] = _kind("bandit")
+    kind: Literal["bandit"] = "bandit"
     arms: int = Field(4, ge=2, le=50, description="Difficulties, from 0 to 1. 4: the report's.")
 
 
@@ -327,14 +322,14 @@ class ScheduleOptions(PartOptions):
 class LinearOptions(ScheduleOptions):
     """From random negatives only to the final shares of the sources, in a straight line."""
 
-    kind: Literal["linear"] = _kind("linear")
+    kind: Literal["linear"] = "linear"
     warm_up: float = Field(2.0, ge=0, description="Epochs in which random falls to its final share. 2: methods.")
 
 
 class StepOptions(ScheduleOptions):
     """Random negatives only, then graph and edited ones besides, then latent ones besides."""
 
-    kind: Literal["step"] = _kind("step")
+    kind: Literal["step"] = "step"
     warm_up: float = Field(2.0, ge=0, description="Epochs of random negatives only. 2: methods.")
     latent_from: float = Field(5.0, ge=0, description="Epochs after which latent ones come besides. 5: methods.")
 
@@ -348,7 +343,7 @@ class StepOptions(ScheduleOptions):
 class TriggeredOptions(ScheduleOptions):
     """The stages of step, each until the model masters it, and back where it fails."""
 
-    kind: Literal["triggered"] = _kind("triggered")
+    kind: Literal["triggered"] = "triggered"
     measure: Literal["violations", "validation"] = Field("violations", description="Of the margin, or the dev metric.")
     advance: float = Field(0.05, ge=0, le=1, description="Violations below which the next stage begins.")
     retreat: float = Field(0.25, ge=0, le=1, description="Violations above which the last stage begins anew.")
@@ -403,13 +398,13 @@ def _of(low: float, high: float, direction: Literal["rising", "falling"] = "risi
 class NoAdaptation(PartOptions):
     """Every query is trained alike."""
 
-    kind: Literal["none"] = _kind("none")
+    kind: Literal["none"] = "none"
 
 
 class HansOptions(PartOptions):
     """Harder queries get more negatives, a larger weight, a lower temperature and a larger margin (HANS)."""
 
-    kind: Literal["hans"] = _kind("hans")
+    kind: Literal["hans"] = "hans"
     learning_rate: ClassVar[float] = 1e-3
     negatives: Adaptation = Field(_of(1, 3), description="Mined negatives of a row, rounded at random.")
     weight: Adaptation = Field(_of(0.5, 1.5), description="Factor of a query's loss. The report's formula falls.")

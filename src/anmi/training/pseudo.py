@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -48,8 +47,8 @@ class PseudoRows:
         key = table.kind.to_numpy(object) + "\x1f" + table.document_id.to_numpy(object)
         starts = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
         self._starts, self._views = starts, np.diff(np.append(starts, len(key)))
-        columns = ("query_id", "text", "document_id", "positive_text", "weight")
-        self._columns: Mapping[str, list[Any]] = {name: table[name].tolist() for name in columns}
+        columns = ["query_id", "text", "document_id", "positive_text", "weight"]
+        self._pairs = list(table[columns].itertuples(index=False, name=None))
         self._place = names.get_indexer(pd.Index(table.document_id.iloc[starts])).astype(np.int32)
         self._related, self._names = related, np.array(document_ids, dtype=object)
         of_slot = table.kind.to_numpy(object)[starts]
@@ -61,23 +60,12 @@ class PseudoRows:
 
     def rows(self, slots: NDArray[np.int64], epoch: int) -> list[Row]:
         """Return the rows of the given slots in an epoch (from 0)."""
-        places = (self._starts[slots] + epoch % self._views[slots]).tolist()
+        pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
         barred = self._related.barred(self._place[slots][:, None])
-        get = self._columns
+        excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in barred]
         return [
-            Row(
-                query_id=get["query_id"][place],
-                query=get["text"][place],
-                positive_id=get["document_id"][place],
-                positive=get["positive_text"][place],
-                negative_ids=(),
-                negatives=(),
-                weights=(),
-                query_weight=float(get["weight"][place]),
-                positive_ids=frozenset((get["document_id"][place],)),
-                excluded_ids=frozenset(self._names[line[line != PADDING]].tolist()),
-            )
-            for place, line in zip(places, barred, strict=True)
+            Row(query, text, document, positive, (), (), (), weight, frozenset((document,)), related)
+            for (query, text, document, positive, weight), related in zip(pairs, excluded, strict=True)
         ]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,9 @@ from anmi.corpus.hardness import hardness
 from anmi.corpus.splits import choose
 from anmi.errors import AnmiError
 from anmi.training.batch import NegativeSampler, Row
-from anmi.training.curriculum import Curriculum, State
+from anmi.training.curriculum import Curriculum
 from anmi.training.losses.drawn import RELAXATION, SLOT, DrawnBySimAns
-from anmi.training.mixed.latent import Stock
-from anmi.training.mixed.sampler import DNHSampler
+from anmi.training.mixed import DNHSampler, Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDraw, WindowOptions
 
@@ -30,7 +29,6 @@ from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDra
 _DANGER: Final = 100.0
 # A share of the negatives of so many queries is known to half a per cent, and memory does not grow with the training.
 MOST_QUERIES: Final = 2_000
-COLUMNS: Final = ("query_id", "document_id", "count")
 
 
 class FirstNegatives(NegativeSampler):
@@ -124,7 +122,13 @@ class PoolSampler(_Pools):
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
-        places, taken, inside = self.draw(rows, step, self._curriculum.state)
+        state, gap, usable = self._curriculum.state, self._gap[rows], self._usable[rows]
+        outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
+        outside[np.isnan(gap)] = np.inf
+        places = np.lexsort((self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1)
+        places = places[:, : self._count if state.negatives is None else state.negatives]
+        # What is drawn stands before what is not.
+        taken, inside = (np.take_along_axis(known, places, axis=1) for known in (usable, outside == 0))
         drawn = int(taken.sum())
         share = float((inside & taken).sum()) / drawn if drawn else math.nan
         self._report = {"negatives": drawn / len(rows), "inside": share}
@@ -132,22 +136,6 @@ class PoolSampler(_Pools):
             self._rows[number].pick(line[:count])
             for number, line, count in zip(rows.tolist(), places.tolist(), taken.sum(axis=1).tolist(), strict=True)
         ]
-
-    def draw(
-        self, rows: NDArray[np.int64], step: int, state: State
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return what is drawn under a state.
-
-        Returns, for B rows and n wanted: places in the pool in the order drawn, int64 [B, n]; which of them were drawn,
-        bool, true ones first; and which lie inside the window, bool.
-        """
-        gap, usable = self._gap[rows], self._usable[rows]
-        outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
-        outside[np.isnan(gap)] = np.inf
-        order = np.lexsort((self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1)
-        order = order[:, : self._count if state.negatives is None else state.negatives]
-        taken = np.take_along_axis(usable, order, axis=1)
-        return order, taken, np.take_along_axis(outside == 0, order, axis=1)
 
     def report(self) -> dict[str, float]:
         """Return the mean number of negatives a row of the last step, and the share of them inside the window."""
@@ -200,16 +188,11 @@ class SimAnsSampler(_Pools):
         self._loss.relaxed = drawing.relaxed(keys, usable, self._wanted, RELAXATION)
         order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._wanted].cpu().numpy()
         taken = np.take_along_axis(self._usable[rows], order, axis=1).sum(axis=1)
-        return [
-            _placed(self._rows[number], line[:count])
-            for number, line, count in zip(rows.tolist(), order.tolist(), taken.tolist(), strict=True)
-        ]
-
-
-def _placed(row: Row, places: list[int]) -> Row:
-    """Return a row with some of its negatives, and with where in its pool they stand as a judgment of them."""
-    drawn = row.pick(places)
-    return replace(drawn, judged={**drawn.judged, SLOT: (math.nan, tuple(map(float, places)))})
+        places = [line[:count] for line, count in zip(order.tolist(), taken.tolist(), strict=True)]
+        drawn = [self._rows[number].pick(line) for number, line in zip(rows.tolist(), places, strict=True)]
+        # Where in its pool each stands goes with it as a judgment.
+        slots = [{SLOT: (math.nan, tuple(map(float, line)))} for line in places]
+        return [replace(row, judged={**row.judged, **slot}) for row, slot in zip(drawn, slots, strict=True)]
 
 
 class _Around(NegativeSampler):
@@ -306,21 +289,18 @@ class HardnessSampler(_Around):
     inner
         Chooses the negatives of a step, best first.
     count
-        How many there are at a hardness; off keeps all.
+        How many there are at a hardness.
     seed
         Of the training.
     """
 
     def __init__(self, inner: NegativeSampler, count: Adaptation, seed: int) -> None:
         super().__init__(inner)
-        self._count, self._seed = count, seed
-        self._mean: float | None = None
+        self._count, self._seed, self._mean = count, seed, math.nan
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         found = self._inner(rows, step)
-        if not self._count.on:
-            return found
         wanted = self._count.at(np.array([row.hardness for row in found]))
         counts = round_at_random(wanted, [row.query_id for row in found], step, self._seed)
         kept = [
@@ -331,7 +311,7 @@ class HardnessSampler(_Around):
 
     def report(self) -> dict[str, float]:
         """Return the inner sampler's numbers, and the mean number of negatives of the last step."""
-        return super().report() | ({} if self._mean is None else {"negatives": self._mean})
+        return super().report() | {"negatives": self._mean}
 
 
 def build_sampler(
@@ -369,9 +349,8 @@ def build_sampler(
         made = SimAnsSampler(rows, count, seed, loss, options.draw.reads[0], keep)
     else:
         made = FirstNegatives(rows, count)
-    hans = options.hardness
-    if isinstance(hans, HansOptions):
-        made = HardnessSampler(made, hans.negatives, seed)
+    if isinstance(options.hardness, HansOptions) and options.hardness.negatives.on:
+        made = HardnessSampler(made, options.hardness.negatives, seed)
     return made if positives is None or positives.empty else InTurn(made, rows, positives, seed, epoch)
 
 
@@ -398,26 +377,25 @@ class DrawnNegatives:
     """
 
     def __init__(self, query_ids: Iterable[str], seed: int, most: int = MOST_QUERIES) -> None:
-        names = sorted(set(query_ids))
-        counted = choose(names, most, seed)
-        self._counts = {name: Counter[str]() for name, chosen in zip(names, counted, strict=True) if chosen}
+        names = np.array(sorted(set(query_ids)), object)
+        self._counted = set(names[choose(names.tolist(), most, seed)])
+        self._counts = Counter[tuple[str, str]]()
 
     def add(self, rows: Sequence[Row]) -> None:
         """Count the negatives of a step."""
         for row in rows:
-            if row.query_id in self._counts:
-                self._counts[row.query_id].update(row.negative_ids)
+            if row.query_id in self._counted:
+                self._counts.update((row.query_id, name) for name in row.negative_ids)
 
     def table(self) -> pd.DataFrame:
         """Return ``query_id, document_id, count``, sorted."""
-        made = [(query, *pair) for query, found in sorted(self._counts.items()) for pair in sorted(found.items())]
-        return pd.DataFrame(made, columns=list(COLUMNS)).astype({"query_id": str, "document_id": str, "count": "int64"})
+        types = {"query_id": "str", "document_id": "str", "count": "int64"}
+        return pd.DataFrame(self.state_dict(), columns=list(types)).astype(types)
 
-    def state_dict(self) -> dict[str, dict[str, int]]:
+    def state_dict(self) -> list[list[Any]]:
         """Return all it needs to go on elsewhere, as plain JSON values."""
-        return {query: dict(found) for query, found in self._counts.items() if found}
+        return [[*pair, count] for pair, count in sorted(self._counts.items())]
 
-    def load_state_dict(self, state: Mapping[str, Mapping[str, int]]) -> None:
+    def load_state_dict(self, state: Sequence[Sequence[Any]]) -> None:
         """Go on from what :meth:`state_dict` gave."""
-        for query, found in state.items():
-            self._counts[query] = Counter(found)
+        self._counts = Counter({(query, document): count for query, document, count in state})

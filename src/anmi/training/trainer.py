@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sys
 import tempfile
@@ -19,13 +20,21 @@ from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch.nn.utils import parameters_to_vector
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.files import aside, room
-from anmi.retrieval import kinds
-from anmi.retrieval.kinds import is_sparse, is_static, prompts_of, settle_prompts
-from anmi.training.batch import Batcher, NegativeSampler, Row, Tokeniser, read_rows
+from anmi.retrieval.kinds import (
+    exact_precision,
+    is_sparse,
+    is_static,
+    prompts_of,
+    quieter,
+    settle_prompts,
+    two_encoders,
+)
+from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import (
     Bar,
@@ -34,16 +43,14 @@ from anmi.training.loop import (
     Recorder,
     RowNumbers,
     build_optimizer,
-    newest_checkpoint,
     training_arguments,
 )
 from anmi.training.losses import Loss, build_loss
-from anmi.training.mixed.latent import Stock, neighbour_table
-from anmi.training.mixed.sampler import DNHSampler
+from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions, MixedSources
-from anmi.training.pseudo import OneKindBatches, PseudoRows
+from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.sampling import DrawnNegatives, build_sampler, with_hardness
 
 logger = logging.getLogger(__name__)
@@ -137,42 +144,46 @@ def train(
     loss.prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
-    before = {name: p.detach().to("cpu", copy=True) for name, p in encoder.named_parameters()}
-    precision = choose_precision(options, encoder)
+    before = parameters_to_vector(encoder.parameters()).detach().cpu()
+    precision = exact_precision(encoder, options.precision)
     with ExitStack() as stack:
-        stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
-        folder = None if checkpoints is None else checkpoints.of(rows, encoder, options, seed)
-        kept = folder if folder is not None and _held(stack, folder) else None
+        stack.enter_context(quieter("sentence_transformers", "accelerate", "transformers"))
+        kept = None if checkpoints is None else _held(stack, checkpoints.of(rows, encoder, options, seed))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
         batches = OneKindBatches.of(len(data), pseudo, options, seed)
         steps = options.epochs * len(batches)
         arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
-        recorder = _recorder(loss.to(encoder.device), options, steps, seed, evaluate_dev, checkpoints=kept is not None)
+        curriculum = build_curriculum(
+            options.curriculum, steps, seed, options.negatives, mix=getattr(options.sources, "mix", None),
+            epochs=options.epochs, dev=evaluate_dev is not None,
+        )  # fmt: skip
+        recorder = Recorder(
+            loss.to(encoder.device), curriculum, evaluate_dev, keep_best=options.keep_best,
+            checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
+        )  # fmt: skip
         loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
         if data:
-            loop.sampler = build_sampler(
-                data, options, recorder.curriculum, seed, keep=loss.columns, stock=stock,
+            recorder.sampler = build_sampler(
+                data, options, curriculum, seed, keep=loss.columns, stock=stock,
                 dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=len(batches),
             )  # fmt: skip
-        recorder.sampler = loop.sampler
-        if options.draws:
-            recorder.drawn = DrawnNegatives((row.query_id for row in data), seed)
+        recorder.drawn = DrawnNegatives([row.query_id for row in data] if options.draws else [], seed)
         if pseudo:
-            loop.add_pseudo_queries(len(data), pseudo, batches)
-        start = None if kept is None else newest_checkpoint(kept)
-        if start is not None:
-            logger.info("Going on from %s; remove it to start anew", start)
+            recorder.sampler = WithPseudoQueries(recorder.sampler, len(data), pseudo, len(batches))
+            batches.epoch = lambda: loop.state.global_step // len(batches)
+            arguments.batch_sampler = lambda *_, **__: batches
         if steps:
-            loop.run(options, start)
-    moved = _moved(before, encoder)
+            loop.run(options, kept)
+    change = parameters_to_vector(encoder.parameters()).detach().cpu() - before
+    moved = float(change.norm() / before.norm().clamp(min=1e-15))
+    log = recorder.log()
     if moved == 0.0:
-        _unmoved(pseudo, recorder.log())
-    if options.keep_best:
-        recorder.restore_best(encoder)
+        _unmoved(pseudo, log)
+    if recorder.best_state is not None:
+        encoder.load_state_dict(recorder.best_state)
         if recorder.best_epoch == 0:
             logger.warning("No epoch was better on dev queries than the encoder that training began with, which stays")
     encoder.eval()
-    log = recorder.log()
     summary = {
         "rows": len(data), "pseudo_queries": 0 if pseudo is None else len(pseudo),
         "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
@@ -180,23 +191,23 @@ def train(
         "best_epoch": recorder.best_epoch, "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]) if steps else None,
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
-        "learning_rate": arguments.learning_rate, "precision": str(precision).removeprefix("torch."),
+        "learning_rate": arguments.learning_rate, "precision": precision,
         "device": str(encoder.device), "prompts": prompts_of(encoder), "relative_weight_change": moved,
         "resumed_from_step": recorder.resumed_from, "seconds": round(recorder.seconds, 2),
-        **recorder.sampling(), "seed": seed,
+        "transitions": [] if curriculum is None else curriculum.transitions, "seed": seed,
     }  # fmt: skip
     if output is not None:
-        save(encoder, output)
-    if kept is not None:
+        with aside(output) as made:
+            encoder.save(str(made), create_model_card=False, safe_serialization=True)
+    if kept:
         shutil.rmtree(kept, ignore_errors=True)
-    drawn = recorder.drawn or DrawnNegatives([], seed)
-    neighbours = loop.sampler.neighbours() if isinstance(loop.sampler, DNHSampler) else neighbour_table()
-    return TrainingResult(encoder, log, summary, drawn.table(), neighbours)
+    neighbours = recorder.sampler.neighbours() if isinstance(recorder.sampler, DNHSampler) else neighbour_table()
+    return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
 
 
 def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
     """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
-    encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
+    encoder = two_encoders(encoder) if options.encoders == "two" else encoder
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
             silent = (table == 0).all(dim=1).nonzero().ravel()
@@ -204,42 +215,14 @@ def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> Sentenc
     return encoder
 
 
-def choose_precision(options: TrainingOptions, encoder: SentenceTransformer) -> torch.dtype:
-    """Return the type to encode in: for ``auto`` bfloat16 only where the hardware computes with it natively.
-
-    A table of token vectors has no matrix products to gain from it and stays float32.
-    """
-    if options.precision == "auto" and is_static(encoder):
-        return torch.float32
-    return torch.bfloat16 if kinds.resolve_precision(options.precision) == "bfloat16" else torch.float32
-
-
-def save(encoder: SentenceTransformer, output: Path) -> None:
-    """Save an encoder as safetensors; the folder appears, or replaces an old one, only when it is complete."""
-    with aside(output) as folder:
-        encoder.save(str(folder), create_model_card=False, safe_serialization=True)
-
-
-def _recorder(
-    loss: Loss, options: TrainingOptions, steps: int, seed: int, evaluate_dev: Callable[[Any], float] | None, *,
-    checkpoints: bool,
-) -> Recorder:  # fmt: skip
-    mix = options.sources.mix if isinstance(options.sources, MixedSources) else None
-    curriculum = build_curriculum(
-        options.curriculum, steps, seed, options.negatives, mix=mix, epochs=options.epochs, dev=evaluate_dev is not None
-    )
-    minutes = options.checkpoint_minutes if checkpoints else None
-    return Recorder(loss, curriculum, evaluate_dev, keep_best=options.keep_best, checkpoint_minutes=minutes)
-
-
 def _loop(
     encoder: SentenceTransformer, loss: Loss, options: TrainingOptions,
-    arguments: SentenceTransformerTrainingArguments, precision: torch.dtype, recorder: Recorder, rows: int,
+    arguments: SentenceTransformerTrainingArguments, precision: str, recorder: Recorder, rows: int,
     guide: SentenceTransformer | None,
 ) -> Loop:  # fmt: skip
     mixed = options.sources if isinstance(options.sources, MixedSources) else None
     objective = ContrastiveObjective(
-        encoder, loss, None if precision == torch.float32 else precision, recompute=options.recompute,
+        encoder, loss, None if precision == "float32" else torch.bfloat16, recompute=options.recompute,
         margin=None if mixed is None else mixed.margin, adversary=0.0 if mixed is None else mixed.adversary,
         sparsity=options.sparsity if is_sparse(encoder) else None,
         most=getattr(options.in_batch_filter, "margin", None),
@@ -253,8 +236,6 @@ def _loop(
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide)
-    # Until there is one; without labelled rows none is needed.
-    loop.sampler = NegativeSampler()
     loop.recorder, recorder.objective = recorder, objective
     return loop
 
@@ -264,22 +245,9 @@ def _read(rows: pd.DataFrame, loss: Loss, options: TrainingOptions, stock: Stock
     columns = dict.fromkeys((*loss.columns, *options.curriculum.reads, *options.draw.reads))
     data = read_rows(rows, tuple(columns))
     if stock is not None:
-        data = [replace(row, about=_about(row, stock)) for row in data]
+        about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
+        data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]
     return with_hardness(data) if isinstance(options.hardness, HansOptions) else data
-
-
-def _about(row: Row, stock: Stock) -> int:
-    """Return the number of the entity that a row's positive is about, -1 for none."""
-    place = stock.number.get(row.positive_id, stock.documents)
-    return int(stock.about[place]) if place < stock.documents else -1
-
-
-def _moved(before: dict[str, torch.Tensor], encoder: SentenceTransformer) -> float:
-    """Return the relative change of the weights."""
-    pairs = ((p.detach().cpu(), before[name]) for name, p in encoder.named_parameters())
-    change = sum(float((after - old).double().square().sum()) for after, old in pairs)
-    size = sum(float(p.double().square().sum()) for p in before.values())
-    return float((change / max(size, 1e-30)) ** 0.5)
 
 
 def _unmoved(pseudo: PseudoRows | None, log: pd.DataFrame) -> None:
@@ -293,12 +261,12 @@ def _unmoved(pseudo: PseudoRows | None, log: pd.DataFrame) -> None:
     logger.warning("%s; the encoder stays untrained", alike if len(pseudo) else "There is no pseudo-query to train on")
 
 
-def _held(stack: ExitStack, folder: Path) -> bool:
-    """Keep other processes from the checkpoints of the same training; False where one has them already."""
+def _held(stack: ExitStack, folder: Path) -> Path | None:
+    """Keep other processes from the checkpoints of the same training; None where one has them already."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         stack.enter_context(FileLock(folder.with_suffix(".lock"), timeout=0))
     except (Timeout, OSError):
         logger.warning("Another process makes the checkpoints of this training; this one makes none")
-        return False
-    return True
+        return None
+    return folder

@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from scipy import sparse
 
-from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.corpus.knowledge import Knowledge
 from anmi.training.batch import Row
-from anmi.training.mixed.latent import Stock
+from anmi.training.mixed import Stock
 
 ENTITIES = 10
 
@@ -40,11 +39,11 @@ def make_world():
         + [("s5", "s1", "counterpart", texts[5])],
         "variant_id", "document_id", "kind", "text",
     )  # fmt: skip
-    known = KnowledgeGraph.from_tables(entities, graph, facts, ids)
-    nothing = sparse.csr_array((len(ids), len(ids)), dtype=bool)
-    stock = Stock.build(ids, texts, known, variants, nothing)
+    nothing = table([], "document_id", "other_id", "kind")
+    corpus = pd.DataFrame({"document_id": ids, "title": "", "text": texts})
+    stock = Stock.from_tables(corpus, Knowledge(entities, graph, facts), variants, nothing)
     rows = [row(f"q{i}", f"w{i + 20}", f"s{i}", texts[i]) for i in range(ENTITIES)]
-    return SimpleNamespace(stock=stock, rows=rows, ids=ids, texts=texts, graph=known)
+    return SimpleNamespace(stock=stock, rows=rows, ids=ids, texts=texts)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def train_retriever(
     from anmi.evaluation.retrieval import dev_metric
     from anmi.retrieval.encoders import place_of
     from anmi.training.loop import CheckpointPlan, digest_tables
-    from anmi.training.mixed.latent import Stock
+    from anmi.training.mixed import Stock
     from anmi.training.trainer import train
 
     merged = merged_options(recipes.get(recipe), params)

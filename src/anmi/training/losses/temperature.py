@@ -33,8 +33,6 @@ class Temperature(nn.Module):
 
     def __init__(self, initial: float = 0.07, *, learnable: bool = False) -> None:
         super().__init__()
-        if not LOWEST_TEMPERATURE <= initial <= HIGHEST_TEMPERATURE:
-            raise ValueError(f"temperature {initial} lies outside [{LOWEST_TEMPERATURE}, {HIGHEST_TEMPERATURE}]")
         start = torch.tensor(math.log(initial))
         self.learnable = learnable
         if learnable:

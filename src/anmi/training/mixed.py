@@ -1,11 +1,10 @@
-"""Negatives of a step from several sources, mixed as a schedule says."""
+"""Negatives drawn in every step from several sources, mixed as a schedule says: random, graph, latent and edited."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +16,14 @@ from torch import Tensor
 
 from anmi import seeds
 from anmi.candidates import PADDING
+from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.splits import choose
+from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
+from anmi.retrieval.kinds import resolve_precision
+from anmi.retrieval.related import RelatedDocuments
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed.latent import LatentIndex, Stock, neighbour_table
 from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
@@ -39,6 +41,169 @@ _MOST_WATCHED: Final = 20
 _RANDOM, _GRAPH, _LATENT, _EDIT = range(len(SOURCES))
 # In the order in which they are served, each with what replaces it.
 _FALLBACK: Final = ((_LATENT, _GRAPH), (_EDIT, _GRAPH), (_GRAPH, _RANDOM))
+# Kinds of variants that the source "graph" draws; all others are edits.
+GRAPH_KINDS: Final = ("swap", "counterpart", "neighbour")
+
+
+@dataclass(frozen=True)
+class Stock:
+    """D documents of a corpus and V variants of them, numbered on from D.
+
+    Attributes
+    ----------
+    ids, texts
+        Of documents and then variants, [D + V].
+    number
+        Of each by its id.
+    origin
+        The document that each is, or is a variant of, int32 [D + V].
+    about
+        Number of the entity that a document is about, int32 [D]; -1 where it is about none.
+    uris
+        Names of the entities.
+    related
+        How often a document is no negative of another's query: as it states all of its facts, as a near-duplicate, or
+        as a part of the same document, int32 [D, D].
+    swaps, edits
+        Numbers of the variants of a document for the sources graph and edit, int32 [D, S], padded with -1.
+    """
+
+    ids: NDArray[np.object_]
+    texts: NDArray[np.object_]
+    number: dict[str, int]
+    origin: NDArray[np.int32]
+    about: NDArray[np.int32]
+    uris: tuple[str, ...]
+    related: sparse.csr_array
+    swaps: NDArray[np.int32]
+    edits: NDArray[np.int32]
+
+    @property
+    def documents(self) -> int:
+        """Number of the documents, D."""
+        return len(self.about)
+
+    @classmethod
+    def from_tables(
+        cls, corpus: pd.DataFrame, knowledge: Knowledge, variants: pd.DataFrame, related_documents: pd.DataFrame
+    ) -> Stock:
+        """Read what ingestion and the making of variants left.
+
+        Variants are ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are
+        their ids.
+
+        Raises
+        ------
+        AnmiError
+            No document states a fact.
+        """
+        ids = corpus.document_id.tolist()
+        graph, own = knowledge.of(ids), np.arange(len(ids), dtype=np.int32)
+        if not graph.stated.nnz:
+            raise AnmiError(
+                "Negatives from mixed sources need to know what documents state, and this collection has no facts; "
+                "read it with kg:DIR, or choose a recipe without `sources: mixed`."
+            )
+        # Copies, near-duplicates and parts of the same document.
+        barred = RelatedDocuments.from_table(related_documents, ids).barred(own[:, None])
+        row, place = np.nonzero(barred != PADDING)
+        same = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
+        number = {identifier: place for place, identifier in enumerate(ids)}
+        variants = variants[variants.document_id.isin(number)]
+        origin = variants.document_id.map(number).to_numpy(np.int32)
+        made = ~variants.variant_id.isin(number).to_numpy()
+        number |= {identifier: len(ids) + place for place, identifier in enumerate(variants.variant_id[made])}
+        numbers, graph_kind = variants.variant_id.map(number).to_numpy(np.int32), variants.kind.isin(GRAPH_KINDS)
+        swaps, edits = (_by_row(origin[kind], numbers[kind], len(ids)) for kind in (graph_kind, ~graph_kind))
+        everything, texts = [*ids, *variants.variant_id[made]], [*document_texts(corpus), *variants.text[made]]
+        return cls(
+            np.array(everything, object), np.array(texts, object), number, np.concatenate([own, origin[made]]),
+            graph.about, graph.uris, same + graph.entailing(own[:, None]).astype(np.int32), swaps, edits,
+        )  # fmt: skip
+
+
+def _by_row(rows: NDArray[np.int32], values: NDArray[np.int32], count: int) -> NDArray[np.int32]:
+    order = np.argsort(rows, kind="stable")
+    rows, values = rows[order], values[order]
+    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    result = np.full((count, int(place.max(initial=-1)) + 1), PADDING, np.int32)
+    result[rows, place] = values
+    return result
+
+
+class LatentIndex:
+    """The embeddings of the documents that were encoded last, each once, and a copy of them that is searched exactly.
+
+    Where more are held than there is room for, those go that were encoded longest ago.
+
+    Parameters
+    ----------
+    capacity
+        Most documents that are held.
+    dimension
+        Of the embeddings.
+
+    Attributes
+    ----------
+    documents, steps
+        Of the copy: its documents, and the steps in which they were encoded, int64 [n].
+
+    Examples
+    --------
+    >>> index = LatentIndex(capacity=2, dimension=1)
+    >>> for step, document in enumerate([4, 7, 8]):
+    ...     index.add(np.array([document]), np.array([[step]], np.float32), step)
+    >>> index.take()
+    >>> index.documents.tolist()
+    [7, 8]
+    """
+
+    def __init__(self, capacity: int, dimension: int) -> None:
+        self._capacity = capacity
+        nothing = np.zeros(0, np.int64)
+        self._held: list[NDArray[Any]] = [nothing, nothing, np.zeros((0, dimension), np.float32)]
+        self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
+        self.take()
+
+    def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32], step: int) -> None:
+        """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
+        stays = ~np.isin(self._held[0], documents)
+        new = (documents, np.full(len(documents), step), vectors)
+        parts = (np.concatenate([old[stays], part]) for old, part in zip(self._held, new, strict=True))
+        self._held = [part[-self._capacity :] for part in parts]
+
+    def take(self) -> None:
+        """Copy what is held, to search it from now on."""
+        # Arrays are made anew where something is added, never changed.
+        self._copy = self._held
+        self.documents, self.steps, vectors = self._copy
+        self._vectors = torch.from_numpy(vectors).to(self._type)
+
+    def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+        """Return the places of the nearest documents in the copy, int64 [n, count], nearest first; -1 for none."""
+        found = min(count, len(self._vectors))
+        if not found or not len(anchors):
+            return np.full((len(anchors), count), -1, np.int64)
+        similarity = torch.from_numpy(anchors).to(self._type) @ self._vectors.T
+        places = torch.topk(similarity.float(), found)[1].numpy()
+        return np.pad(places, ((0, 0), (0, count - found)), constant_values=-1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all it needs to go on elsewhere."""
+        return {f"index.{i}": torch.from_numpy(part) for i, part in enumerate((*self._held, *self._copy))}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        parts = [tensors[f"index.{i}"].numpy() for i in range(6)]
+        self._held = parts[3:]
+        self.take()
+        self._held = parts[:3]
+
+
+def neighbour_table(noted: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
+    """Return ``step, query_id, rank, document_id, uri, own_uri, usable`` of lines in this order."""
+    types = {"step": "int64", "query_id": "str", "rank": "int64", "document_id": "str", "uri": "str", "own_uri": "str"}
+    return pd.DataFrame(list(noted), columns=[*types, "usable"]).astype(types | {"usable": "bool"})
 
 
 class DNHSampler(NegativeSampler):
@@ -69,11 +234,6 @@ class DNHSampler(NegativeSampler):
     ------
     AnmiError
         A positive of a row is not in the corpus.
-
-    Attributes
-    ----------
-    seconds
-        Time spent so far on drawing and on taking in what was encoded.
     """
 
     def __init__(
@@ -86,14 +246,13 @@ class DNHSampler(NegativeSampler):
         self._names = np.array([f"{row.query_id}\x1f{row.positive_id}" for row in rows])
         self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
         self._about = stock.about[self._own]
-        self._ids, self._texts = np.array(stock.ids, object), np.array(stock.texts, object)
-        self._barred = _barred(rows, stock, facts=options.fact_filter)
-        self._codes = _codes(self._barred)
+        self._barred = _barred(rows, stock)
+        # Row and document in one number, sorted, to be searched.
+        self._codes = np.repeat(np.arange(len(rows)), np.diff(self._barred.indptr)) * stock.documents
+        self._codes += self._barred.indices
         few = np.diff(self._barred.indptr).max() <= _FEW_BARRED * stock.documents
         self._spare = min(_SPARE, count) if few else count
-        stated = _listed([(row.positive_id,) for row in rows], stock) @ stock.entailing
-        self._entailing = _codes(sparse.csr_array(stated))
-        self._index = LatentIndex(stock.documents, _BUFFER, dimension, options.refresh)
+        self._index = LatentIndex(_BUFFER, dimension)
         # Of the queries whose neighbours are noted, the first rows; and what was noted.
         first = {row.query_id: number for number, row in reversed(list(enumerate(rows)))}
         names = sorted(first)
@@ -104,24 +263,20 @@ class DNHSampler(NegativeSampler):
         self._known = np.zeros(len(rows), bool)
         self._report: dict[str, float] = {}
         self._hit_rate = math.nan
-        self.seconds = 0.0
         # Which documents a batch holds; here so that it is not made anew for every step.
         self._present = np.zeros(stock.documents, bool)
 
     def sample_negatives(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
-        begun = time.perf_counter()
         drawn, source = self.draw(rows, step)
         hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
         boost = (1 + self._options.boost * hard).tolist()
         sizes = (drawn != PADDING).sum(axis=1).tolist()
         drawn = _present_first(drawn) if min(sizes, default=0) < self._count else drawn
         # All at once; numpy finds them in a fraction of the time that a loop takes.
-        names, texts = self._ids[drawn].tolist(), self._texts[drawn].tolist()
+        names, texts = self._stock.ids[drawn].tolist(), self._stock.texts[drawn].tolist()
         lines = zip(rows.tolist(), names, texts, sizes, boost, self._excluded(rows, drawn), strict=True)
-        made = [self._row(*line) for line in lines]
-        self.seconds += time.perf_counter() - begun
-        return made
+        return [self._row(*line) for line in lines]
 
     # As the training calls whatever gives a step its rows.
     __call__ = sample_negatives
@@ -163,8 +318,6 @@ class DNHSampler(NegativeSampler):
             drawn[mine] = taken[mine]
             source[mine & (taken == PADDING)] = instead
         self._describe(asked, source, drawn, latent, staleness)
-        stated = self._among(self._entailing, rows, drawn)
-        self._report["false_negative_rate"] = float(stated.sum() / max(int((drawn != PADDING).sum()), 1))
         return drawn, source
 
     def update_index(
@@ -186,14 +339,14 @@ class DNHSampler(NegativeSampler):
         """
         if self._options.latent == 0:
             return
-        begun = time.perf_counter()
-        numbers = self._numbers(document_ids)
-        self._index.add(numbers[numbers >= 0], documents[numbers >= 0], step)
+        # Variants stand behind the documents.
+        numbers = np.array([self._stock.number.get(name, self._stock.documents) for name in document_ids], np.int64)
+        own = numbers < self._stock.documents
+        self._index.add(numbers[own], documents[own], step)
         self._anchors[rows], self._known[rows] = queries, True
-        if self._index.is_due(step):
+        if step % self._options.refresh == 0:
             self._index.take()
             self._look(step)
-        self.seconds += time.perf_counter() - begun
 
     def neighbours(self) -> pd.DataFrame:
         """Return the five nearest documents of at most 20 queries, each time that the index was made."""
@@ -202,20 +355,20 @@ class DNHSampler(NegativeSampler):
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
 
-        Shares of the sources, the share that was replaced, that of false negatives (documents that state all facts of
-        the positive), and of latent negatives the share of neighbours that could be taken and their mean age in steps.
+        Shares of the sources, the share that was replaced, and of latent negatives the share of neighbours that could
+        be taken and their mean age in steps.
         """
         return self._report
 
     def state_dict(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return all it needs to go on elsewhere, as plain JSON values and tensors."""
         own = {"anchors": torch.from_numpy(self._anchors), "known": torch.from_numpy(self._known)}
-        return {"seconds": self.seconds, "noted": self._noted}, self._index.tensors() | own
+        return {"noted": self._noted}, self._index.tensors() | own
 
     def load_state_dict(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self._index.load(tensors)
-        self.seconds, self._noted = values["seconds"], values["noted"]
+        self._noted = values["noted"]
         self._anchors, self._known = (tensors[name].numpy().copy() for name in ("anchors", "known"))
 
     def _draw_sources(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -268,22 +421,11 @@ class DNHSampler(NegativeSampler):
                 self._noted.append([step, query, rank + 1, name, *uris, bool(usable[line, rank])])
 
     def _is_barred(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return self._among(self._codes, rows, documents)
-
-    def _among(
-        self, codes: NDArray[np.int64], rows: NDArray[np.int64], documents: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
         wanted = rows[:, None] * self._stock.documents + documents
-        place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+        place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
-        result: NDArray[np.bool_] = (codes[place] == wanted) & real
+        result: NDArray[np.bool_] = (self._codes[place] == wanted) & real
         return result
-
-    def _numbers(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Numbers of documents by their ids; -1 for variants."""
-        none = self._stock.documents
-        numbers = np.array([self._stock.number.get(name, none) for name in ids], np.int64)
-        return np.where(numbers < none, numbers, PADDING)
 
     def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
         """For each row, names of what the batch holds that must not be its negative."""
@@ -333,13 +475,13 @@ def _number(stock: Stock, document_id: str, query_id: str) -> int:
     return stock.number[document_id]
 
 
-def _barred(rows: Sequence[Row], stock: Stock, *, facts: bool) -> sparse.csr_array:
+def _barred(rows: Sequence[Row], stock: Stock) -> sparse.csr_array:
     """Documents that are never a negative of a row, bool [rows, D]."""
     positives = _listed([(*row.positive_ids, row.positive_id) for row in rows], stock)
-    parts = positives + positives @ stock.same.astype(np.int32) + _listed([row.excluded_ids for row in rows], stock)
-    if facts:
-        parts = parts + positives @ stock.entailing.astype(np.int32)
-    return sparse.csr_array(parts > 0)
+    excluded = _listed([row.excluded_ids for row in rows], stock)
+    parts = sparse.csr_array(positives + positives @ stock.related + excluded > 0)
+    parts.sort_indices()
+    return parts
 
 
 def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
@@ -351,13 +493,6 @@ def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
     ]
     places, documents = np.array(pairs, np.int64).reshape(-1, 2).T
     return sparse.csr_array((np.ones(len(places), np.int32), (places, documents)), (len(names), stock.documents))
-
-
-def _codes(barred: sparse.csr_array) -> NDArray[np.int64]:
-    barred.sort_indices()
-    row = np.repeat(np.arange(barred.shape[0], dtype=np.int64), np.diff(barred.indptr))
-    codes: NDArray[np.int64] = row * barred.shape[1] + barred.indices
-    return codes
 
 
 def _present_first(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

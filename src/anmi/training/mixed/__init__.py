@@ -1,1 +1,0 @@
-"""Negatives drawn in every step from several sources: random, graph, latent and edited."""
