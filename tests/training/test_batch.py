@@ -3,10 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from tests.mined import row
 
 from anmi.errors import AnmiError
-from anmi.training.batch import assemble, read_rows
+from anmi.retrieval.sparse.model import inference_free
+from anmi.training.batch import Tokeniser, assemble, read_rows
 
 
 def weights_of(rows, in_batch):
@@ -76,14 +78,6 @@ def table(**changes) -> pd.DataFrame:
     return pd.DataFrame([{**values, **changes}])
 
 
-def test_rows_are_read_from_lists_and_arrays_and_cut():
-    read = read_rows(table())[0].pick([0])
-    assert read.negative_ids == ("d2",)
-    assert read.weights == (1.0,)
-    (full,) = read_rows(table())
-    assert full.negatives == ("this", "these")
-
-
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -100,3 +94,21 @@ def test_broken_rows_are_refused_by_name(broken, words):
         read_rows(broken)
     for word in words:
         assert word in str(error.value)
+
+
+TEXTS = ["a b", "c", "", "b b a", "a b"]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_remembered_tokens_are_those_of_the_encoder(word_encoder, sparse):
+    model = word_encoder(["a", "b", "c"])
+    model = inference_free(model, ["a b", "c b"]) if sparse else model
+    tokenise = Tokeniser(model, None)
+    for role in ("document", "query", "document"):
+        for texts in (TEXTS[:2], TEXTS, TEXTS[::-1]):
+            expected, got = model.preprocess(texts, **({"task": role} if sparse else {})), tokenise(texts, role)
+            # Of networks alone, which read several kinds of input.
+            expected.pop("modality", None)
+            assert got.keys() - {"modality"} == expected.keys()
+            for name, value in expected.items():
+                assert torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value

@@ -1,20 +1,18 @@
 """On the packaged MiniLM: the paths that a static encoder does not take."""
 
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from anmi.retrieval.encoders import load_encoder, minilm_folder
+from anmi.retrieval.encoders import minilm_folder
 from anmi.retrieval.kinds import quiet
 from anmi.training.batch import Batcher, Row, Tokeniser
 from anmi.training.losses import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
-from anmi.training.objective import ContrastiveObjective, temperature_rule
+from anmi.training.objective import ContrastiveObjective
 
 TEXTS = ["sparse arrays", "the mean of a column of numbers", "solve a linear system", "a b c d e f g h i j k l", "x"]
 
@@ -59,28 +57,6 @@ def test_embeddings_are_those_of_encode(encoder):
         got = objective._encode(data["documents"])[: len(TEXTS)]
     expected = torch.from_numpy(encoder.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False))
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_table_gives_queries_and_documents_in_one_call_what_each_call_gives(static_models):
-    table = load_encoder("static", static_models)
-    data, calls = batch(table, 100), []
-    table.register_forward_hook(lambda *_: calls.append(1))
-    objective = ContrastiveObjective(table, WeightedInfoNCE(Temperature(0.07)))
-    apart = [objective._encode(data[side]) for side in ("queries", "documents")]
-    together = objective._encode_both(data["queries"], data["documents"])
-    torch.testing.assert_close(list(together), apart, rtol=0, atol=0)
-    assert len(calls) == 2 + 1
-
-
-def test_the_rule_of_the_temperature_is_the_spread_of_the_negatives_over_the_root_of_their_number():
-    random = np.random.default_rng(0)
-    similarity, weights = random.uniform(-1, 1, (5, 9)), random.choice([0.0, 0.5, 1.0], (5, 9))
-    values = [similarity[i, j] for i in range(5) for j in range(9) if weights[i, j] > 0]
-    mean = sum(values) / len(values)
-    spread = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
-    found = temperature_rule(torch.from_numpy(similarity), torch.from_numpy(weights))
-    assert found == pytest.approx(spread / (len(values) / 5) ** 0.5)
-    assert math.isnan(temperature_rule(torch.ones(2, 3), torch.zeros(2, 3)))
 
 
 def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> None:

@@ -64,15 +64,8 @@ def test_a_larger_penalty_leaves_fewer_terms(model, word_encoder):
     assert after < before / 2
 
 
-@given(st.integers(0, 400), st.floats(0, 1), st.integers(1, 300))
-def test_the_penalty_is_the_papers(step: int, weight: float, steps: int):
-    documents = torch.tensor([[0.5, 0.0, 2.0], [1.5, 0.0, 0.0]])
-    expected = weight * min(1, step / steps) ** 2 * (1.0**2 + 1.0**2)
-    assert float(penalty(documents, SparsityOptions(weight=weight, steps=steps), step)) == pytest.approx(expected)
-
-
-@given(st.data())
-def test_places_and_idf_are_as_the_slow_reference(data):
+@given(st.data(), st.integers(0, 400), st.floats(0, 1), st.integers(1, 300))
+def test_the_penalty_by_places_and_idf_is_as_the_slow_reference(data, step: int, weight: float, steps: int):
     shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 5)))
     values = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=30, max_size=30)))
     documents = values[: shape[0] * shape[1]].reshape(shape)
@@ -86,11 +79,11 @@ def test_places_and_idf_are_as_the_slow_reference(data):
             if idf[term]:
                 weights = [d[term] / idf[term] for d in stands]
                 expected += (sum(weights) / len(weights)) ** 2
-    found = penalty(
-        torch.tensor(documents), SparsityOptions(weight=1, steps=1), 1,
-        places=torch.tensor(places), idf=torch.tensor(idf),
-    )  # fmt: skip
-    assert float(found) == pytest.approx(expected, rel=1e-5)
+    options, vectors = SparsityOptions(weight=weight, steps=steps), torch.tensor(documents)
+    found = penalty(vectors, options, step, places=torch.tensor(places), idf=torch.tensor(idf))
+    assert float(found) == pytest.approx(weight * min(1, step / steps) ** 2 * expected, rel=1e-5)
+    plain = weight * min(1, step / steps) ** 2 * (documents.mean(axis=0) ** 2).sum()
+    assert float(penalty(vectors, options, step)) == pytest.approx(plain, rel=1e-5)
 
 
 def test_a_penalty_that_empties_all_documents_is_told(model):

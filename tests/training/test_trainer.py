@@ -1,6 +1,7 @@
 import json
 from copy import deepcopy
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -8,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from tests.mined import mined
 
 from anmi.errors import AnmiError
+from anmi.retrieval.encoders import encode, load_encoder
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -125,3 +127,20 @@ def test_saved_model_is_the_trained_one_and_replaces_an_old_one(encoder, tmp_pat
     again = SentenceTransformer(str(output), device="cpu")
     assert torch.equal(weights(again), weights(result.model))
     assert again.encode("w1").tolist() == result.model.encode("w1").tolist()
+
+
+def test_two_encoders_learn_the_pairs_and_the_hardness_and_are_saved(word_encoder, tmp_path):
+    # Half of the queries are long and full of question marks.
+    rows, start = table(negatives=3), word_encoder(["?", *WORDS], dimension=16)
+    rows["query"] = [" ".join([query, *["?"] * (12 * (i % 2))]) for i, query in enumerate(rows["query"])]
+    result = fit(deepcopy(start), rows, tmp_path / "model", epochs=30, encoders="two", hardness="hans")
+    error = result.log["hardness_error"]
+    assert error.iloc[-3:].mean() < 0.4 * error.iloc[:3].mean() and result.log["negatives"].between(1, 3).all()
+    texts = {"query": rows["query"].tolist(), "document": rows["positive"].tolist()}
+    found = {role: encode(result.model, given, role=role) for role, given in texts.items()}
+    assert ((found["query"] @ found["document"].T).argmax(1) == np.arange(20)).mean() > 0.9
+    for other in (encode(result.model, texts["query"], role="document"), encode(start, texts["query"])):
+        assert not np.allclose(other, found["query"])
+    loaded = load_encoder(str(tmp_path / "model"), tmp_path)
+    for role, vectors in found.items():
+        assert np.array_equal(encode(loaded, texts[role], role=role), vectors)

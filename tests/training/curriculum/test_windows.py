@@ -79,25 +79,12 @@ def test_states_are_possible(options, observations):
             assert state.high <= 1
 
 
-def walk(options: TiersOptions, steps: int) -> list[int]:
-    """The tier in which each step is made."""
-    curriculum, tiers = Tiers(options, steps, 7), []
-    for step in range(steps):
-        tiers.append(curriculum.state.tier)
-        curriculum.observe(step + 1, 1.0, 1.0, None)
-    return tiers
-
-
-def test_tiers_follow_each_other_in_equal_parts():
-    assert walk(TiersOptions(), 8) == [1, 1, 2, 2, 3, 3, 4, 4]
-
-
-def test_each_tier_sees_the_gaps_of_methods():
-    curriculum, seen = Tiers(TiersOptions(), 4, 7), []
-    for step in range(1, 5):
-        seen.append((curriculum.state.low, curriculum.state.high))
+def test_tiers_follow_each_other_in_equal_parts_and_see_the_gaps_of_methods():
+    curriculum, seen = Tiers(TiersOptions(), 8, 7), []
+    for step in range(1, 9):
+        seen.append((curriculum.state.tier, curriculum.state.low, curriculum.state.high))
         curriculum.observe(step, 1.0, 1.0, None)
-    assert seen == [(600, math.inf), (400, math.inf), (200, math.inf), (100, math.inf)]
+    assert seen == [(tier, low, math.inf) for tier, low in ((1, 600), (2, 400), (3, 200), (4, 100)) for _ in range(2)]
 
 
 def posteriors(bandit: Bandit) -> list[tuple[float, float]]:

@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from tests.mined import mined
 
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
@@ -21,33 +22,19 @@ LOGGED = {
 }  # fmt: skip
 
 
-def document(i: int) -> str:
-    return f"w{i % 20 + 20} w{i % 20 + 40}"
-
-
 def table() -> pd.DataFrame:
     """Query w_i belongs to the document "w_{i+20} w_{i+40}"; rows have 0 to 2 negatives."""
-    rows = []
-    for i in range(20):
-        others = range(i + 1, i + 1 + i % 3)
-        rows.append(
-            {
-                "query_id": f"q{i}", "query": f"w{i}", "positive_id": f"d{i}", "positive": document(i),
-                "negative_ids": [f"d{j % 20}" for j in others], "negatives": [document(j) for j in others],
-                "weights": [1.0, 0.5][: i % 3], "query_weight": 1.0, "positive_ids": [f"d{i}"],
-                "positive_elo": 1400.0, "negative_elo": [900.0, 800.0][: i % 3],
-                "positive_p_relevant": 0.95, "negative_p_relevant": [0.1, 0.05][: i % 3],
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+    judged = {"positive_elo": 1400.0, "negative_elo": [900.0, 800.0], "positive_p_relevant": 0.95}
+    rows = mined(WORDS[:20], [f"w{i + 20} w{i + 40}" for i in range(20)], 2, negative_p_relevant=[0.1, 0.05], **judged)
+    rows["weights"] = [[1.0, 0.5]] * 20
+    for name in ("negative_ids", "negatives", "weights", "negative_elo", "negative_p_relevant"):
+        rows[name] = [values[: i % 3] for i, values in enumerate(rows[name])]
+    return rows
 
 
-@pytest.mark.parametrize("in_batch", ["none", "positives", "all"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name, in_batch):
-    options = TrainingOptions(
-        loss=LOSSES[name], temperature="fixed", in_batch=in_batch, epochs=6, batch_size=10, learning_rate=0.05
-    )
+def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name):
+    options = TrainingOptions(loss=LOSSES[name], temperature="fixed", epochs=6, batch_size=10, learning_rate=0.05)
     result = train(table(), encoder=word_encoder(WORDS), options=options, output=None, seed=1)
     losses = result.log["loss"]
     assert losses.iloc[-2:].mean() < 0.9 * losses.iloc[:2].mean()

@@ -12,7 +12,6 @@ from anmi.training.trainer import train
 WORDS = [f"w{i}" for i in range(60)]
 SOURCES = {"mixed": {"random": 0.2, "graph": 0.4, "latent": 0.4, "refresh": 2}}
 TRIGGERED = {"triggered": {"advance": 0.9, "retreat": 0.95}}
-SHARES = ["share_random", "share_graph", "share_latent"]
 
 
 @pytest.fixture
@@ -37,22 +36,13 @@ def fit(made, word_encoder):
     return run
 
 
-def test_step_brings_one_source_after_the_other(fit):
-    log = fit(curriculum={"step": {"warm_up": 2, "latent_from": 4}}).log
-    assert log.stage.tolist() == [1] * 6 + [2] * 6 + [3] * 6
-    assert (log.share_random[:6] == 1).all()
-    assert (log.share_latent[:12] == 0).all()
-    shares = log[SHARES].groupby(log.stage).mean()
-    assert shares.share_graph[2] > 0.4
-    assert shares.share_latent[3] > 0.1
-    assert "low" not in log
-
-
 def test_triggered_goes_by_the_violations_of_the_log(fit):
     made = fit(curriculum=TRIGGERED)
     log, changes = made.log, made.summary["transitions"]
     assert (log.margin_violations < 0.9).all()
-    assert log.stage.tolist() == [1] * 3 + [2] * 3 + [3] * 12
+    assert log.stage.tolist() == [1] * 3 + [2] * 3 + [3] * 12 and "low" not in log
+    assert (log.share_random[:3] == 1).all() and (log.share_graph[3:] > 0).any()
+    assert (log.share_latent[:6] == 0).all() and (log.share_latent[6:] > 0).any()
     assert [(change["step"], change["origin"], change["target"]) for change in changes] == [(3, 1, 2), (6, 2, 3)]
     assert all("are below 0.9" in change["why"] for change in changes)
 

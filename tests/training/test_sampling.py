@@ -1,0 +1,186 @@
+"""Which negatives and positives a row brings to a step, and what is counted of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.mined import row as any_row
+from tests.training import resuming
+
+from anmi import seeds
+from anmi.errors import AnmiError
+from anmi.training.batch import Row, assemble
+from anmi.training.curriculum import State
+from anmi.training.options import TrainingOptions
+from anmi.training.parts import TiersOptions
+from anmi.training.sampling import (
+    DrawnNegatives,
+    InTurn,
+    PoolSampler,
+    _check_pool,
+    build_sampler,
+    round_at_random,
+    with_hardness,
+)
+
+ELO = 1500.0
+
+
+class Held:
+    """A curriculum that stays where it is."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.state = State(0.5, low, high)
+
+
+def row(number: int, gaps, weights=None) -> Row:
+    """A row whose negatives are called by row, place and gap."""
+    names = [f"{number}:{place}:{gap}" for place, gap in enumerate(gaps)]
+    elo, cross = (ELO, tuple(ELO - gap for gap in gaps)), (0.9, tuple(map(float, range(len(gaps)))))
+    weights = tuple(weights or [1.0] * len(names))
+    return any_row(f"q{number}", f"d{number}", names, weights=weights, judged={"elo": elo, "cross": cross})
+
+
+def sampler(rows, count, curriculum, seed=1, **options) -> PoolSampler:
+    return PoolSampler(rows, count, seed, curriculum, TiersOptions(**options), ["cross"])
+
+
+POOLS = st.lists(
+    st.lists(st.one_of(st.integers(-300, 900).map(float), st.just(float("nan"))), max_size=12), min_size=1, max_size=5
+)
+WINDOWS = st.tuples(st.integers(-200, 700), st.integers(0, 400)).map(lambda w: (float(w[0]), float(w[0] + w[1])))
+
+
+def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: int) -> list[str]:
+    """Take candidates one by one, as a reader of the rules would."""
+    uniform = seeds.uniform(
+        seed, f"training/pool/{step}", [f"{one.query_id}\x1f{one.positive_id}"], np.arange(len(one.negatives))[None]
+    )[0]
+    left = []
+    for place, rating in enumerate(one.judged["elo"][1]):
+        gap = ELO - rating
+        if gap < 100 or one.weights[place] == 0:
+            continue
+        distance = np.inf if np.isnan(gap) else low - gap if gap < low else gap - high if gap > high else 0.0
+        left.append((distance, uniform[place], one.negatives[place]))
+    return [name for _, _, name in sorted(left)[:count]]
+
+
+@given(pools=POOLS, window=WINDOWS, count=st.integers(0, 6), step=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_a_draw_from_a_window_is_that_of_the_rules_one_by_one(pools, window, count, step):
+    rows = [
+        row(number, gaps, [float(place % 4 != 3) for place in range(len(gaps))]) for number, gaps in enumerate(pools)
+    ]
+    found = sampler(rows, count, Held(*window))(np.arange(len(rows)), step)
+    assert [list(one.negatives) for one in found] == [slow_draw(one, 1, step, *window, count) for one in rows]
+
+
+@given(order=st.permutations(range(6)), step=st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_neither_the_order_of_a_batch_nor_what_else_is_in_it_matters(order, step):
+    rows = [row(number, range(100, 900, 50)) for number in range(6)]
+    draw = sampler(rows, 4, Held(200, 500))
+    alone = [draw(np.array([number]), step)[0] for number in order]
+    assert draw(np.array(order), step) == alone
+    # Nor does a longer row elsewhere, or the row's number in the table.
+    others = [row(9, range(100, 2000, 50)), *rows[::-1]]
+    assert sampler(others, 4, Held(200, 500))(np.array([6 - number for number in order]), step) == alone
+
+
+def test_weights_and_judgments_go_with_the_negatives_and_elo_stays_behind():
+    one = row(0, [150.0, 250.0, 350.0], [0.5, 1.0, 0.7])
+    (picked,) = sampler([one], 2, Held(240, 400))(np.array([0]), 0)
+    found = sorted(zip(picked.negatives, picked.weights, picked.judged["cross"][1], strict=True))
+    assert found == [("0:1:250.0", 1.0, 1.0), ("0:2:350.0", 0.7, 2.0)]
+    assert set(picked.judged) == {"cross"}
+
+
+def test_what_is_too_close_does_not_come_back_through_another_row():
+    close = row(0, [50.0, 300.0])
+    # The second row brings the document that is too close to the first one's positive.
+    other = replace(row(1, [300.0]), negative_ids=close.negative_ids[:1], negatives=close.negatives[:1])
+    assembly = assemble(sampler([close, other], 2, Held(100, 400))(np.array([0, 1]), 0), "all")
+    weights = dict(zip(assembly.texts, assembly.weights[0], strict=True))
+    assert [weights[name] for name in close.negatives] == [0, 1]
+
+
+def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
+    rows = [row(0, [float("nan")] * 5), row(1, [float("nan")] * 9)]
+    draw = sampler(rows, 3, Held(0.5, 1.0), window="rank")
+    places = [sorted(int(text.split(":")[1]) for text in one.negatives) for one in draw(np.array([0, 1]), 0)]
+    assert places[0] == [2, 3, 4]
+    assert set(places[1]) < {4, 5, 6, 7, 8}
+
+
+@pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])
+def test_a_pool_with_nothing_to_choose_is_refused(negatives, message):
+    with pytest.raises(AnmiError, match=message):
+        _check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
+    _check_pool([row(0, [1.0, 2.0, 3.0])], 2)
+
+
+def test_rounding_is_right_on_average_and_a_draw_depends_on_seed_query_and_step_only():
+    values, ids = np.array([1.0, 1.3, 2.75, 3.0] * 5), [f"q{i}" for i in range(20)]
+    drawn = np.array([round_at_random(values, ids, step, seed=3) for step in range(1000)])
+    assert (drawn[:, ::4] == 1).all() and (drawn[:, 3::4] == 3).all()
+    # Four standard errors.
+    assert np.abs(drawn.mean(0) - values).max() < 4 * 0.5 / np.sqrt(1000)
+    order = np.random.default_rng(0).permutation(20)
+    assert (round_at_random(values[order], [ids[i] for i in order], 5, 3) == drawn[5][order]).all()
+    assert round_at_random(values[6:7], ids[6:7], 5, 3) == drawn[5, 6]
+    assert (drawn[6] != drawn[5]).any() and (round_at_random(values, ids, 5, 2) != drawn[5]).any()
+
+
+def test_harder_queries_bring_more_of_the_best_negatives():
+    rows = [
+        any_row(query, f"{name} positive", [f"{name}-n{i}" for i in range(4)], query_id=name)
+        for name, query in (("easy", "go"), ("hard", "why, oh! " * 30))
+    ]
+    draw = build_sampler(with_hardness(rows), TrainingOptions(hardness="hans", negatives=3), None, seed=1)
+    counts: dict[str, list[int]] = {"easy": [], "hard": []}
+    for step in range(50):
+        for found in draw(np.array([0, 1]), step):
+            counts[found.query_id].append(len(found.negatives))
+            assert found.negatives == tuple(f"{found.query_id}-n{i}" for i in range(len(found.negatives)))
+    assert {*counts["easy"], *counts["hard"]} <= {1, 2, 3}
+    assert np.mean(counts["hard"]) > np.mean(counts["easy"]) + 0.5
+    assert draw.report() == {"negatives": (counts["easy"][-1] + counts["hard"][-1]) / 2}
+
+
+def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
+    known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
+    rows = [any_row("q", "a document", positive_id=f"d{n}") for n in (3, 7, 9)]
+    rows += [replace(rows[0], positive_id="promoted"), replace(rows[0], judged={"elo": (0.0, ())})]
+    turns = InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
+    epochs = [[row.positive_id for row in turns(np.arange(5), step)] for step in range(0, 14, 2)]
+    assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
+    assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
+    assert [row.positive_id for row in turns(np.arange(5), 1)] == epochs[0]
+
+
+def test_all_that_training_drew_is_counted():
+    # Every row in every step.
+    result = resuming.fit(resuming.static(), None, **resuming.STATIC | {"batch_size": resuming.ROWS})
+    assert result.drawn.groupby("query_id")["count"].sum().eq(result.log.negatives.sum()).all()
+    mined = {(row.query_id, name) for row in resuming.table().itertuples() for name in row.negative_ids}
+    assert set(zip(result.drawn.query_id, result.drawn.document_id, strict=True)) <= mined
+
+
+def test_of_many_queries_the_same_few_are_counted_whatever_the_order():
+    names = [f"q{i}" for i in range(50)]
+    tables = []
+    for order in (names, names[::-1]):
+        drawn = DrawnNegatives(order, seed=1, most=5)
+        drawn.add([any_row(name, "p", ["a", "b"]) for name in order])
+        tables.append(drawn.table())
+    pd.testing.assert_frame_equal(*tables)
+    assert tables[0].query_id.nunique() == 5
+    again = DrawnNegatives(names, seed=1, most=5)
+    again.load_state_dict(drawn.state_dict())
+    again.add([any_row(name, "p", ["a", "b"]) for name in names])
+    assert (again.table()["count"] == 2).all()
+    assert len(again.table()) == 10
