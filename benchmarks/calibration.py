@@ -39,7 +39,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from anmi.candidates import CandidateShards
-from anmi.evaluation.shares import share
+from anmi.evaluation.significance import share
 from anmi.judging.calibration import fit_platt
 from anmi.judging.expected import ExpectedShare
 from anmi.judging.fused import base_rate, features, log_odds, transferred

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import Candidates, CandidateShards
-from anmi.evaluation.shares import share
+from anmi.evaluation.significance import share
 from anmi.judging.calibration import threshold_for
 from anmi.judging.fused import EVIDENCE, features
 from anmi.pipelines.reporting.nodes import machine, versions

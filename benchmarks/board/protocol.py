@@ -19,7 +19,7 @@ from anmi.corpus.texts import document_texts, normalised
 from anmi.errors import AnmiError
 from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import Ranking, vectors
-from anmi.evaluation.shares import share
+from anmi.evaluation.significance import share
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import DenseIndex
 from anmi.training.options import TrainingOptions

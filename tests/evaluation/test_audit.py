@@ -22,7 +22,7 @@ from anmi.evaluation.audit import (
     summarise,
 )
 from anmi.evaluation.planting import PlantedTruth
-from anmi.evaluation.shares import share
+from anmi.evaluation.significance import share
 from anmi.selection.recipe import RecipeBook, Runner, recipe_book
 
 QUERIES, WIDTH, DOCUMENTS = 60, 30, 200

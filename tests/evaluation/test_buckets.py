@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.evaluation.buckets import by_bucket, profile
 from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
-from anmi.evaluation.metrics import evaluate, summarise
+from anmi.evaluation.metrics import by_bucket, evaluate, profile, summarise
 
 DOCUMENTS = st.sets(st.sampled_from("abcdef"))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from anmi.evaluation.shares import share, share_of_pairs, wilson
+from anmi.evaluation.significance import share, share_of_pairs, wilson
 
 
 def rows_of(rng: np.random.Generator, queries: int, value: float, effect: float, width: int = 15) -> NDArray[np.int64]:

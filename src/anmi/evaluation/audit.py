@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from anmi.candidates import OPEN, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.evaluation.planting import PlantedTruth
-from anmi.evaluation.shares import share, wilson
+from anmi.evaluation.significance import share, wilson
 from anmi.selection.recipe import RecipeBook, Runner
 
 log = logging.getLogger(__name__)
@@ -85,11 +85,11 @@ def audit_recipes(
         A row per recipe: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
         ``false_negative_rate`` (share of the chosen negatives that are planted, NaN
         where none was chosen) with its interval ``false_negative_rate_low, false_negative_rate_high`` and the
-        ``design_effect`` from :func:`anmi.evaluation.shares.share`, ``false_negatives`` (their number), ``gap`` (mean
-        of positive minus negative),
-        ``coverage`` (share of rows with all the negatives asked for), ``queries_lost`` (queries without a single
-        negative), ``lost`` (the first 20 of them), ``negatives``, and ``failed``: why a recipe cannot be run on this
-        collection. Of a recipe with a ``pool`` it is about the pool, from which training draws.
+        ``design_effect`` from :func:`anmi.evaluation.significance.share`, ``false_negatives`` (their number), ``gap``
+        (mean of positive minus negative), ``coverage`` (share of rows with all the negatives asked for),
+        ``queries_lost`` (queries without a single negative), ``lost`` (the first 20 of them), ``negatives``, and
+        ``failed``: why a recipe cannot be run on this collection. Of a recipe with a ``pool`` it is about the pool,
+        from which training draws.
 
     Raises
     ------
@@ -125,11 +125,10 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
             continue
         base = _Point(name, Runner(recipe, seed))
         _guarded(base, lambda point: point.runner.fit(shards))
-        place = recipe.main_threshold
-        parameter = None if place is None else recipe.steps[place].threshold
-        if place is not None and parameter is not None:
-            own = getattr(recipe.steps[place].params, parameter)
-            base.setting = f"{recipe.steps[place].name}.{parameter}"
+        if (place := recipe.main_threshold) is not None:
+            step = recipe.steps[place]
+            own = getattr(step.params, str(step.threshold))
+            base.setting = f"{step.name}.{step.threshold}"
             base.threshold = math.nan if own is None or isinstance(own, str) else float(own)
         points.append(base)
     return points
@@ -147,8 +146,7 @@ def _guarded(point: _Point, act: Any) -> None:
 def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
-        keys = ("recipe", "runner", "setting", "threshold", "failed")
-        point = _Point(**{key: getattr(point, key) for key in keys})
+        point = replace(point, rows=0, full=0, gap=0.0, negatives=[], false_negatives=[])
     nothing = [np.zeros(len(cluster), np.int64)]
     negatives, false_negatives = (
         np.bincount(cluster, np.concatenate(parts or nothing), len(queries))
@@ -271,11 +269,10 @@ def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, 
     own = recipes[recipes["failed"] == ""].set_index("recipe")
     rates = [f"false_negative_rate{end}" for end in ("", "_low", "_high")]
     numbers = [*rates, "design_effect", "gap", "coverage", "queries_lost", "negatives"]
-    kinds: Mapping[Any, int] = truth.groupby("kind").size().to_dict()
     return {
         "audit": {
             "queries": int(truth["query_id"].nunique()),
-            "planted": {str(kind): int(count) for kind, count in kinds.items()},
+            "planted": {str(kind): int(count) for kind, count in truth.groupby("kind").size().items()},
             "found": found,
             "recipes": own[numbers].to_dict("index"),
             "judges": judges.set_index("judge")[["auc", "auc_low", "auc_high"]].to_dict("index"),

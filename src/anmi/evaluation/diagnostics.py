@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
 from anmi.engine.threads import ahead
-from anmi.evaluation.shares import share_of_pairs
+from anmi.evaluation.significance import share_of_pairs
 from anmi.judging.calibration import reliability
 from anmi.judging.expected import ExpectedShare
 from anmi.selection.steps.samplers import TIERS
@@ -247,7 +247,7 @@ def false_negatives(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Dat
 
     Equivalents are relevant though no qrel says so, and never seen by the mining; of qrels every label above 0 counts.
     Returns ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
-    (:func:`anmi.evaluation.shares.share`); ``queries`` with at least one such negative, ``queries_total``, and
+    (:func:`anmi.evaluation.significance.share`); ``queries`` with at least one such negative, ``queries_total``, and
     ``known``: queries for which any equivalent is known, without which a small share means little. Without negatives
     the share is 0 in [0, 1].
 

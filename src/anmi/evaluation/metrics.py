@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 
 from anmi.corpus.types import LARGEST_RELEVANCE
 from anmi.errors import AnmiError
+from anmi.evaluation.significance import interval
 
 KS: Final = (1, 5, 10, 20, 50, 100)
 RANK: Final = "rank"
+EASY_BELOW: Final = 0.3
+HARD_ABOVE: Final = 0.7
 _TREC_NAMES: Final = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "accuracy": "success"}
 
 
@@ -122,6 +125,43 @@ def summarise(per_query: pd.DataFrame) -> dict[str, float]:
     if len(rank):
         summary |= {f"rank_{name}": float(rank.agg(name)) for name in ("mean", "median", "min", "max")}
     return summary | {"rank_not_found": float(len(per_query) - len(rank)), "queries": float(len(per_query))}
+
+
+def by_bucket(per_query: pd.DataFrame, hardness: pd.Series[float]) -> pd.DataFrame:
+    """Average every metric, and describe the ranks, within each bucket of hardness.
+
+    Below 0.3 a query is easy, above 0.7 hard: the borders of the report. Nearly all real queries are between (methods
+    §4's heuristic gives a question of ten words about 0.4), so :func:`profile` tells more. Returns a row per bucket
+    that has queries, easiest first, and last ``all``, with the keys of :func:`summarise` and the mean ``hardness``.
+    """
+    value = hardness[per_query.index].to_numpy(np.float64)
+    hard = value > HARD_ABOVE
+    parts = {"easy": value < EASY_BELOW, "medium": (value >= EASY_BELOW) & ~hard, "hard": hard, "all": value >= 0}
+    rows = {
+        name: summarise(per_query[mask]) | {"hardness": float(value[mask].mean())}
+        for name, mask in parts.items() if mask.any()
+    }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bucket")
+
+
+def profile(per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8) -> pd.DataFrame:
+    """Return a metric against hardness, in groups of about equal size.
+
+    There are at most ``groups``; queries of equal hardness are never parted, and a group has ten or more, if there are
+    so many. Returns means ``hardness`` and ``value``, the bootstrap interval ``low, high`` over the group's queries
+    (NaN for a single one) and ``queries``, easiest group first.
+    """
+    value = hardness[per_query.index].to_numpy(np.float64)
+    scores = per_query[metric].to_numpy(np.float64)
+    count = max(1, min(groups, len(value) // 10))
+    borders = np.unique(np.quantile(value, np.arange(1, count) / count))
+    group = np.searchsorted(borders, value, side="right")
+    rows = []
+    for number in np.unique(group):
+        mask = group == number
+        mean, low, high = interval(scores[mask], seed=0, resamples=1000)
+        rows.append((float(value[mask].mean()), mean, low, high, int(mask.sum())))
+    return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
 
 
 def _check(table: pd.DataFrame, value: str, what: str) -> None:

@@ -51,7 +51,7 @@ class PromotionRule(BaseModel):
 class FalseNegativeRate:
     """How many of a recipe's negatives are relevant.
 
-    ``value, low, high`` as of :func:`anmi.evaluation.shares.share`, NaN where there are none; ``count`` of
+    ``value, low, high`` as of :func:`anmi.evaluation.significance.share`, NaN where there are none; ``count`` of
     ``negatives``; ``failed`` says why it is not known. ``of`` is ``audited`` for what an audit's queries got, ``drawn``
     for what training drew for its own.
     """

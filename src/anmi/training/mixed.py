@@ -145,14 +145,14 @@ class LatentIndex:
 
     Attributes
     ----------
-    documents, steps
-        Of the copy: its documents, and the steps in which they were encoded, int64 [n].
+    documents
+        Of the copy, int64 [n].
 
     Examples
     --------
     >>> index = LatentIndex(capacity=2, dimension=1)
-    >>> for step, document in enumerate([4, 7, 8]):
-    ...     index.add(np.array([document]), np.array([[step]], np.float32), step)
+    >>> for document in (4, 7, 8):
+    ...     index.add(np.array([document]), np.ones((1, 1), np.float32))
     >>> index.take()
     >>> index.documents.tolist()
     [7, 8]
@@ -160,23 +160,21 @@ class LatentIndex:
 
     def __init__(self, capacity: int, dimension: int) -> None:
         self._capacity = capacity
-        nothing = np.zeros(0, np.int64)
-        self._held: list[NDArray[Any]] = [nothing, nothing, np.zeros((0, dimension), np.float32)]
+        self._held: list[NDArray[Any]] = [np.zeros(0, np.int64), np.zeros((0, dimension), np.float32)]
         self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
         self.take()
 
-    def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32], step: int) -> None:
+    def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
         stays = ~np.isin(self._held[0], documents)
-        new = (documents, np.full(len(documents), step), vectors)
-        parts = (np.concatenate([old[stays], part]) for old, part in zip(self._held, new, strict=True))
+        parts = (np.concatenate([old[stays], new]) for old, new in zip(self._held, (documents, vectors), strict=True))
         self._held = [part[-self._capacity :] for part in parts]
 
     def take(self) -> None:
         """Copy what is held, to search it from now on."""
         # Arrays are made anew where something is added, never changed.
         self._copy = self._held
-        self.documents, self.steps, vectors = self._copy
+        self.documents, vectors = self._copy
         self._vectors = torch.from_numpy(vectors).to(self._type)
 
     def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -194,10 +192,10 @@ class LatentIndex:
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
-        parts = [tensors[f"index.{i}"].numpy() for i in range(6)]
-        self._held = parts[3:]
+        parts = [tensors[f"index.{i}"].numpy() for i in range(4)]
+        self._held = parts[2:]
         self.take()
-        self._held = parts[:3]
+        self._held = parts[:2]
 
 
 def neighbour_table(noted: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
@@ -287,7 +285,7 @@ class DNHSampler(NegativeSampler):
         row, own = self._rows[number], tuple(names[:size])
         return replace(
             row, negative_ids=own, negatives=tuple(texts[:size]), weights=(1.0,) * size, judged={}, hardness=math.nan,
-            query_weight=row.query_weight * boost, about=int(self._about[number]),
+            query_weight=row.query_weight * boost,
             excluded_ids=row.excluded_ids.union(excluded).difference(own) if excluded else row.excluded_ids,
         )  # fmt: skip
 
@@ -308,7 +306,7 @@ class DNHSampler(NegativeSampler):
         asked = self._draw_sources(uniform[0])
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_barred(rows, random)] = PADDING
-        latent, staleness = self._latent(rows, step, bool((asked == _LATENT).any()))
+        latent = self._latent(rows, bool((asked == _LATENT).any()))
         graph, edited = _shuffled(swaps, uniform[2]), _shuffled(edits, uniform[3])
         options = {_RANDOM: _present_first(random), _GRAPH: graph, _LATENT: latent, _EDIT: edited}
         source, drawn = asked.copy(), np.full(asked.shape, PADDING, np.int64)
@@ -317,7 +315,12 @@ class DNHSampler(NegativeSampler):
             taken = _taken(options[kind], mine)
             drawn[mine] = taken[mine]
             source[mine & (taken == PADDING)] = instead
-        self._describe(asked, source, drawn, latent, staleness)
+        there = drawn != PADDING
+        total = max(int(there.sum()), 1)
+        shares = np.bincount(source[there], minlength=len(SOURCES)) / total
+        self._report = {f"share_{name}": float(share) for name, share in zip(SOURCES, shares, strict=True)}
+        self._report |= {"negatives": total / len(drawn), "replaced": float((asked != source).mean())}
+        self._report |= {"latent_hit_rate": self._hit_rate} if self._options.latent else {}
         return drawn, source
 
     def update_index(
@@ -342,7 +345,7 @@ class DNHSampler(NegativeSampler):
         # Variants stand behind the documents.
         numbers = np.array([self._stock.number.get(name, self._stock.documents) for name in document_ids], np.int64)
         own = numbers < self._stock.documents
-        self._index.add(numbers[own], documents[own], step)
+        self._index.add(numbers[own], documents[own])
         self._anchors[rows], self._known[rows] = queries, True
         if step % self._options.refresh == 0:
             self._index.take()
@@ -356,7 +359,7 @@ class DNHSampler(NegativeSampler):
         """Return what the last step drew.
 
         Shares of the sources, the share that was replaced, and of latent negatives the share of neighbours that could
-        be taken and their mean age in steps.
+        be taken.
         """
         return self._report
 
@@ -381,23 +384,15 @@ class DNHSampler(NegativeSampler):
         result: NDArray[np.int64] = present[place]
         return result
 
-    def _latent(
-        self, rows: NDArray[np.int64], step: int, wanted: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Neighbours that may be taken, int64 [B, K] with -1 at the end, and their age in steps, [B, K]."""
+    def _latent(self, rows: NDArray[np.int64], wanted: bool) -> NDArray[np.int64]:
+        """Neighbours that may be taken, int64 [B, K] with -1 at the end."""
         found = np.full((len(rows), _TOP), PADDING, np.int64)
-        age = np.full(found.shape, np.nan)
-        if not wanted or not len(self._index.documents):
-            return found, age
-        known, places, documents, usable = self._nearest(rows, _TOP)
-        hits = (places >= 0) & usable
-        looked_at = int((places >= 0).sum())
-        self._hit_rate = float(hits.sum()) / looked_at if looked_at else math.nan
-        order = np.argsort(~hits, axis=1, kind="stable")
-        found[known] = np.take_along_axis(np.where(hits, documents, PADDING), order, axis=1)
-        ages = np.where(hits, step - self._index.steps[places], np.nan)
-        age[known] = np.take_along_axis(ages, order, axis=1)
-        return found, age
+        if wanted and len(self._index.documents):
+            known, places, documents, usable = self._nearest(rows, _TOP)
+            hits = (places >= 0) & usable
+            self._hit_rate = float(hits.sum() / (places >= 0).sum()) if (places >= 0).any() else math.nan
+            found[known] = _present_first(np.where(hits, documents, PADDING))
+        return found
 
     def _nearest(self, rows: NDArray[np.int64], count: int) -> tuple[NDArray[Any], ...]:
         """Return which rows are known, [n], and of those places, numbers and usability of the nearest, [n, count]."""
@@ -447,23 +442,6 @@ class DNHSampler(NegativeSampler):
         for row, of in zip(place.tolist(), document.tolist(), strict=True):
             excluded[row] += names[of]
         return excluded
-
-    def _describe(
-        self, asked: NDArray[np.int64], source: NDArray[np.int64], drawn: NDArray[np.int64],
-        latent: NDArray[np.int64], staleness: NDArray[np.float64],
-    ) -> None:  # fmt: skip
-        there = drawn != PADDING
-        total = max(int(there.sum()), 1)
-        shares = np.bincount(source[there], minlength=len(SOURCES)) / total
-        self._report = {f"share_{name}": float(share) for name, share in zip(SOURCES, shares, strict=True)}
-        self._report |= {"negatives": total / len(drawn), "replaced": float((asked != source).mean())}
-        if self._options.latent == 0:
-            return
-        used = np.arange(latent.shape[1]) < ((source == _LATENT) & there).sum(axis=1, keepdims=True)
-        ages = staleness[used & ~np.isnan(staleness)]
-        staleness_mean = float(ages.mean()) if len(ages) else math.nan
-        self._report |= {"latent_hit_rate": self._hit_rate, "latent_staleness": staleness_mean}
-        self._report["latent_index"] = float(len(self._index.documents))
 
 
 def _number(stock: Stock, document_id: str, query_id: str) -> int:

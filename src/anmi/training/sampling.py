@@ -20,7 +20,7 @@ from anmi.corpus.splits import choose
 from anmi.errors import AnmiError
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.losses.drawn import RELAXATION, SLOT, DrawnBySimAns
+from anmi.training.losses.drawn import SLOT, DrawnBySimAns
 from anmi.training.mixed import DNHSampler, Stock
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDraw, WindowOptions
@@ -185,7 +185,7 @@ class SimAnsSampler(_Pools):
         given = (np.nan_to_num(self._values[rows]), self._own[rows], self._usable[rows], self._uniform(rows, step))
         scores, own, usable, uniform = (torch.from_numpy(each).to(drawing.b.device) for each in given)
         keys = drawing.keys(scores, own, usable, uniform)
-        self._loss.relaxed = drawing.relaxed(keys, usable, self._wanted, RELAXATION)
+        self._loss.relaxed = drawing.relaxed(keys, usable, self._wanted)
         order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._wanted].cpu().numpy()
         taken = np.take_along_axis(self._usable[rows], order, axis=1).sum(axis=1)
         places = [line[:count] for line, count in zip(order.tolist(), taken.tolist(), strict=True)]

@@ -42,7 +42,7 @@ def vectors(documents, step):
 def filled(sequence):
     index = LatentIndex(CAPACITY, DIMENSION)
     for step, documents in enumerate(sequence):
-        index.add(np.array(documents, np.int64), vectors(documents, step), step)
+        index.add(np.array(documents, np.int64), vectors(documents, step))
     index.take()
     return index
 
@@ -56,16 +56,15 @@ def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_a
     for documents in sequence:
         order = [document for document in order if document not in documents] + documents
     assert held == order[-CAPACITY:]
-    for place, (document, step) in enumerate(zip(held, index.steps.tolist(), strict=True)):
-        assert step == seen[document], "the newest embedding of a document"
-        assert np.array_equal(
-            index.tensors()["index.5"][place], vectors(sequence[step], step)[sequence[step].index(document)]
-        )
+    for document, vector in zip(held, index.tensors()["index.3"], strict=True):
+        step = seen[document]
+        newest = vectors(sequence[step], step)[sequence[step].index(document)]
+        assert np.array_equal(vector, newest), "the newest embedding of a document"
     copy = LatentIndex(CAPACITY, DIMENSION)
     copy.load(index.tensors())
     for one in (index, copy):
         for step, documents in enumerate(after, start=100):
-            one.add(np.array(documents, np.int64), vectors(documents, step), step)
+            one.add(np.array(documents, np.int64), vectors(documents, step))
         one.take()
     assert all(np.array_equal(a, b) for a, b in zip(index.tensors().values(), copy.tensors().values(), strict=True))
 
@@ -74,12 +73,12 @@ def test_the_index_finds_the_nearest_of_what_was_held():
     index, anchors = filled([]), vectors(range(4), 77)
     assert (index.search(anchors, 2) == -1).all(), "nothing before the first is made"
     held = vectors(range(5), 0)
-    index.add(np.arange(5), held, 0)
+    index.add(np.arange(5), held)
     index.take()
     found = np.take_along_axis(anchors @ held.T, index.search(anchors, 5), axis=1)
     assert np.abs(found + np.sort(-anchors @ held.T, axis=1)).max() < 0.05, "but for the rounding of bfloat16"
     assert (index.search(anchors, 7)[:, 5:] == -1).all(), "no more than there are"
-    index.add(np.array([9]), np.full((1, DIMENSION), 100, np.float32), 4)
+    index.add(np.array([9]), np.full((1, DIMENSION), 100, np.float32))
     assert 9 not in index.documents
     index.take()
     assert 9 in index.documents

@@ -72,7 +72,7 @@ def describe_hardness(
 ) -> dict[str, Any]:
     """Return the results of every system by the hardness of queries: in buckets, and one metric in equal groups."""
     from anmi.corpus.hardness import hardness
-    from anmi.evaluation.buckets import by_bucket, profile
+    from anmi.evaluation.metrics import by_bucket, profile
 
     asked = pd.concat([queries[["query_id", "text"]], pseudo_queries[["query_id", "text"]]])
     asked = asked[asked.query_id.isin(scores.query_id)]

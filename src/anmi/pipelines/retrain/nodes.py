@@ -211,7 +211,7 @@ def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Data
 
     Equivalents are relevant though no label says so.
     """
-    from anmi.evaluation.shares import share_of_pairs
+    from anmi.evaluation.significance import share_of_pairs
 
     known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
     if known.empty:

@@ -99,7 +99,7 @@ class LearnableSimAns(nn.Module):
         return torch.where(usable, self.log_chances(scores, positive, usable) + gumbel, _NEVER)
 
     @staticmethod
-    def relaxed(keys: Tensor, usable: Tensor, count: int, temperature: float) -> Tensor:
+    def relaxed(keys: Tensor, usable: Tensor, count: int) -> Tensor:
         """Return how far each candidate is drawn.
 
         Parameters
@@ -108,8 +108,6 @@ class LearnableSimAns(nn.Module):
             From :meth:`keys`, and of :meth:`log_chances`.
         count
             Candidates drawn per row, as far as there are so many.
-        temperature
-            Of the relaxation, above 0: the lower, the nearer to the exact draw and the noisier the gradient.
 
         Returns
         -------
@@ -122,7 +120,7 @@ class LearnableSimAns(nn.Module):
         for place in range(count):
             # What has been drawn is out of the next draw, by as much as it has been.
             keys = keys + torch.log((1 - last).clamp(min=_LEAST))
-            last = torch.softmax(keys / temperature, dim=1) * usable
+            last = torch.softmax(keys / RELAXATION, dim=1) * usable
             drawn = drawn + last * (place < number)
         return drawn
 
