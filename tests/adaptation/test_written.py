@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,20 +28,9 @@ def expected(document: Document) -> list[str]:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server() as running:
-        running.behave = answer
-        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield running
-        running.closing.set()
-        running.shutdown()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "store") as opened:
-        yield opened
+def server(server: Server) -> Server:
+    server.behave = answer
+    return server
 
 
 def writer(server: Server, store: Store, budget: int = 100, queries: int = 2, **changes: Any) -> Writer:
@@ -83,14 +69,14 @@ def test_answers_of_any_length_and_language_are_kept_in_whole_lines(server: Serv
 
 def test_the_kind_hands_out_what_was_written(server: Server, store: Store) -> None:
     material = Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1))
-    make = KINDS["llm"].fit(material)
+    make = KINDS["llm"](material)
     assert [view.query for view in make(DOCUMENTS[4], 1, 0)] == expected(DOCUMENTS[4])[:1]
     assert make(DOCUMENTS[4], 5, 0)[0].positive == "Title 4 Text number 4."
 
 
 def test_without_a_model_it_is_said_what_is_missing() -> None:
     with pytest.raises(AnmiError, match=r"set adaptation\.llm\.base_url"):
-        KINDS["llm"].fit(Material(DOCUMENTS, "en"))
+        KINDS["llm"](Material(DOCUMENTS, "en"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,6 @@ def texts() -> dict[str, str]:
 def judge(folder: Path, store: Store, texts: dict[str, str], **changes: Any) -> Judge:
     options = OPTIONS.model_copy(update=changes)
     return Judge(options, DEPTH, store, folder / "models", texts, DOCUMENT_TEXTS, seed=3)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,6 @@ PAIRS = [
     for query in ("why the fox sleeps", "how a river grows")
     for i, document in enumerate(("foxes sleep by day", "rivers grow in spring", "stones break", "an owl sounds"))
 ]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def ready(base: Any, **changes: Any) -> CrossEncoderOptions:

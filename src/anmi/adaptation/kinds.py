@@ -50,6 +50,11 @@ class Document:
     language: str
     metadata: str = "{}"
 
+    @property
+    def whole(self) -> str:
+        """Title and text."""
+        return f"{self.title} {self.text}".strip()
+
 
 class View(NamedTuple):
     """A pseudo-query and the document without what it was made of."""
@@ -99,16 +104,10 @@ class Material:
     terms: Terms | None = None
 
 
-def without(document: Document, start: int, end: int) -> str:
-    """Return title and text of a document, the characters from ``start`` to ``end`` of the text taken out.
-
-    Examples
-    --------
-    >>> without(Document("d", "A", "One. Two. Three.", "en"), 5, 9)
-    'A One. Three.'
-    """
+def _taken(document: Document, start: int, end: int) -> View:
+    """Return the characters from ``start`` to ``end`` of the text, and title and text without them."""
     rest = f"{document.text[:start].rstrip()} {document.text[end:].lstrip()}".strip()
-    return f"{document.title} {rest}".strip()
+    return View(" ".join(document.text[start:end].split()), f"{document.title} {rest}".strip())
 
 
 _WORD: Final = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*(?:[-'’][\p{L}\p{M}\p{N}]+)*")
@@ -145,16 +144,14 @@ def keyphrase(material: Material) -> Make:
     [View(query='moon cold', positive='The moon is cold; moons orbit the sun.')]
     """
     kind, own = resolve("auto", material.language), material.terms
-    tokenize, rows = (
-        tokenizer(kind, material.language),
-        {each.document_id: n for n, each in enumerate(material.documents)},
-    )
+    tokenize = tokenizer(kind, material.language)
+    rows = {each.document_id: n for n, each in enumerate(material.documents)}
     if kind in DICTIONARIES and not (own and own.settings["tokenizer"] == kind):
-        own = Terms.build([_text(each) for each in material.documents], tokenize)
+        own = Terms.build([each.whole for each in material.documents], tokenize)
     names = list(own.vocabulary) if own and kind in DICTIONARIES else []
 
     def words(document: Document) -> Iterable[str]:
-        text = _text(document)
+        text = document.whole
         if own and names:
             return _held(text, own, rows[document.document_id], names)
         return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
@@ -184,18 +181,13 @@ def keyphrase(material: Material) -> Make:
         return [(ranked.index(each), max(forms[each], key=forms[each].__getitem__)) for each in forms if each in ranked]
 
     def make(document: Document, most: int, seed: int) -> list[View]:
-        found, text = best(document), _text(document)
+        found = best(document)
         sizes = range(_LEAST, len(found) + 1)
         order = seeds.permutation(seed, "adaptation/keyphrase", document.document_id, len(sizes))[:most]
-        return [
-            View(" ".join(word for place, word in found if place < sizes[chosen]), text) for chosen in order.tolist()
-        ]
+        asked = (" ".join(word for place, word in found if place < sizes[chosen]) for chosen in order.tolist())
+        return [View(query, document.whole) for query in asked]
 
     return make
-
-
-def _text(document: Document) -> str:
-    return f"{document.title} {document.text}".strip()
 
 
 def _held(text: str, terms: Terms, row: int, names: Sequence[str]) -> list[str]:
@@ -256,8 +248,7 @@ def question(material: Material) -> Make:
         if not focus or document.language != "en":
             return []
         order = seeds.permutation(seed, "adaptation/question", document.document_id, len(templates))[:most]
-        text = f"{document.title} {document.text}".strip()
-        return [View(templates[place].replace("{}", focus), text) for place in order.tolist()]
+        return [View(templates[place].replace("{}", focus), document.whole) for place in order.tolist()]
 
     return make
 
@@ -285,8 +276,7 @@ def llm(material: Material) -> Make:
     written = material.write(material.documents)
 
     def make(document: Document, most: int, seed: int) -> list[View]:
-        text = f"{document.title} {document.text}".strip()
-        return [View(query, text) for query in written.get(document.document_id, [])[:most]]
+        return [View(query, document.whole) for query in written.get(document.document_id, [])[:most]]
 
     return make
 
@@ -302,8 +292,7 @@ def first(document: Document, most: int, seed: int) -> list[View]:
     found = sentences(document.text, document.language)
     if len(found) < 2 or not most:
         return []
-    start, end = found[0]
-    return [View(" ".join(document.text[start:end].split()), without(document, start, end))]
+    return [_taken(document, *found[0])]
 
 
 def cloze(document: Document, most: int, seed: int) -> list[View]:
@@ -320,12 +309,8 @@ def cloze(document: Document, most: int, seed: int) -> list[View]:
     if len(found) < 2:
         return []
     order = seeds.permutation(seed, "adaptation/cloze", document.document_id, len(found))[:most]
-    views = (
-        View(" ".join(document.text[start:end].split()), without(document, start, end))
-        for start, end in (found[place] for place in order.tolist())
-    )
     # One that is said twice is one view.
-    return list(dict.fromkeys(views))
+    return list(dict.fromkeys(_taken(document, *found[place]) for place in order.tolist()))
 
 
 # Markdown's headings, and those that a line of = or - underlines.
@@ -397,26 +382,8 @@ def crop(document: Document, most: int, seed: int) -> list[View]:
     for _ in range(most):
         length = max(_CROP_LEAST, int(len(words) * random.uniform(*_SHARES)))
         first = int(random.integers(0, len(words) - length + 1))
-        start, end = words[first][0], words[first + length - 1][1]
-        views.append(View(" ".join(document.text[start:end].split()), without(document, start, end)))
+        views.append(_taken(document, words[first][0], words[first + length - 1][1]))
     return list(dict.fromkeys(views))
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One kind of pseudo-queries.
-
-    Attributes
-    ----------
-    fit
-        Takes what is known of the corpus, and returns the function that makes views of a document: at most so many,
-        drawn by a seed, fewer where the document offers fewer.
-    meaning
-        One sentence for people who choose among kinds.
-    """
-
-    fit: Callable[[Material], Make]
-    meaning: str
 
 
 def _alone(make: Make) -> Callable[[Material], Make]:
@@ -424,13 +391,14 @@ def _alone(make: Make) -> Callable[[Material], Make]:
     return lambda _: make
 
 
-KINDS: Final[dict[str, Kind]] = {
-    "title": Kind(_alone(title), "the title; the document is its text without it"),
-    "cloze": Kind(_alone(cloze), "a sentence; the document is the rest (inverse cloze task, arXiv 1906.00300)"),
-    "crop": Kind(_alone(crop), "a run of words; the document is the rest (after Contriever's crops, arXiv 2112.09118)"),
-    "heading": Kind(_alone(heading), "a heading inside the text; the document is the section under it"),
-    "first": Kind(_alone(first), "the first sentence; the document is the rest"),
-    "keyphrase": Kind(keyphrase, "the 2 to 6 best terms by tf-idf; the document is all of it"),
-    "question": Kind(question, "a question by templates, from a focus and a type in the metadata; English"),
-    "llm": Kind(llm, "a query that a language model writes for the document, behind an OpenAI-compatible endpoint"),
+# From what is known of the corpus to the function that makes views of a document, fewer where it offers fewer.
+KINDS: Final[dict[str, Callable[[Material], Make]]] = {
+    "title": _alone(title),
+    "cloze": _alone(cloze),
+    "crop": _alone(crop),
+    "heading": _alone(heading),
+    "first": _alone(first),
+    "keyphrase": keyphrase,
+    "question": question,
+    "llm": llm,
 }

@@ -72,10 +72,8 @@ def reasons(
     # The copies of a document ask what it asks, and are no reason to drop it.
     originals = {pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies}
     asked = Counter(form for form, _ in originals)
-    repeats = [
-        kind != "keyphrase" and _repeats(text, form)
-        for kind, form, text in zip(made.kind, forms, made.positive_text, strict=True)
-    ]
+    shown = zip(made.kind, forms, made.positive_text, strict=True)
+    repeats = [kind != "keyphrase" and _repeats(text, form) for kind, form, text in shown]
     least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
     found: dict[str, NDArray[np.bool_]] = {
         "test_query": np.array([form in barred for form in forms], bool),
@@ -227,7 +225,7 @@ def make_pseudo_queries(
     own = None if terms is None else replace(terms, counts=terms.counts[asked])
     write = None if writer is None else partial(writer.write, seed=seed)
     material = Material(documents, language, question or QuestionOptions(), new, write, own)
-    makers = {kind: KINDS[kind].fit(material) for kind in kinds}
+    makers = {kind: KINDS[kind](material) for kind in kinds}
     columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
     shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None)
     for document, part in zip(shown, split[asked].tolist() if kinds else (), strict=True):
@@ -245,8 +243,7 @@ def make_pseudo_queries(
     dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
     kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
-    summary = {"documents": len(corpus), "new": len(new), "kinds": counts}
-    return PseudoQueries(kept, dropped, summary)
+    return PseudoQueries(kept, dropped, {"documents": len(corpus), "new": len(new), "kinds": counts})
 
 
 def _texts(made: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

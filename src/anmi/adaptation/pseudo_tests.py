@@ -87,21 +87,16 @@ def with_pseudo_tests(
     last = made.drop_duplicates("document_id", keep="last").set_index("document_id")
     texts = corpus.document_id.map(last.positive_text)
     changed = corpus.assign(title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text))
-    asked = pd.DataFrame(dict.fromkeys(queries.columns, ""), index=made.index).assign(
+    empty: dict[Any, Any] = dict.fromkeys(queries.columns, "") | {"metadata": "{}", "mined": False}
+    asked = pd.DataFrame(empty, index=made.index)[[*queries.columns]].assign(
         query_id=made.query_id, text=made.text, split=made.split
     )
-    if "metadata" in asked:
-        asked["metadata"] = "{}"
-    if "mined" in asked:
-        asked["mined"] = False
     labels = pd.DataFrame({"query_id": made.query_id, "document_id": made.document_id, "relevance": 1})
     if "split" in qrels:
         labels["split"] = made.split
-    return (
-        changed,
-        pd.concat([queries, asked], ignore_index=True),
-        pd.concat([qrels, labels.astype(qrels.dtypes[labels.columns].to_dict())], ignore_index=True),
-    )
+    labels = labels.astype(qrels.dtypes[labels.columns].to_dict())
+    asked, labels = (pd.concat(both, ignore_index=True) for both in ((queries, asked), (qrels, labels)))
+    return changed, asked, labels
 
 
 def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[Any, Any]]:

@@ -88,11 +88,12 @@ class Writer:
             The endpoint refuses requests as such: wrong address, model or key.
         """
         chosen = choose([document.document_id for document in documents], self._budget, seed).tolist()
-        texts = [f"{document.title} {document.text}".strip()[: self._longest] for document in documents]
+        texts = [document.whole[: self._longest] for document in documents]
         asked = [place for place, text in enumerate(texts) if chosen[place] and text]
+        shown = [texts[place] for place in asked]
         answers, problems = self._store.answers(
             self._fingerprint,
-            [texts[place] for place in asked],
+            shown,
             lambda text: (self._system, _QUESTION.format(text)),
             self._ask,
             _packed,

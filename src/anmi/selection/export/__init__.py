@@ -1,7 +1,6 @@
 """Training rows in the formats that other trainers read."""
 
-from anmi.selection.export.formats import FORMATS, find_format
-from anmi.selection.export.tables import Collection, ExportOptions
+from anmi.selection.export.formats import FORMATS, Collection, ExportOptions, find_format
 from anmi.selection.export.writing import Exported, export_collection, make_export, may_replace
 
 __all__ = [

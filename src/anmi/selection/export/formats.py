@@ -1,16 +1,379 @@
-"""The registry of export formats."""
+"""The formats of exports: training rows laid flat, and the table that each format makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field
 
 from anmi.errors import AnmiError, nearest
-from anmi.selection.export import tables
-from anmi.selection.export.tables import Collection, ExportOptions, Flat
+from anmi.selection.rows import pair_rows
+from anmi.selection.steps import Params
+
+# The order in which a score is chosen where none is named: a cross-encoder's logits are what MarginMSE was made for.
+PREFERRED: Final = ("cross", "p_relevant", "dense")
+ENOUGH: Final = 0.95
+_TEXTS: Final = ("query_id", "query", "positive_id", "positive")
+
+
+class ExportOptions(Params):
+    """What goes into an export."""
+
+    negatives: int | None = Field(None, ge=1, le=1000, description="Of each row, best first; all it has when empty.")
+    score: str | None = Field(
+        None, min_length=1, description="Which judgment becomes the score or soft label, such as cross or p_relevant. "
+        "When empty, hard labels of 1 and 0, or no scores; n-tuple-scores then takes the first of cross, p_relevant "
+        "and dense that is known for 95 % of the documents.",
+    )  # fmt: skip
+    prompt: str | None = Field(None, description="Prompt of the query in every line; the trainer's own when empty.")
+    by_source: bool = Field(False, description="Files for each source of queries, as the BM25 notebook writes them.")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The collection that training rows were made of; some formats name its titles, types and language.
+
+    Attributes
+    ----------
+    corpus
+        ``document_id, title, text, metadata``.
+    queries
+        ``query_id, metadata``.
+    name
+        Such as ``beir:scifact``.
+    language
+        ISO 639-1 code.
+    """
+
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    name: str
+    language: str
+
+
+@dataclass
+class Flat:
+    """R training rows and the P negatives that may be exported of them.
+
+    Attributes
+    ----------
+    rows
+        ``query_id, query, positive_id, positive`` of [R] rows, of type object, and ``score``: the positive's.
+    negatives
+        ``row`` (the place of its row, rising), ``id, text, score`` of [P] negatives.
+    score
+        Name of the judgment in both scores; None for none, and they are NaN.
+    left_out
+        How many of what did not get this far.
+    """
+
+    rows: pd.DataFrame
+    negatives: pd.DataFrame
+    score: str | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Negatives of each row, int64 [R]."""
+        return np.bincount(self.negatives["row"], minlength=len(self.rows)).astype(np.int64)
+
+    def leave_out(self, what: str, number: int) -> None:
+        """Note that something was left out."""
+        if number:
+            self.left_out[what] = self.left_out.get(what, 0) + int(number)
+
+    def drop(self, which: NDArray[np.bool_], what: str) -> None:
+        """Leave some of the negatives out."""
+        self.leave_out(what, int(which.sum()))
+        self.negatives = self.negatives[~which]
+
+
+def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Flat:
+    """Lay the negatives of training rows flat.
+
+    Left out and counted: rows of weight 0, negatives of weight 0 (our training would not see them either), negatives
+    that are a positive of another row of their query, and what the score is missing for.
+
+    Parameters
+    ----------
+    rows
+        As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
+    negatives
+        Most negatives of a row, best first; None for all.
+    score
+        Judgment to take along; None for none.
+
+    Raises
+    ------
+    AnmiError
+        A column is missing, or the score was measured for nothing.
+    """
+    if missing := [name for name in (*_TEXTS, "negative_ids", "negatives") if name not in rows]:
+        raise AnmiError(f'this is no table of training rows: it has no column "{missing[0]}"; run selection again')
+    if score is not None and score not in (known := _scores(rows)):
+        raise AnmiError(f'the training rows have no score "{score}"; {nearest(score, known)}')
+    used = rows.query_weight.to_numpy() > 0 if "query_weight" in rows else np.ones(len(rows), bool)
+    table = rows[used].reset_index(drop=True)
+    lengths = table.negative_ids.map(len).to_numpy(np.int64)
+
+    def listed(column: str, kind: Any) -> NDArray[Any]:
+        return np.fromiter(chain.from_iterable(table[column]), kind, count=int(lengths.sum()))
+
+    flat = Flat(
+        table_of({name: table[name].to_numpy(object) for name in _TEXTS}).assign(
+            score=np.nan if score is None else table[f"positive_{score}"].to_numpy(np.float64)
+        ),
+        table_of({
+            "row": np.repeat(np.arange(len(table)), lengths), "id": listed("negative_ids", object),
+            "text": listed("negatives", object),
+            "score": np.full(int(lengths.sum()), np.nan) if score is None else listed(f"negative_{score}", np.float64),
+        }),
+        score,
+    )  # fmt: skip
+    flat.leave_out("rows of weight 0", int((~used).sum()))
+    if "weights" in table:
+        flat.drop(listed("weights", np.float64) <= 0, "negatives of weight 0")
+    flat.drop(_known_positives(flat), "negatives that are a positive of the same query")
+    if score is not None:
+        flat.drop(flat.negatives.score.isna().to_numpy(), f"negatives without {score}")
+    if negatives is not None:
+        flat.negatives = flat.negatives[flat.negatives.groupby("row").cumcount() < negatives]
+    return flat
+
+
+def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table whose texts are references; pandas would otherwise copy them into a column of its own kind.
+
+    Examples
+    --------
+    >>> table_of({"a": np.array(["x"], dtype=object), "b": np.array([1])}).dtypes.tolist()
+    [dtype('O'), dtype('int64')]
+    """
+    kept = {
+        name: pd.Series(values, dtype=object) if getattr(values, "dtype", np.dtype(float)).kind == "O" else values
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(kept)
+
+
+def _scores(table: pd.DataFrame) -> list[str]:
+    """Return the names of the judgments that both positives and negatives may have."""
+    named = [str(name).removeprefix("positive_") for name in table if str(name).startswith("positive_")]
+    return [name for name in named if f"negative_{name}" in table and name not in ("id", "ids")]
+
+
+def _known_positives(flat: Flat) -> NDArray[np.bool_]:
+    """Say for each negative whether another row has it as the positive of the same query, bool [P]."""
+    query = pd.factorize(flat.rows.query_id)[0]
+    document = pd.factorize(np.concatenate([flat.rows.positive_id.to_numpy(), flat.negatives["id"].to_numpy()]))[0]
+    codes = np.concatenate([query, query[flat.negatives["row"]]]) * (len(document) + 1) + document.astype(np.int64)
+    return np.isin(codes[len(query) :], codes[: len(query)])
+
+
+def known_shares(rows: pd.DataFrame) -> dict[str, float]:
+    """Return for every judgment the share of exported documents it is known for, 0 to 1.
+
+    Examples
+    --------
+    >>> known_shares(pd.DataFrame({"positive_a": [1.0, 2.0], "negative_a": [[1.0, np.nan], []]}))
+    {'a': 0.75}
+    """
+    shares = {}
+    for name in _scores(rows):
+        values = np.concatenate([rows[f"positive_{name}"], *rows[f"negative_{name}"]]).astype(np.float64)
+        shares[name] = float(1 - np.isnan(values).mean()) if len(values) else 0.0
+    return shares
+
+
+def preferred_score(rows: pd.DataFrame) -> str:
+    """Return the judgment that is exported where none is named.
+
+    Raises
+    ------
+    AnmiError
+        None of them is known for enough documents; the message says how far each is.
+    """
+    shares = known_shares(rows)
+    chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= ENOUGH), None)
+    if chosen is None:
+        raise AnmiError(
+            f"no score is known for {ENOUGH:.0%} of the documents; choose one by --score: {coverage_text(shares)}"
+        )
+    return chosen
+
+
+def coverage_text(shares: dict[str, float]) -> str:
+    """Write shares for a message.
+
+    Examples
+    --------
+    >>> coverage_text({"dense": 1.0, "cross": 0.3412})
+    'dense (known for 100.0 %), cross (known for 34.1 %)'
+    """
+    best = sorted(shares.items(), key=lambda each: -each[1])
+    return ", ".join(f"{name} (known for {100 * share:.1f} %)" for name, share in best if share) or "none is measured"
+
+
+def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Bring the rows of each query together; with ``contrast`` only queries that have both kinds of documents.
+
+    Returns the queries, ``query_id, query``, and their documents, each once per query and positives first:
+    ``group`` (the place of the query, rising), ``id, text, score, positive``.
+    """
+    rows, negatives = flat.rows, flat.negatives
+    query = pd.factorize(rows.query_id)[0]
+    own = {"group": query, "id": rows.positive_id, "text": rows.positive, "score": rows.score, "positive": True}
+    other = negatives.assign(group=query[negatives["row"]], positive=False)
+    both = pd.concat([table_of(own), other[list(own)]], ignore_index=True).drop_duplicates(["group", "id"])
+    if flat.score is not None:
+        flat.leave_out(f"positives without {flat.score}", int(both.score.isna().sum()))
+        both = both[both.score.notna()]
+    asked = rows.iloc[np.unique(query, return_index=True)[1]]
+    if contrast:
+        kinds = [np.bincount(both.group[both.positive == kind], minlength=len(asked)) for kind in (True, False)]
+        mixed = (kinds[0] > 0) & (kinds[1] > 0)
+        flat.leave_out("queries without a positive or without negatives", int((~mixed).sum()))
+        both = both[mixed[both.group]]
+    both = both.sort_values("group", kind="stable")
+    kept, numbers = np.unique(both.group, return_inverse=True)
+    return asked.iloc[kept], both.assign(group=numbers)
+
+
+def _lists(documents: pd.DataFrame, column: str, queries: int) -> Any:
+    """Return a column of documents as one list per query."""
+    cuts = np.cumsum(np.bincount(documents.group, minlength=queries))[:-1]
+    # Splitting at no cuts gives one part, also where there is no query.
+    return [part.tolist() for part in np.split(documents[column].to_numpy(), cuts)] if queries else []
+
+
+def _labels(documents: pd.DataFrame, flat: Flat, hard: Any) -> NDArray[Any]:
+    return documents.positive.to_numpy(hard) if flat.score is None else documents.score.to_numpy(np.float32)
+
+
+def labelled_pair(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return ``query, document, label``: 1 for a positive and 0 for a negative, or the score asked for."""
+    queries, found = _grouped(flat, contrast=False)
+    asked = queries["query"].to_numpy()[found.group]
+    return table_of({"query": asked, "document": found.text.to_numpy(), "label": _labels(found, flat, np.int64)})
+
+
+def labelled_list(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return ``query, documents, labels``, one line per query with both kinds of documents."""
+    queries, found = _grouped(flat, contrast=True)
+    found = found.assign(label=_labels(found, flat, np.float32))
+    texts, labels = (_lists(found, column, len(queries)) for column in ("text", "label"))
+    return table_of({"query": queries["query"].to_numpy(), "documents": texts, "labels": labels})
+
+
+def flagembedding(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return ``query, pos, neg, type``, with a score also ``pos_scores, neg_scores``, and ``prompt`` if there is one.
+
+    ``type`` is what the in-context trainer asks for; the others take it or leave it.
+    """
+    queries, found = _grouped(flat, contrast=True)
+    table: dict[str, Any] = {"query": queries["query"].to_numpy()}
+    for column, end in (("text", ""), *([("score", "_scores")] if flat.score is not None else [])):
+        for kind, name in ((True, "pos"), (False, "neg")):
+            table[f"{name}{end}"] = _lists(found[found.positive == kind], column, len(queries))
+    if options.prompt is not None:
+        table["prompt"] = np.full(len(queries), options.prompt, dtype=object)
+    return table_of(table | {"type": "normal"})
+
+
+def tevatron(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return ``query_id, query, positive_passages, negative_passages``; a passage is ``docid, title, text``.
+
+    Tevatron joins title and text by a blank, as we do; so a known title is taken off the text's beginning.
+    """
+    queries, found = _grouped(flat, contrast=True)
+    known = {} if collection is None else dict(collection.corpus[["document_id", "title"]].to_numpy().tolist())
+    passages = []
+    for document, text in zip(found["id"], found.text, strict=True):
+        title = str(known.get(document) or "").strip()
+        title = title if text.startswith(f"{title} ") else ""
+        passages.append({"docid": str(document), "title": title, "text": text[len(title) + 1 :] if title else text})
+    found = found.assign(passage=pd.Series(passages, found.index, dtype=object))
+    kinds = (_lists(found[found.positive == kind], "passage", len(queries)) for kind in (True, False))
+    columns = (queries.query_id.to_numpy(), queries["query"].to_numpy(), *kinds)
+    return table_of(dict(zip(("query_id", "query", "positive_passages", "negative_passages"), columns, strict=True)))
+
+
+def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return the pair format of :func:`anmi.selection.rows.pair_rows`, one line per row with negatives.
+
+    Raises
+    ------
+    AnmiError
+        The collection is not given, or it is not the one the rows were made of.
+    """
+    if collection is None:
+        raise AnmiError(
+            "the pair format names types and language, known from the collection alone; run ingestion first"
+        )
+    _note_empty(flat)
+    for kind, table, key, asked in (
+        ("document", collection.corpus, "document_id", flat.rows.positive_id),
+        ("query", collection.queries, "query_id", flat.rows.query_id),
+    ):
+        strange = asked[~asked.isin(table[key])]
+        if len(strange):
+            raise AnmiError(
+                f'the newest collection has no {kind} "{strange.iloc[0]}" of the training rows, so these were made '
+                "of another one; run mining again"
+            )
+    negatives = flat.negatives.rename(columns={"row": "group"})
+    ids, texts = (_lists(negatives, column, len(flat.rows)) for column in ("id", "text"))
+    rows = flat.rows.assign(negative_ids=ids, negatives=texts)
+    return pair_rows(rows, collection.corpus, collection.queries, collection.name, collection.language)
+
+
+# Column names and order follow ``sentence_transformers.util.mine_hard_negatives``; a loss reads columns by their order,
+# and every one of them is a text apart from ``label`` and ``scores``, so nothing else may stand in these tables.
+def triplet(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return ``query, positive, negative``, one line per negative."""
+    _note_empty(flat)
+    rows = flat.rows.iloc[flat.negatives["row"]]
+    columns = (rows["query"].to_numpy(), rows.positive.to_numpy(), flat.negatives.text.to_numpy())
+    return table_of(dict(zip(("query", "positive", "negative"), columns, strict=True)))
+
+
+def n_tuple(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+    """Return ``query, positive, negative_1, …, negative_n``, one line per row that has n negatives.
+
+    With a score also ``scores``: the positive's, then those of the negatives. Scores and not their differences:
+    MarginMSELoss takes both (Hofstätter et al. 2020, arXiv 2010.02666), DistillKLDivLoss only scores.
+    """
+    _note_empty(flat)
+    counts = flat.counts
+    if flat.score is not None:
+        unknown = flat.rows.score.isna().to_numpy() & (counts > 0)
+        flat.leave_out(f"rows whose positive has no {flat.score}", int(unknown.sum()))
+        counts = np.where(unknown, 0, counts)
+    wanted = max(options.negatives or int(counts.max(initial=0)), 1)
+    full = counts >= wanted
+    short = counts[(counts > 0) & ~full]
+    if len(short):
+        # Tuples must be of one length; what would keep all rows is the least that any of them has.
+        least = f"--negatives {short.min()} keeps every row that has any"
+        flat.leave_out(f"rows with fewer than {wanted} negatives ({least})", len(short))
+    rows, negatives = flat.rows[full], flat.negatives[full[flat.negatives["row"]]]
+    texts, scores = (negatives[name].to_numpy().reshape(len(rows), wanted) for name in ("text", "score"))
+    named = {f"negative_{place + 1}": texts[:, place] for place in range(wanted)}
+    table = table_of({"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy(), **named})
+    if flat.score is None:
+        return table
+    return table.assign(scores=list(np.column_stack([rows.score, scores]).astype(np.float32)))
+
+
+def _note_empty(flat: Flat) -> None:
+    flat.leave_out("rows without negatives", int((flat.counts == 0).sum()))
+
 
 Make = Callable[[Flat, ExportOptions, Collection | None], pd.DataFrame]
 _PARQUET: Final = 'datasets.load_dataset("parquet", data_files={path}, split="train")'
@@ -48,36 +411,36 @@ _SCORE: Final = frozenset({"score"})
 FORMATS: Final[dict[str, Format]] = {
     "triplet": Format(
         "Query, positive and one negative a line, for TripletLoss or MultipleNegativesRankingLoss of "
-        "sentence-transformers.", tables.triplet,
+        "sentence-transformers.", triplet,
     ),
     "n-tuple": Format(
         "Query, positive and n negatives a line, for MultipleNegativesRankingLoss of sentence-transformers.",
-        tables.n_tuple,
+        n_tuple,
     ),
     "n-tuple-scores": Format(
         "An n-tuple with the scores of its documents, for MarginMSELoss or DistillKLDivLoss of sentence-transformers.",
-        tables.n_tuple, _SCORE, needs_score=True,
+        n_tuple, _SCORE, needs_score=True,
     ),
     "labeled-pair": Format(
         "Query, document and a label of 1, 0 or a score, for CosineSimilarityLoss, ContrastiveLoss or CoSENTLoss of "
-        "sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.", tables.labelled_pair, _SCORE,
+        "sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.", labelled_pair, _SCORE,
     ),
     "labeled-list": Format(
         "Query, its documents and their labels, for LambdaLoss, ListNetLoss or RankNetLoss of the CrossEncoder of "
-        "sentence-transformers.", tables.labelled_list, _SCORE,
+        "sentence-transformers.", labelled_list, _SCORE,
     ),
     "flagembedding": Format(
-        "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).", tables.flagembedding,
+        "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).", flagembedding,
         frozenset({"score", "prompt"}), "train.jsonl",
         "torchrun --nproc_per_node 1 -m FlagEmbedding.finetune.embedder.encoder_only.base --train_data {path} …",
     ),
     "tevatron": Format(
         "JSON lines of query, positive and negative passages with ids and titles, for the trainers of Tevatron.",
-        tables.tevatron, files="train.jsonl",
+        tevatron, files="train.jsonl",
         loading="python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {path} …",
     ),
     "pairs": Format(
-        "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and language.", tables.pairs,
+        "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and language.", pairs,
         frozenset({"by_source"}), files="part_*.jsonl", loading=_JSON,
     ),
 }  # fmt: skip

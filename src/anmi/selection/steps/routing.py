@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import scipy
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from anmi import seeds
-from anmi.candidates import GRADE, OPEN, Candidates
+from anmi.candidates import GRADE, OPEN, Candidates, stacked
 from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.fused import SURE, unread
@@ -238,13 +238,12 @@ class _Sample:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._draws: NDArray[np.float64] = np.zeros(0)
-        self._queries: NDArray[np.str_] = np.zeros(0, np.str_)
-        self._values: NDArray[np.float32] = np.zeros((0, 0), np.float32)
+        # Draws, queries and values of the rows so far.
+        self._parts: tuple[NDArray[Any], ...] = (np.zeros(0), np.zeros(0, np.str_), np.zeros((0, 0), np.float32))
 
     def add(self, block: Candidates, column: str) -> None:
         draws = seeds.uniform(self._seed, "selection/route", block.query_ids, block.positives[:, :1])[:, 0]
-        last = self._draws.max() if len(self._draws) >= _SAMPLE else np.inf
+        last = self._parts[0].max() if len(self._parts[0]) >= _SAMPLE else np.inf
         rows = np.flatnonzero((draws <= last) & (block.query_verdict == OPEN))
         part = block.take(rows)
         nearness = np.where(part.undecided, np.nan_to_num(part.columns["dense"], nan=-np.inf), -np.inf)
@@ -253,23 +252,15 @@ class _Sample:
         order = np.lexsort((part.documents, -nearness, tier), axis=1)
         values = np.where(part.undecided, part.columns[column], np.nan)
         values = np.take_along_axis(values, order, axis=1).astype(np.float32)[:, :_FIRST]
-        width = max(values.shape[1], self._values.shape[1])
-        self._draws = np.concatenate([self._draws, draws[rows]])
-        self._queries = np.concatenate([self._queries, part.query_ids])
-        self._values = np.concatenate([_wide(self._values, width), _wide(values, width)])
-        if len(self._draws) > _SAMPLE:
-            kept = np.sort(np.argsort(self._draws, kind="stable")[:_SAMPLE])
-            self._draws, self._queries = self._draws[kept], self._queries[kept]
-            self._values = self._values[kept]
+        parts = [stacked(both) for both in zip(self._parts, (draws[rows], part.query_ids, values), strict=True)]
+        kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
+        self._parts = tuple(each[kept] for each in parts)
 
     def rows(self) -> tuple[NDArray[np.str_], NDArray[np.float32]]:
         """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
-        order = np.argsort(self._draws, kind="stable")
-        return self._queries[order], self._values[order]
-
-
-def _wide(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
+        draws, queries, values = self._parts
+        order = np.argsort(draws, kind="stable")
+        return queries[order], values[order]
 
 
 @step(

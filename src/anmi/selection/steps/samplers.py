@@ -20,10 +20,7 @@ _RETRIEVED: Final = SOURCES["bm25"] | SOURCES["dense"]
 
 def places(*keys: NDArray[Any]) -> NDArray[np.int64]:
     """Return the place of each candidate in its row, from 0, in the order of keys as those of ``numpy.lexsort``."""
-    order = np.lexsort(keys, axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    return place
+    return np.argsort(np.lexsort(keys, axis=1), axis=1)
 
 
 def choose(
