@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import Candidates
+from anmi.candidates import PADDING, Candidates
 from anmi.selection.rows import TrainingRows
 
 
@@ -35,4 +35,45 @@ def candidates(columns: dict[str, Any], own: dict[str, Any] | None = None, sourc
         documents=np.tile(np.arange(shape[1], dtype=np.int32), (shape[0], 1)),
         source=np.zeros(shape, np.uint8) + np.array(source, np.uint8), columns=values,
         positive_columns={name: np.broadcast_to(value, (shape[0], 1)).copy() for name, value in positive.items()},
+    )  # fmt: skip
+
+
+POSITIVE = 1000
+
+
+def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bool = False) -> Candidates:
+    """All that steps read, of candidates 0…199 and positives from 1000 on; rows of unlike length."""
+    rng = np.random.default_rng(seed)
+    documents = np.stack([rng.permutation(200)[:width] for _ in range(queries)]).astype(np.int32)
+    filled = np.arange(width) < rng.integers(0, width + 1, queries)[:, None]
+    positives = np.stack([POSITIVE + np.arange(queries), np.full(queries, PADDING)], axis=1).astype(np.int32)
+    positives[::2, 1] = POSITIVE + 500
+    known = positives != PADDING
+
+    def column(values: np.ndarray, missing: float = 0.0, of: np.ndarray = filled) -> np.ndarray:
+        return np.where(~of | (rng.random(of.shape) < missing), np.nan, values).astype(np.float32)
+
+    low, high = (-2.0, 0.5) if negative_scores else (0.0, 1.0)
+    shape = filled.shape
+    return Candidates(
+        query_ids=np.array([f"q{i}" for i in range(queries)]), positives=positives,
+        documents=np.where(filled, documents, PADDING).astype(np.int32),
+        source=np.where(filled, rng.choice([1, 2, 3, 8], shape), 0).astype(np.uint8),
+        columns={
+            "dense": column(rng.uniform(low, high, shape)),
+            "dense_rank": column(rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)),
+            "bm25": column(rng.gamma(2, 3, shape)), "p_relevant": column(rng.random(shape), missing=0.2),
+            "p_evidence": column(rng.random(shape) ** 4, missing=0.1), "p_preferred": column(rng.beta(0.3, 2, shape)),
+            "p_cross": np.where(filled, documents % 7 / 7, np.nan).astype(np.float32),
+            "elo": column(rng.normal(900, 250, shape), missing=0.1), "gap_se": column(rng.uniform(20, 200, shape)),
+            "related": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
+        },
+        positive_columns={
+            "dense": column(rng.uniform(low, high, known.shape), of=known),
+            "dense_rank": column(rng.integers(1, 9, known.shape), of=known),
+            "elo": column(rng.normal(1200, 150, known.shape), of=known),
+            "p_relevant": column(rng.beta(3, 1, known.shape), of=known),
+            "p_evidence": column(rng.beta(3, 1, known.shape), of=known),
+        },
+        query_columns={"consistent": (rng.random(queries) < 0.7).astype(np.float32)},
     )  # fmt: skip

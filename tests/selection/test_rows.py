@@ -132,40 +132,35 @@ def test_a_document_that_is_only_close_to_the_positive_may_meet_the_query_in_a_b
     assert rows_of(close).excluded_ids[3] == []
 
 
-def test_near_duplicates_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
-    near = pd.DataFrame({"document_id": ["d2", "d2"], "other_id": ["d5", "d9"], "kind": "near"})
-    rows = with_lists(training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(near)))
-    assert rows.excluded_ids[3] == ["d5"]
-
-
 def related_by(near: pd.DataFrame | None = None, **copy_of: str) -> RelatedDocuments:
     copies = pd.DataFrame({"document_id": list(copy_of), "other_id": list(copy_of.values()), "kind": "copy"})
     return RelatedDocuments.from_table(pd.concat([copies, near]), NAMES)
 
 
-def test_copies_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
-    # 5 is a negative of query a and a copy of the positive of query b, 2; 8 is a copy too, and in no row.
-    rows = with_lists(
-        training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d5="d2", d8="d2"))
-    )
-    assert rows.excluded_ids[3] == ["d5"]
-    weights = assemble(read_rows(rows), "all").weights
-    texts = assemble(read_rows(rows), "all").texts
-    assert weights[3, texts.index("text 5")] == 0 < weights[0, texts.index("text 5")]
+def related_rows(own: dict[str, int] | None = None, near: pd.DataFrame | None = None, **copy_of: str) -> pd.DataFrame:
+    related = related_by(near, **copy_of)
+    return with_lists(training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related, own))
+
+
+def test_copies_and_near_duplicates_of_a_positive_are_excluded_where_another_row_holds_them() -> None:
+    # 5 is a negative of query a and like the positive of query b, 2; so are 8 and 9, and in no row.
+    near = pd.DataFrame({"document_id": ["d2", "d2"], "other_id": ["d5", "d9"], "kind": "near"})
+    for rows in (related_rows(near=near), related_rows(d5="d2", d8="d2")):
+        assert rows.excluded_ids[3] == ["d5"]
+        batch = assemble(read_rows(rows), "all")
+        assert batch.weights[3, batch.texts.index("text 5")] == 0 < batch.weights[0, batch.texts.index("text 5")]
 
 
 def test_copies_and_near_duplicates_of_a_promoted_document_are_no_negatives() -> None:
     # Of query a 4 is promoted: 5, its negative, is a copy of that, and 6, a negative of query b, is much like it.
     near = pd.DataFrame({"document_id": ["d4"], "other_id": ["d6"], "kind": "near"})
-    rows = with_lists(training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(near, d5="d4")))
+    rows = related_rows(near=near, d5="d4")
     assert rows.negative_ids.tolist() == [[], [], [], ["d6"]]
     assert all("d6" in names for names in rows.excluded_ids[:3])
 
 
 def test_the_query_itself_is_excluded_even_where_no_row_holds_it() -> None:
-    rows = with_lists(
-        training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related_by(d9="d8"), {"b": 8})
-    )
+    rows = related_rows({"b": 8}, d9="d8")
     assert rows.excluded_ids[3] == ["d8", "d9"], "training may draw it, or its copy, from the corpus"
     assert not {"d8", "d9"} & set(rows.excluded_ids[0])
 

@@ -9,51 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, norm
-from tests.selection.conftest import candidates
+from tests.selection.conftest import POSITIVE, candidates, make_block
 
-from anmi.candidates import NEGATIVE, PADDING, Candidates
+from anmi.candidates import NEGATIVE, Candidates
 from anmi.selection.recipe import Step
 from anmi.selection.steps import STEPS, Context
 from anmi.selection.steps.samplers import choose
-
-POSITIVE = 1000
-
-
-def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bool = False) -> Candidates:
-    """One row per (query, positive); candidates 0…199, positives from 1000 on; rows of unlike length."""
-    rng = np.random.default_rng(seed)
-    documents = np.stack([rng.permutation(200)[:width] for _ in range(queries)]).astype(np.int32)
-    lengths = rng.integers(0, width + 1, queries)
-    filled = np.arange(width) < lengths[:, None]
-    positives = np.stack([POSITIVE + np.arange(queries), np.full(queries, PADDING)], axis=1).astype(np.int32)
-    positives[::2, 1] = POSITIVE + 500
-
-    def column(values: np.ndarray, missing: float = 0.0) -> np.ndarray:
-        hidden = ~filled | (rng.random(filled.shape) < missing)
-        return np.where(hidden, np.nan, values).astype(np.float32)
-
-    low, high = (-2.0, 0.5) if negative_scores else (0.0, 1.0)
-    shape = filled.shape
-    return Candidates(
-        query_ids=np.array([f"q{i}" for i in range(queries)]), positives=positives,
-        documents=np.where(filled, documents, PADDING).astype(np.int32),
-        source=np.where(filled, rng.integers(1, 4, shape), 0).astype(np.uint8),
-        columns={
-            "dense": column(rng.uniform(low, high, shape)),
-            "dense_rank": column(rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)),
-            "bm25": column(rng.gamma(2, 3, shape)), "p_relevant": column(rng.random(shape), missing=0.2),
-            "p_cross": np.where(filled, documents % 7 / 7, np.nan).astype(np.float32),
-            "elo": column(rng.normal(900, 250, shape), missing=0.1), "gap_se": column(rng.uniform(20, 200, shape)),
-            "related": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
-        },
-        positive_columns={
-            "dense": np.where(positives == PADDING, np.nan, rng.uniform(low, high, positives.shape)).astype("f4"),
-            "dense_rank": np.where(positives == PADDING, np.nan, rng.integers(1, 9, positives.shape)).astype("f4"),
-            "elo": np.where(positives == PADDING, np.nan, rng.normal(1200, 150, positives.shape)).astype("f4"),
-            "p_relevant": np.where(positives == PADDING, np.nan, rng.beta(3, 1, positives.shape)).astype("f4"),
-        },
-        query_columns={"consistent": (rng.random(queries) < 0.7).astype(np.float32)},
-    )  # fmt: skip
 
 
 def apply(block: Candidates, name: str, negatives: int = 3, seed: int = 1, **params: Any) -> Candidates:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selection.conftest import candidates
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
@@ -20,11 +21,10 @@ from anmi.selection.steps.filters import PRESETS, MaxRatio
 
 def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
     """One row of candidates with these scores, under positives with those, the one compared with first."""
-    return Candidates(
-        query_ids=np.array(["q"]), positives=1000 + np.arange(len(positives), dtype=np.int32)[None, :],
-        documents=np.arange(len(scores), dtype=np.int32)[None, :], source=np.ones((1, len(scores)), np.uint8),
-        columns={column: np.array([scores], np.float32)}, positive_columns={column: np.array([positives], np.float32)},
-    )  # fmt: skip
+    block = candidates({column: scores})
+    own = np.array([positives], np.float32)
+    documents = 1000 + np.arange(len(positives), dtype=np.int32)[None, :]
+    return replace(block, positives=documents, positive_columns={column: own})
 
 
 def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
@@ -73,12 +73,6 @@ def test_an_absolute_ceiling_does_not_look_at_the_positive() -> None:
         assert kept(block_of([0.69, 0.71, np.nan], [positive]), "max_score") == [True, False, False]
 
 
-def test_the_rule_that_decided_is_told() -> None:
-    item = Step.of("max_ratio", {"max_ratio": "bold"})
-    after = item.type.apply(block_of([0.9], [0.5]), item.params, Context(0, 3))
-    assert after.rules["max_ratio"] == ("dense ≥ 0.98 of the positive's", "unsafe", False)
-
-
 @pytest.mark.parametrize(("doubt", "ratio"), [(0.0, 0.98), (0.35, None), (0.9, None), (40.0, 0.90)])
 def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean(
     doubt: float, ratio: float | None, caplog: pytest.LogCaptureFixture
@@ -86,10 +80,7 @@ def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean
     random = np.random.default_rng(3)
     scores = random.uniform(0.8, 1.0, (60, 40)).astype(np.float32)
     chance = np.clip(doubt * random.random((60, 40)) * np.maximum(scores - 0.88, 0.002), 0, 1).astype(np.float32)
-    blocks = []
-    for row in range(60):
-        block = block_of(scores[row].tolist(), [1.0])
-        blocks.append(replace(block, query_ids=np.array([f"q{row}"])).with_columns({"p_relevant": chance[[row]]}))
+    block = candidates({"dense": scores, "p_relevant": chance}, {"dense": 1.0})
     shares = {}
     for tried in (0.90, 0.92, 0.94, 0.95, 0.96, 0.98):
         below = [np.flatnonzero(row < tried) for row in scores]
@@ -101,22 +92,15 @@ def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean
     runner = Runner(Recipe.model_validate({"description": "-", "negatives": 7, "steps": steps}), 1)
     assert runner.recipe.requires == {"dense", "p_relevant"}
     with caplog.at_level(logging.INFO):
-        after = runner.run(CandidateShards.of(blocks)).whole()
+        after = runner.run(CandidateShards.of([block.take(slice(0, 25)), block.take(slice(25, None))])).whole()
     assert after.rules["max_ratio"].text.startswith(f"dense ≥ {expected:g} of the positive's, chosen at an expected")
     assert scores[after.negatives].max() < expected
     assert {record.levelname for record in caplog.records} == {"WARNING" if shares[expected] > 0.015 else "INFO"}
 
 
-def guarded(related: list[float] | None, **params: bool) -> Candidates:
-    width = 4
-    block = Candidates(
-        query_ids=np.array(["q"]), positives=np.array([[9]], np.int32), documents=np.array([[0, 1, 2, -1]], np.int32),
-        source=np.array([[1, 1, 1, 0]], np.uint8),
-        columns={} if related is None else {"related": np.array([[*related, np.nan]], np.float32)},
-    )  # fmt: skip
-    assert block.documents.shape[1] == width
+def guarded(columns: dict[str, list[float]], **params: bool) -> Candidates:
     recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": params}})
-    return Runner(recipe, seed=1).apply(block)
+    return Runner(recipe, seed=1).apply(candidates({"dense": [0.5] * 3} | columns))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +111,9 @@ def guarded(related: list[float] | None, **params: bool) -> Candidates:
     ],
 )  # fmt: skip
 def test_related_documents_are_rejected_under_their_own_names(params: dict[str, bool], expected: list[str]) -> None:
-    after = guarded([0, 1, 2], **params)
-    assert [after.legend[code] for code in after.verdict[0, :3]] == expected
-    rejected = np.array([[name != "open" for name in expected] + [False]])
+    after = guarded({"related": [0, 1, 2]}, **params)
+    assert [after.legend[code] for code in after.verdict[0]] == expected
+    rejected = np.array([[name != "open" for name in expected]])
     # They may be relevant, so they are no negatives inside a training batch either.
     assert (after.of_kind("unsafe") == rejected).all()
     assert all(after.rules[name].text for name in expected if name != "open")
@@ -137,5 +121,5 @@ def test_related_documents_are_rejected_under_their_own_names(params: dict[str, 
 
 def test_without_a_measurement_the_guard_does_not_pass_silently() -> None:
     with pytest.raises(AnmiError, match="the recipe reads related"):
-        guarded(None)
-    assert guarded(None, near=False, siblings=False).undecided.sum() == 3
+        guarded({})
+    assert guarded({}, near=False, siblings=False).undecided.sum() == 3

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 from tests.selection.conftest import candidates
 
-from anmi.candidates import Candidates, CandidateShards
-from anmi.selection.recipe import Recipe, Runner, Step
+from anmi.candidates import Candidates
+from anmi.selection.recipe import Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.simans import SimAns, fit_scale, log_chances
 
@@ -123,14 +123,3 @@ def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
         chosen = np.flatnonzero(after.negatives[i])
         inverse = 1 / chances[chosen]
         np.testing.assert_allclose(weighed.weight[i, chosen], inverse / inverse.max(), rtol=1e-5)
-
-
-def test_the_variance_is_that_of_all_shards() -> None:
-    recipe = Recipe.model_validate({"description": "-", "negatives": 2, "steps": {"simans": {"form": "score"}}})
-    block = rows_of(30)
-    block.positive_columns["dense"][:] = np.linspace(0.3, 0.9, 30)[:, None]
-    cut = CandidateShards.of([block.take(slice(0, 11)), block.take(slice(11, None))])
-    whole = Runner(recipe, 1).run(CandidateShards.of([block])).whole()
-    assert (Runner(recipe, 1).run(cut).whole().verdict == whole.verdict).all()
-    alone = Runner(recipe, 1).run(CandidateShards.of([block.take(slice(0, 1))])).whole()
-    assert not np.array_equal(alone.columns["importance"], whole.columns["importance"][:1], equal_nan=True)
