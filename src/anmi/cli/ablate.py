@@ -88,16 +88,16 @@ def cells(
 )
 @click.argument("systems", nargs=-1, required=True)
 @click.option("--collections", default="api_docs", show_default=True, help="`[NAME=]COLLECTION[,SETTING=VALUE…],…`.")
-@click.option("--seeds", default="1", show_default=True, help="Of the whole run, separated by commas.")
-@click.option("--params", default="", help="Settings of all cells, as of `kedro run`.")
+@click.option("--seeds", default="1", show_default=True, help="Seeds, separated by commas.")
+@click.option("--params", default="", help="Settings of all cells, as for `kedro run`.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
-              default=Path("data/ablations"), show_default=True, help="Where cells and the table lie.")  # fmt: skip
+              default=Path("data/ablations"), show_default=True, help="Folder of the cells and the table.")  # fmt: skip
 def ablate(context: Any, systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path) -> Any:
     """Run every recipe on every collection with every seed, and compare the others with the first recipe.
 
-    SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` under a folder of its own; all of
-    them share the store. A cell that is there with the same settings is not run again. `ablation.md` and
-    `ablation.json` in the output folder hold the table: means with intervals, and paired tests over queries.
+    SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` in its own folder; all share the
+    store. A cell that has run with the same settings is not run again. `ablation.md` and `ablation.json` in the output
+    folder hold the table: means with intervals, and paired tests over queries.
     """
     try:
         todo = cells(systems, collections, seeds, params, output, context.env)

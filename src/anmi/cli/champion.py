@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 10
 model_option = click.option(
-    "--model", "name", metavar="NAME", help="The registered model; that of the configured collection when left out."
+    "--model", "name", metavar="NAME", help="The registered model; by default that of the configured collection."
 )
 
 
@@ -37,13 +37,12 @@ def _registry(context: Any, name: str | None) -> tuple[ModelRegistry, str]:
 
 
 @command("kedro anmi rollback")
-@click.option("--to", "target", type=click.IntRange(min=1), metavar="VERSION", help="To this one instead.")
+@click.option("--to", "target", type=click.IntRange(min=1), metavar="VERSION", help="Take this version instead.")
 @model_option
 def rollback(context: Any, target: int | None, name: str | None) -> Any:
-    """Make the champion before this one champion again.
+    """Make the previous champion champion again.
 
-    What is rolled back is not promoted again: the next retraining that comes to the very same weights keeps the
-    champion.
+    A rolled-back model is not promoted again: if the next retraining gives exactly its weights, the champion stays.
     """
     registry, model = _registry(context, name)
     before, after = roll_back(registry, model, target)
@@ -78,7 +77,7 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
 @command("kedro anmi champion", short_help="Show the champion, the challenger and the last decisions.")
 @model_option
 def champion(context: Any, name: str | None) -> Any:
-    """Show the champion, the challenger, and what was decided lately."""
+    """Show the champion, the challenger and the last decisions."""
     registry, model = _registry(context, name)
     aliases, entries = registry.aliases(model), registry.entries(model)
     by_version = {entry.version: _line(entry) for entry in entries}

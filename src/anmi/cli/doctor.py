@@ -33,12 +33,11 @@ class Finding(NamedTuple):
     todo: str = ""
 
 
-@command("kedro anmi doctor", short_help="Check all that a run needs, and say what to do.")
+@command("kedro anmi doctor", short_help="Check everything that a run needs, and say what to do.")
 def doctor(context: Any) -> Any:
-    """Check environment, models, data, tracking and disk, and say what to do about what is amiss.
+    """Check environment, models, data, tracking and disk, and say how to solve each problem.
 
-    The configured collection is read for it. Ends with 0 where nothing is a problem, else with 1;
-    warnings are none.
+    This reads the configured collection. The exit code is 1 if there is a problem; warnings do not count.
     """
     found = [Finding("Python", OK, platform.python_version())]
     # What is read is logged, too.

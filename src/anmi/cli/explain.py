@@ -27,9 +27,9 @@ _SHOWN: Final = (
 @click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")
 @run_option
 def explain(context: Any, query_id: str, top: int, document_id: str | None, run_id: str | None) -> Any:
-    """Show every candidate of a query, what each judge said, and why it was or was not taken.
+    """Show a query's candidates, each judge's score, and why each candidate was taken or not.
 
-    The first --top candidates are shown, and those further down that were taken; --json prints all.
+    It shows the first --top candidates and all that were taken; --json prints all.
     """
     from anmi.report.explanation import explain, fold_of_query
 

@@ -48,17 +48,17 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 )  # fmt: skip
 @click.argument("name", metavar="FORMAT")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, resolve_path=True))
-@click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Of a row, best first; default all.")
+@click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Per row, best first; default all.")
 @click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
-@click.option("--prompt", metavar="TEXT", help="The prompt of every query.")
-@click.option("--by-source", is_flag=True, help="Files of its own for each source of queries (pairs).")
+@click.option("--prompt", metavar="TEXT", help="Prompt to add to every query.")
+@click.option("--by-source", is_flag=True, help="Write separate files for each source of queries (pairs).")
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_formats, help="Show the formats."
 )
 @run_option
 def export(context: Any, name: str, folder: Path, force: bool, run_id: str | None, **given: Any) -> Any:
-    """Write the training rows of the last run, or of --run, to FOLDER as FORMAT, or its search or collection.
+    """Write the training rows, the search or the collection of the last run, or of --run, to FOLDER as FORMAT.
 
     --list shows all formats.
     """

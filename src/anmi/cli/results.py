@@ -16,7 +16,7 @@ _MINED: Final = ("negatives", "training_rows")
 @command("kedro anmi results", short_help="Print the results of the last run.")
 @run_option
 def results(context: Any, run_id: str | None) -> Any:
-    """Print the results of the last run, or of --run; of one that was not evaluated, what was mined."""
+    """Print the results of the last run, or of --run; for a run without evaluation, of its mining."""
     from anmi.hooks.mlflow import tracked_at
     from anmi.hooks.record import flatten
 
@@ -99,7 +99,7 @@ def _print(saved: dict[str, Any]) -> None:
 
 @command("kedro anmi audit")
 def audit(context: Any) -> Any:
-    """Print what the last audit found of recipes and judges."""
+    """Print how recipes and judges did in the last audit."""
     from anmi.report.console import judges_table, recipes_table
 
     saved = Saved(context, "audit_summary", "audit_recipes", "audit_judges")

@@ -22,7 +22,7 @@ _DAY: Final = 86_400.0
 @command("kedro anmi runs", short_help="List the runs, or show one of them.")
 @click.argument("run_id", required=False)
 def runs(context: Any, run_id: str | None) -> Any:
-    """List the runs: what each ran on what, and how it ended. With RUN_ID show all that is noted of one."""
+    """List the runs with recipe, collection and status; with RUN_ID print the `run.json` of one."""
     known = Runs(data_root(context))
     if run_id is not None:
         record = known.get(run_id)
@@ -44,9 +44,9 @@ def runs(context: Any, run_id: str | None) -> Any:
 @command("kedro anmi resume", short_help="Go on with a run that was killed or failed.")
 @click.argument("run_id", required=False)
 def resume(context: Any, run_id: str | None) -> Any:
-    """Go on with a run that was killed or failed: RUN_ID, or the last of them.
+    """Go on with a run that was killed or failed: RUN_ID, or the last one.
 
-    What it saved is not made again, the rest is made under its parameters, and all of it is the same run.
+    It skips nodes whose results are saved and runs the others with the run's parameters, under the same run id.
     """
     from kedro.framework.session import KedroServiceSession
 
@@ -78,12 +78,12 @@ def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
 
 @command("kedro anmi prune --keep 5 --dry-run", short_help="Remove what the newest runs do not need.")
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def prune(context: Any, keep: int, dry_run: bool, yes: bool) -> Any:
-    """Remove what neither the N newest finished runs need, nor runs they loaded from, nor models with an alias.
+    """Remove artifacts that no kept run needs: neither the N newest finished runs nor runs whose model has an alias.
 
-    Runs that are still running are kept, and so is the last run where it can be resumed.
+    Running runs are kept too, and the last run if it can be resumed.
     """
     if not (yes or dry_run) and click.get_current_context().params["as_json"]:
         raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
@@ -201,7 +201,7 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
     help="Remove what was not used for this many days.",
 )  # fmt: skip
 def prune_store(context: Any, older_than: float) -> Any:
-    """Remove embeddings, judgments and models that were not used for long; what is needed again is computed again."""
+    """Remove embeddings, judgments and models that were not used for long; later runs compute them again if needed."""
     from anmi.store import Store
 
     path = store_path(context)

@@ -12,7 +12,7 @@ from anmi.errors import AnmiError, visible
 
 @command(
     'kedro anmi search "mean of an array ignoring nan" --k 3',
-    short_help="Search the collection by what the last run trained.",
+    short_help="Search the collection of the last run.",
 )
 @click.argument("questions", nargs=-1)
 @click.option("--k", default=10, show_default=True, help="Documents for each question.")
@@ -21,7 +21,7 @@ from anmi.errors import AnmiError, visible
 )
 @run_option
 def search(context: Any, questions: tuple[str, ...], k: int, system: str, run_id: str | None) -> Any:
-    """Search the collection by what the last run trained: one QUESTION or several."""
+    """Search the collection of the last run, or of --run: one QUESTION or several."""
     from anmi.report.console import hits_table
 
     if not questions:

@@ -34,15 +34,15 @@ _SHOWN: Final = (
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option(
-    "--allow-remote", is_flag=True, help="Let other machines in, by a token: that of ANMI_SERVE_TOKEN, or a new one."
+    "--allow-remote", is_flag=True, help="Let other machines in with a token: ANMI_SERVE_TOKEN, or a new one."
 )
-@click.option("--as", "by", metavar="NAME", help="Who marks, noted with each mark; by default the user's name.")
+@click.option("--as", "by", metavar="NAME", help="Name stored with each mark; by default the user's.")
 @run_option
 @env_option
 def serve(port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, env: str | None) -> None:
-    """Serve a page over the last run, or --run: search, look at the candidates of queries, and mark pairs.
+    """Serve a page about the last run, or --run: search, look at the candidates of queries, and mark pairs.
 
-    What is marked becomes labels of the next run; docs/collections.md says how. Ctrl-C ends it, with the exit code 0.
+    Marks become labels of the next run (docs/collections.md). Ctrl-C ends the page with the exit code 0.
     """
     with plain_errors(), opened_project(env) as context:
         try:
