@@ -8,25 +8,19 @@ docs/results.md (``--page`` makes nothing but that table, from the result that i
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
-import re
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-ROOT: Final = Path(__file__).parents[1]
-WORK: Final = ROOT / "data" / "benchmarks" / "ablation"
-RESULT: Final = ROOT / "benchmarks" / "results" / "ablation.json"
+import common
+from common import METRIC, ROOT, about, fill, kedro, load, markdown, parser, save
+
+WORK: Final = common.WORK / "ablation"
 PAGE: Final = ROOT / "docs" / "results.md"
-# Between these lines of the page.
-MARKS: Final = ("<!-- made by benchmarks/ablation.py -->\n", "<!-- end -->")
-METRIC: Final = "ndcg@10"
 SHARED: Final = "beir:../shared/data"
 LANGUAGES: Final = [*(f"xquad/{name}" for name in ["en", "es", "de", "ar", "hi", "zh"]), "chatbot_ko", "hinglish_top"]
 MAIN: Final = ["scifact", "api_docs", "medquad_whole", "sae4k_ko"]
@@ -76,72 +70,62 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def run(name: str, work: Path = WORK, most: int = 3) -> int:
+def run(name: str, most: int = 3) -> int:
     """Run a matrix with the first seeds; cells and table lie in a folder of its name."""
     matrix = MATRICES[name]
-    return ablate(matrix._replace(seeds=",".join(matrix.seeds.split(",")[:most])), work / name)
+    return ablate(matrix._replace(seeds=",".join(matrix.seeds.split(",")[:most])), WORK / name)
 
 
 def ablate(matrix: Matrix, output: Path, *more: str) -> int:
     """Run a matrix by the command that users have."""
     places = ",".join(COLLECTIONS[each] for each in matrix.collections)
-    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *matrix.systems, "--collections", places]
-    command += ["--seeds", matrix.seeds, "--params", matrix.params, "--output", str(output), *more]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    words = ("--collections", places, "--seeds", matrix.seeds, "--params", matrix.params, "--output", str(output))
+    return kedro("anmi", "ablate", *matrix.systems, *words, *more, check=False)
 
 
-def newest(name: str, work: Path = WORK) -> tuple[dict[str, Any], pd.DataFrame] | None:
+def newest(name: str) -> tuple[dict[str, Any], pd.DataFrame] | None:
     """Return the results of a matrix and its queries, a row for each cell, judgments and query; None without a run."""
-    from anmi.pipelines.reporting.nodes import machine, versions
-
-    file = work / name / "ablation.json"
+    file = WORK / name / "ablation.json"
     if not file.is_file():
         return None
     results = json.loads(file.read_text(encoding="utf-8"))
     date = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC).isoformat(timespec="seconds")
-    places = {each: COLLECTIONS[each] for each in MATRICES[name].collections}
-    results |= {"date": date, "machine": machine(), "versions": versions(), "from": places}
+    results |= about() | {"date": date, "from": {each: COLLECTIONS[each] for each in MATRICES[name].collections}}
     tables = []
     for cell in results["cells"]:
-        about = {"collection": cell["collection"], "recipe": cell["system"], "seed": cell["seed"]}
+        names = {"collection": cell["collection"], "recipe": cell["system"], "seed": cell["seed"]}
         table = pd.read_parquet(file.parent / cell["folder"] / "queries.parquet")
         keys = ["query_id", "judgments", "bucket"]
         wide = table.pivot_table(METRIC, keys, "system").rename(columns=lambda kind: f"{kind}_{METRIC}").reset_index()
-        tables.append(wide.rename(columns={f"trained_{METRIC}": METRIC, "bucket": "documents"}).assign(**about))
+        tables.append(wide.rename(columns={f"trained_{METRIC}": METRIC, "bucket": "documents"}).assign(**names))
     return results, pd.concat(tables)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("set", nargs="?", default="judged_by_evidence", choices=MATRICES)
-    parser.add_argument("--page", action="store_true", help="only make the table of docs/results.md")
-    arguments = parser.parse_args()
-    if not arguments.page:
-        code = run(arguments.set)
-        found = newest(arguments.set)
-        if found and arguments.set == "judged_by_evidence":
-            kept = ("date", "machine", "versions", "from", "failed")
-            document = {name: found[0][name] for name in kept}
+    arguments = parser(__doc__)
+    arguments.add_argument("set", nargs="?", default="judged_by_evidence", choices=MATRICES)
+    arguments.add_argument("--page", action="store_true", help="only make the table of docs/results.md")
+    given = arguments.parse_args()
+    code = 0 if given.page else run(given.set)
+    if given.set == "judged_by_evidence":
+        if not given.page and (found := newest(given.set)):
+            document = {name: found[0][name] for name in ("date", "machine", "versions", "from", "failed")}
             document["rows"] = [row | row.pop("facts") for row in found[0]["rows"] if row["bucket"] == "all"]
-            RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        if code or arguments.set != "judged_by_evidence":
-            sys.exit(code)
-    text, (start, end) = PAGE.read_text(encoding="utf-8"), map(re.escape, MARKS)
-    table = page_table(json.loads(RESULT.read_text(encoding="utf-8")))
-    made = re.sub(f"({start}).*?({end})", lambda found: found[1] + table + found[2], text, flags=re.DOTALL)
-    PAGE.write_text(made, encoding="utf-8")
+            save("ablation", document)
+        fill(PAGE, "ablation.py", page_table(load("ablation")["rows"]))
+    sys.exit(code)
 
 
-def page_table(document: Mapping[str, Any]) -> str:
+def page_table(rows: list[dict[str, Any]]) -> str:
     """Return nDCG@10 of every recipe, the best mean first; ▼ where it is significantly behind the first system."""
-    found = {(row["system"], row["collection"], row["judgments"]): row for row in document["rows"]}
+    found = {(row["system"], row["collection"], row["judgments"]): row for row in rows}
     # Of collections with completed judgments these count.
-    best = {row["collection"]: "original" for row in document["rows"]}
-    best |= {row["collection"]: "completed" for row in document["rows"] if row["judgments"] == "completed"}
-    systems = dict.fromkeys(row["system"] for row in document["rows"])
+    best = {row["collection"]: "original" for row in rows}
+    best |= {row["collection"]: "completed" for row in rows if row["judgments"] == "completed"}
+    systems = dict.fromkeys(row["system"] for row in rows)
     means = {name: sum(found[name, *each]["ndcg_10"] for each in best.items()) / len(best) for name in systems}
     header = ["recipe", *(name for name, *_ in COLUMNS), "mean", "relevant in truth, WebNLG", "training, s"]
-    lines = [header, ["---"] * len(header)]
+    lines = []
     for name in sorted(means, key=lambda name: -means[name]):
         rate = found[name, "kg_webnlg/beir_en", "completed"].get("false_negative_rate")
         seconds = [found[name, *each]["train_seconds"] for each in best.items()]
@@ -149,10 +133,10 @@ def page_table(document: Mapping[str, Any]) -> str:
             f"`{name}`", *(marked(found[name, *place]) for _, *place in COLUMNS), f"{means[name]:.3f}",
             "–" if rate is None else f"{100 * rate:.1f} %", f"{sum(seconds) / len(seconds):.0f}",
         ])  # fmt: skip
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")
+    return markdown(header, lines)
 
 
-def marked(row: Mapping[str, Any]) -> str:
+def marked(row: dict[str, Any]) -> str:
     """Return a mean with its mark."""
     behind = row["p_holm"] is not None and row["p_holm"] < 0.05 and row["difference"] < 0
     return f"{row['ndcg_10']:.3f}" + (" ▼" if behind else "")

@@ -1,18 +1,21 @@
 """A collection that nobody tuned on: descriptions of Debian packages, as a BEIR folder.
 
 Query = the short description (over 3 words), document = the long one (over 29 words); packages that share a short
-description answer the same query. Needs ``apt-get`` and a mirror. Run: ``python benchmarks/debian_packages.py FOLDER``.
+description answer the same query. Needs ``apt-get`` and a mirror. Written where planted.py reads it.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import re
 import subprocess
 import tempfile
 from pathlib import Path
+
+import pandas as pd
+
+from common import write_beir
+from planted import DEBIAN
 
 MOST_DOCUMENTS = 12_000
 _DULL = re.compile(r"transitional|dummy|debug(ging)? symbols|metapackage", re.IGNORECASE)
@@ -42,9 +45,6 @@ def packages() -> dict[str, tuple[str, str]]:
 
 def main() -> None:
     """Write corpus.jsonl, queries.jsonl and qrels/train.tsv."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
     usable = {
         name: (short, long)
         for name, (short, long) in packages().items()
@@ -61,18 +61,14 @@ def main() -> None:
     alone = sorted(set(kept) - set(shared), key=lambda name: hashlib.sha1(name.encode()).hexdigest())
     chosen = set(shared) | set(alone[: max(0, MOST_DOCUMENTS - len(shared))])
 
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    with (folder / "corpus.jsonl").open("w") as corpus:
-        for name in sorted(chosen):
-            corpus.write(json.dumps({"_id": name, "title": "", "text": kept[name][1]}) + "\n")
-    with (folder / "queries.jsonl").open("w") as queries, (folder / "qrels" / "train.tsv").open("w") as qrels:
-        qrels.write("query-id\tcorpus-id\tscore\n")
-        for number, (_, names) in enumerate(sorted(by_query.items())):
-            mine = [name for name in names if name in chosen]
-            if mine:
-                queries.write(json.dumps({"_id": f"q{number}", "text": kept[mine[0]][0]}) + "\n")
-                qrels.writelines(f"q{number}\t{name}\t1\n" for name in mine)
-    print(f"{len(chosen)} documents, {sum(len(n) > 1 for n in by_query.values())} queries with several, in {folder}")
+    rows = []
+    for number, (_, names) in enumerate(sorted(by_query.items())):
+        mine = [name for name in names if name in chosen]
+        rows += [(f"q{number}", kept[mine[0]][0], name) for name in mine]
+    corpus = pd.DataFrame([(name, kept[name][1]) for name in sorted(chosen)], columns=["document_id", "text"])
+    labels = pd.DataFrame(rows, columns=["query_id", "text", "document_id"]).assign(relevance=1, split="train")
+    write_beir(DEBIAN, corpus.assign(title=""), labels.drop_duplicates("query_id"), labels)
+    print(f"{len(chosen)} documents, {sum(len(n) > 1 for n in by_query.values())} queries with several, in {DEBIAN}")
 
 
 if __name__ == "__main__":

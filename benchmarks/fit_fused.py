@@ -1,17 +1,14 @@
 """Fit the shipped coefficients of the fused judge on all collections with planted truth.
 
-Writes src/anmi/judging/fused_transfer.json. Run: ``python benchmarks/fit_fused.py``.
+Writes src/anmi/judging/fused_transfer.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import importlib.metadata
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +20,9 @@ from sklearn.metrics import roc_auc_score
 from anmi.errors import AnmiError
 from anmi.judging.calibration import fit_platt
 from anmi.judging.fused import FEATURES, FusedModel, features
+from common import ROOT, now, parser
 from planted import COLLECTIONS, Planted, planted
 
-ROOT = Path(__file__).parents[1]
-WORK = ROOT / "data" / "benchmarks" / "mining_quality"
 RIDGE = 0.001
 SUPERSET_WEIGHT = 4.0
 ENCODERS = ("minilm", "static", "corpus")
@@ -150,13 +146,12 @@ def fitted(collections: Sequence[Planted], without: Sequence[str] = ()) -> Fused
 
 def main() -> None:
     """Fit models per encoder, with all collections and without each, and write them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings and planted collections")
-    parser.add_argument("--encoders", nargs="+", default=ENCODERS, help="fit for these; the others stay as they are")
-    given, raw = parser.parse_args(), json.loads(TARGET.read_text(encoding="utf-8"))
+    arguments = parser(__doc__)
+    arguments.add_argument("--encoders", nargs="+", default=ENCODERS, help="fit for these; the others stay as they are")
+    given, raw = arguments.parse_args(), json.loads(TARGET.read_text(encoding="utf-8"))
     source = raw["provenance"]
     for encoder in given.encoders:
-        collections = planted(list(COLLECTIONS), encoder, given.work)
+        collections = planted(list(COLLECTIONS), encoder)
         source["collections"][encoder] = [
             {"collection": each.name, "queries": len(each.block), "candidates": int(each.block.filled.sum()),
              "planted": int(each.truth.sum())}
@@ -175,7 +170,7 @@ def main() -> None:
             source["auc_held_out"][label] = {each.name: _auc(judges[each.name], each) for each in collections}
             print(label, source["auc_held_out"][label], flush=True)
         source["fitted"][encoder] = {
-            "date": datetime.date.today().isoformat(),
+            "date": now()[:10],
             "versions": {name: importlib.metadata.version(name) for name in ("anmi", "numpy", "scipy", "scikit-learn")},
         }
     TARGET.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")

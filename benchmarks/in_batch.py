@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-import pandas as pd
-
+import common
 from ablation import Matrix, ablate
+from common import save, table
 
-ROOT: Final = Path(__file__).parents[1]
-WORK: Final = ROOT / "data" / "benchmarks" / "in_batch"
-RESULT: Final = ROOT / "benchmarks" / "results" / "in_batch.json"
+WORK: Final = common.WORK / "in_batch"
 OPTION: Final = "training.options.in_batch_filter"
 FILTERS: Final = {"none": "none", "score": "score", "guide_start": "guide", "guide_bm25": "guide.by=bm25"}
 TRAININGS: Final = {"both": "anmi", "pseudo_queries": "anmi_pseudo_only", "labels": "anmi_labels_only"}
@@ -41,7 +38,7 @@ def rows(training: str) -> Iterator[dict[str, Any]]:
         return
     for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
         cell = WORK / training / row["collection"].replace("/", "_") / row["system"] / "seed1"
-        log = pd.read_parquet(max(cell.glob("**/training_log.parquet/*/*.parquet")))
+        log = table(cell, "training_log")
         shown = ("collection", "judgments", "bucket", "queries", "ndcg_10", "low", "high", "difference", "p_value")
         left_out = float(log.left_out.mean()) if "left_out" in log else 0.0
         yield {"training": training, "filter": row["system"], "left_out": left_out} | {
@@ -53,7 +50,7 @@ def main() -> None:
     for training in sys.argv[1:] or TRAININGS:
         run(training)
     found = [row for training in TRAININGS for row in rows(training)]
-    RESULT.write_text(json.dumps({"split": "dev", "rows": found}, indent=1) + "\n", encoding="utf-8")
+    save("in_batch", {"split": "dev", "rows": found})
 
 
 if __name__ == "__main__":

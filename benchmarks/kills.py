@@ -4,9 +4,7 @@ A run of all stages on a small collection is killed in every stage: while a node
 write is done and not yet visible, and when an artifact is there and not yet noted. Each
 time `kedro anmi resume` goes on, as a user does it, and every final artifact is compared with that of a run which
 nobody killed; times and dates in them are left out. All runs are children of one process that has imported everything,
-which saves seconds on each. Run from the repository's root:
-
-    python benchmarks/kills.py
+which saves seconds on each.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import argparse
 import ast
 import functools
 import inspect
+import itertools
 import json
 import os
 import random
@@ -102,7 +101,6 @@ def main() -> None:
         "kills_resumed_equal": sum(row["killed"] and row["equal"] for row in rows),
         "rows": rows,
     }
-    arguments.result.parent.mkdir(parents=True, exist_ok=True)
     arguments.result.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"{document['kills_resumed_equal']} of {document['kills_tried']} killed runs were resumed to the same end")
     sys.exit(document["kills_resumed_equal"] != len(rows))
@@ -255,13 +253,8 @@ def _after(owner: Any, name: str, due: Callable[..., bool]) -> None:
 
 
 def _nth(number: int) -> Callable[..., bool]:
-    calls = []
-
-    def due(*_: Any) -> bool:
-        calls.append(1)
-        return len(calls) >= number
-
-    return due
+    calls = itertools.count(1)
+    return lambda *_: next(calls) >= number
 
 
 def _arm_writes(point: Point) -> None:
@@ -314,7 +307,7 @@ def differences(whole: Path, other: Path) -> list[str]:
     found = [f"{name} is there only once" for name in sorted({*old} ^ {*new})]
     found += [name for name in sorted({*old} & {*new}) if content(old[name], whole) != content(new[name], other)]
     loaded = {path.name for path in other.glob("*/*/*/.*.tmp/*")}
-    return found + [f"{name} was half-written and is visible" for name in sorted(loaded & set(new) if loaded else ())]
+    return found + [f"{name} was half-written and is visible" for name in sorted(loaded & set(new))]
 
 
 def newest(root: Path) -> dict[str, Path]:

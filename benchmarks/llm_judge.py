@@ -2,20 +2,16 @@
 
 It is simulated: a server on this machine knows the truth and errs at known rates. ``unbiased``, it errs as often both
 ways; ``biased``, it misses nothing and calls twice as many others relevant. ``doubt`` asks as `denoising.llm` does,
-``random`` about any candidates; more than 1,000 questions go by batches. 1,000 queries at most. Rows: ``collection,
-error_rate, biased, asked_by, calls, share_asked, false_negative_rate, negatives, promoted_right, promoted_wrong,
-ndcg_10``; rates are of 15 negatives a query by the recipe
-``anmi_labels_only``, static encoder, coefficients fitted without the collection; nDCG@10 is of test queries with
-completed judgments, after training, for a few cells; ``trained`` has all that was trained, also without promotions.
-Run: ``python benchmarks/llm_judge.py [rows] [trained]``.
+``random`` about any candidates; more than 1,000 questions go by batches. 1,000 queries at most. Rates are of 15
+negatives a query by the recipe ``anmi_labels_only``, static encoder, coefficients fitted without the collection;
+nDCG@10 is of test queries with completed judgments, after training, for a few cells; ``trained`` has all that was
+trained, also without promotions. ``python benchmarks/llm_judge.py [rows] [trained]`` measures what is named, or both.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,21 +21,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
-
+import common
 from anmi import seeds
 from anmi.candidates import CandidateShards
 from anmi.judging.fusing import FusedJudge, FusedOptions
 from anmi.judging.llm import LLMJudge, LLMOptions, Reader
-from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.selection.recipe import Recipe, Runner
 from anmi.store import Store
-from fit_fused import WORK
+from common import ROOT, about, kedro, load, recipes, save
 from planted import COLLECTIONS, Opened, planted
 
-ROOT = Path(__file__).parents[1]
-FOLDER = WORK.with_name("llm_judge")
-RESULT = Path(__file__).parent / "results" / "llm_judge.json"
+FOLDER = common.WORK / "llm_judge"
 NAMES = ("api_docs", "kg_webnlg/beir_en")
 ROUTE = "recipes.anmi_labels_only.steps.route"
 RATES, CALLS, QUERIES = (0.02, 0.1, 0.2), (100, 1000, 10_000), 1000
@@ -118,15 +110,14 @@ class Collection:
     def __init__(self, name: str) -> None:
         self.name = name
         COLLECTIONS[name] = (*COLLECTIONS[name][:2], QUERIES)
-        (each,) = planted([name], "static", FOLDER)
+        (each,) = planted([name], "static", work=FOLDER)
         opened = Opened.of(name, "static", FOLDER)
         read, self.texts = opened.read, opened.texts
         judge = FusedJudge(FusedOptions(without=name), opened.material(each.block.query_ids.tolist()), "static", 42)
         judge.fit(CandidateShards.of([each.block]))
         self.block, self.truth = judge(each.block), each.truth
         self.queries = dict(zip(read.queries.query_id, read.queries.text, strict=True))
-        book = yaml.safe_load((ROOT / "conf" / "base" / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
-        steps = {name: given for name, given in book["anmi_labels_only"]["steps"].items() if name in ("route", "top")}
+        steps = {step: recipes()["anmi_labels_only"]["steps"][step] for step in ("route", "top")}
         self.runner = Runner(Recipe(description="", negatives=15, steps=steps), 42)
         self.runner.fit(CandidateShards.of([self.block]))
         text = dict(zip(read.corpus.document_id, self.texts, strict=True))
@@ -176,19 +167,17 @@ class Collection:
             "asked_0": "anmi_labels_only", f"asked_{CALLS[-1]}": f"anmi_labels_only:{settings}",
             f"asked_{CALLS[-1]}_promoting_none": f"anmi_labels_only:{settings},{ROUTE}.positive=1",
         }  # fmt: skip
-        command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate"]
-        command += [f"{name}={value}" for name, value in systems.items()] + ["--collections", f"{self.name}={place}"]
-        command += ["--params", f"encoder=static,denoising.fused.without={self.name}", "--output", str(work)]
-        subprocess.run(command, cwd=ROOT, check=True)
+        words = ["--collections", f"{self.name}={place}", "--output", str(work)]
+        words += ["--params", f"encoder=static,denoising.fused.without={self.name}"]
+        kedro("anmi", "ablate", *(f"{name}={value}" for name, value in systems.items()), *words)
         rows = json.loads((work / "ablation.json").read_text(encoding="utf-8"))["rows"]
         shown = ("collection", "system", "bucket", "queries", "ndcg_10", "difference", "p_value", "hybrid_ndcg_10")
         return [{name: row[name] for name in shown} for row in rows if row["judgments"] == "completed"]
 
 
 def main() -> None:
-    """Measure the cells ("rows") and what is trained on some of them ("trained"), or the part that is named."""
     parts = sys.argv[1:] or ["rows", "trained"]
-    found = json.loads(RESULT.read_text(encoding="utf-8"))
+    found = load("llm_judge")
     collections = [Collection(name) for name in NAMES]
     if "rows" in parts:
         found["rows"] = [row for each in collections for row in each.rows()]
@@ -198,9 +187,7 @@ def main() -> None:
     for row in found["rows"]:
         is_trained = row["asked_by"] != "random" and not row["biased"] and row["error_rate"] in (0, 0.1)
         row["ndcg_10"] = ndcg.get((row["collection"], f"asked_{row['calls']}")) if is_trained else None
-    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    found |= {"date": date, "machine": machine(), "versions": versions()}
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    save("llm_judge", found | about())
 
 
 if __name__ == "__main__":

@@ -3,20 +3,16 @@
 Words follow two power laws, the first words of a language by 1/rank and the rest by 1/rank^1.6 (Ferrer i Cancho and
 Solé 2001), out of a vocabulary without an end, so the number of different words grows by Heaps' law with an exponent
 of about .6. A third of the words of a document are those of its topic. Lengths are lognormal with the mean and spread
-of MS MARCO's passages or of MedQuAD's answers. A query asks with the rarer words of its document, a fifth of them
+of MS MARCO's passages. A query asks with the rarer words of its document, a fifth of them
 swapped for others; a fifth of the queries have a second relevant document, into which their words are written, and
 only half of these carry a label: the others, which a miner must not take, are listed in ``unlabelled.tsv``. Some
 documents are near-duplicates of the one before, some exact copies.
 
-Chunk by chunk, each from random numbers keyed by seed and chunk, so a collection is the same on every machine:
-
-    python benchmarks/made_collection.py build/made --documents 100000 --queries 10000
+Chunk by chunk, each from random numbers keyed by seed and chunk, so a collection is the same on every machine.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 CHUNK: Final = 10_000
+SEED: Final = 1
 # The most frequent English words, so that stop words and the recognition of the language find what they look for.
 ENGLISH: Final = [
     "the", "of", "and", "to", "a", "in", "is", "it", "that", "was", "for", "on", "are", "with", "as", "be", "at",
@@ -41,8 +38,8 @@ CORE: Final = 5_000
 TAIL: Final = 1.6
 TOPIC_SHARE: Final = 0.33
 TOPIC_WORDS: Final = 60_000
-# Mean words, and the standard deviation of their logarithm: MS MARCO passages and MedQuAD answers.
-LENGTHS: Final = {"passages": (56, 0.42), "answers": (200, 0.95)}
+# Words of MS MARCO's passages, and the standard deviation of their logarithm.
+MEAN, SPREAD = 56, 0.42
 SENTENCE: Final = 14
 NEAR: Final = 0.03
 EXACT: Final = 0.005
@@ -64,13 +61,7 @@ def ranks(random: np.random.Generator, count: int) -> NDArray[np.int64]:
 
 
 def spelled(rank: int) -> str:
-    """Return the word of a rank; frequent words are short.
-
-    Examples
-    --------
-    >>> spelled(0), spelled(5000) != spelled(5001)
-    ('the', True)
-    """
+    """Return the word of a rank; frequent words are short."""
     if rank < len(ENGLISH):
         return ENGLISH[rank]
     # From two syllables on, so that no made word is an English one of the list.
@@ -101,11 +92,10 @@ def texts(
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), values), " ")
 
 
-def documents(number: int, count: int, topics: int, lengths: str, seed: int) -> tuple[Any, Any, Any]:
+def documents(number: int, count: int, topics: int) -> tuple[Any, Any, Any]:
     """Draw the words of a chunk of documents, their starts, and the random numbers that go on from there."""
-    random = np.random.Generator(np.random.Philox([seed, number]))
-    mean, spread = LENGTHS[lengths]
-    drawn = random.lognormal(np.log(mean) - spread**2 / 2, spread, count)
+    random = np.random.Generator(np.random.Philox([SEED, number]))
+    drawn = random.lognormal(np.log(MEAN) - SPREAD**2 / 2, SPREAD, count)
     copied = random.random(count) < NEAR + EXACT
     copied[0] = False
     # A copy of a copy is one of the first.
@@ -157,13 +147,13 @@ def queries(
     return rows, asked, seconds
 
 
-def make(folder: Path, count: int, asked: int, lengths: str = "passages", seed: int = 1) -> None:
+def make(folder: Path, count: int, asked: int) -> None:
     """Write a collection of ``count`` documents and ``asked`` training queries."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     splits = {"train": asked} | dict.fromkeys(("dev", "test"), max(20, int(asked * HELD_OUT)))
     split_of = np.repeat(list(splits), list(splits.values()))
     # Queries of all splits are spread evenly over the documents.
-    split_of = np.random.Generator(np.random.Philox([seed, 2**32])).permutation(split_of)
+    split_of = np.random.Generator(np.random.Philox([SEED, 2**32])).permutation(split_of)
     with ExitStack() as stack:
 
         def file(name: str) -> Any:
@@ -173,9 +163,10 @@ def make(folder: Path, count: int, asked: int, lengths: str = "passages", seed: 
         labels = {split: file(f"qrels/{split}.tsv") for split in splits}
         for each in (*labels.values(), unlabelled):
             each.write("query-id\tcorpus-id\tscore\n")
-        for number, (begin, end) in enumerate(_chunks(count)):
+        for number, begin in enumerate(range(0, count, CHUNK)):
+            end = min(begin + CHUNK, count)
             first, last = (round(len(split_of) * place / count) for place in (begin, end))
-            tokens, starts, random = documents(number, end - begin, max(10, count // 200), lengths, seed)
+            tokens, starts, random = documents(number, end - begin, max(10, count // 200))
             rows, words, seconds = queries(tokens, starts, last - first, random)
             # After the queries, which write into second documents.
             found = texts(tokens, starts, random)
@@ -193,24 +184,3 @@ def make(folder: Path, count: int, asked: int, lengths: str = "passages", seed: 
                 if seconds[place] >= 0:
                     known = labels[split_of[query]] if random.random() < 0.5 else unlabelled
                     known.write(f"q{query}\td{begin + seconds[place]}\t1\n")
-
-
-def _chunks(count: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, CHUNK):
-        yield start, min(start + CHUNK, count)
-
-
-def main() -> None:
-    """Make one collection."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--documents", type=int, default=10_000)
-    parser.add_argument("--queries", type=int, default=1_000, help="of training; dev and test come besides")
-    parser.add_argument("--lengths", choices=list(LENGTHS), default="passages")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    make(given.folder, given.documents, given.queries, given.lengths, given.seed)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,17 +5,12 @@ trains as a run does and is measured alone and with BM25, by what training saw o
 training query's label names one), ``new`` (all are held out of mining, training and the encoder's vocabulary),
 ``unlabelled`` (the others). The peer mines with ``mine_hard_negatives`` (top 5 below 95 % of the positive's score) and
 trains `static` with MultipleNegativesRankingLoss, on the same labels and without the new documents. Cells that are
-there are kept, so the script may be interrupted. Run from the repository's root (``--collect`` trains nothing, and
-takes what is there):
-
-    python benchmarks/native.py
+there are kept, so the script may be interrupted. ``--collect`` trains nothing, and takes what is there.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,13 +19,9 @@ from typing import Any, Final
 import pandas as pd
 
 from ablation import MAIN, MATRICES, WORK, newest, run
-from anmi.evaluation.significance import compare, interval
+from common import METRIC, MODELS, ROOT, fill, load, markdown, mean, paired, parser, save, table
 
-ROOT: Final = Path(__file__).parents[1]
-RESULT: Final = ROOT / "benchmarks" / "results" / "native.json"
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
-# Between these lines of both.
-MARKS: Final = ("<!-- made by benchmarks/native.py -->\n", "<!-- end -->")
 PEER: Final = "mine_hard_negatives"
 # Rows of the tables: encoder, labels and system, and how they are called.
 SHOWN: Final = {
@@ -41,59 +32,55 @@ SHOWN: Final = {
     ("corpus", "all", "anmi"): "`corpus`, trained", ("corpus", "all", "hybrid"): "**the same with BM25 (default)**",
 }  # fmt: skip
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
-METRIC: Final = "ndcg@10"
-RESAMPLES: Final = 10_000
 EPOCHS, RATE = 5, 2e-2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=WORK)
-    parser.add_argument("--collect", action="store_true", help="only write the result, from cells that are there")
-    arguments = parser.parse_args()
-    old = json.loads(RESULT.read_text(encoding="utf-8"))
+    arguments = parser(__doc__)
+    arguments.add_argument("--collect", action="store_true", help="only write the result, from cells that are there")
+    collect = arguments.parse_args().collect
+    old = load("native")
     names = [name for name in MATRICES if name.startswith(("native_", "static_"))]
     # A table after each seed, so that what is there early can be collected.
-    for name, most in () if arguments.collect else ((name, most) for name in names for most in (1, 2, 3)):
-        run(name, arguments.work, most)
+    for name, most in () if collect else ((name, most) for name in names for most in (1, 2, 3)):
+        run(name, most)
     rows, tests = [], []
     about: dict[str, Any] = {"failed": [], "from": {}, "kept": []}
     for name in names:
-        if (found := newest(name, arguments.work)) is not None:
+        if (found := newest(name)) is not None:
             about |= {key: found[0][key] for key in ("date", "machine", "versions")}
             about["failed"] += found[0]["failed"]
             about["from"] |= found[0]["from"]
-            more = of_matrix(name, *found, arguments.work, collect=arguments.collect)
+            more = of_matrix(name, *found, collect=collect)
         else:
             more = tuple([row for row in old[kind] if kept(row, name)] for kind in ("rows", "tests"))
             about["kept"] += [name] * bool(more[0])
         rows, tests = rows + more[0], tests + more[1]
-    RESULT.write_text(json.dumps({"about": about, "rows": rows, "tests": tests}, indent=1, ensure_ascii=False) + "\n")
-    for page, made in ((README, table_of(rows, MAIN, brief)), (PAGE, table_of(rows, None, whole))):
-        before, rest = page.read_text(encoding="utf-8").split(MARKS[0])
-        page.write_text(before + MARKS[0] + made + MARKS[1] + rest.split(MARKS[1], 1)[1], encoding="utf-8")
+    save("native", {"about": about, "rows": rows, "tests": tests})
+    fill(README, "native.py", table_of(rows, MAIN, brief))
+    fill(PAGE, "native.py", table_of(rows, None, whole))
 
 
-def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, work: Path, *, collect: bool) -> Any:
+def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, collect: bool) -> Any:
     """Return rows and paired tests of a matrix, by completed judgments where a collection has them."""
     rows, tests = [], []
     encoder = "corpus" if name.startswith("native_") else "static"
     labels = "none" if name.endswith("_unlabelled") else "all"
     for collection, both in queries.groupby("collection", sort=False):
         kind = "completed" if (both.judgments == "completed").any() else "original"
-        table = both[both.judgments == kind]
+        measured = both[both.judgments == kind]
         cells = [cell for cell in results["cells"] if cell["collection"] == collection]
-        seconds = [json.loads((work / name / cell["folder"] / "cell.json").read_text())["seconds"] for cell in cells]
+        seconds = [json.loads((WORK / name / cell["folder"] / "cell.json").read_text())["seconds"] for cell in cells]
         named = {METRIC: "anmi"} | {f"{system}_{METRIC}": system for system in ("hybrid", "bm25", "zero_shot")}
         values = {}
         # Each seed holds out other documents, and a query may stand in one bucket and in another.
         for bucket in BUCKETS:
-            part = table if bucket == "all" else table[table.documents == bucket]
+            part = measured if bucket == "all" else measured[measured.documents == bucket]
             values[bucket] = part.groupby("query_id")[list(named)].mean().rename(columns=named)
-        first = work / name / cells[0]["folder"]
+        first = WORK / name / cells[0]["folder"]
         if name == "native_main" and ((first / f"{PEER}.parquet").is_file() or not collect):
             found = peer(first, completed=kind == "completed")
-            asked = table[table.seed == cells[0]["seed"]].set_index("query_id").documents
+            asked = measured[measured.seed == cells[0]["seed"]].set_index("query_id").documents
             for bucket in BUCKETS:
                 values[bucket][PEER] = found.reindex(asked.index[(bucket == "all") | (asked == bucket)])
         made = {"collection": collection, "encoder": encoder, "labels": labels, "judgments": kind,
@@ -119,12 +106,11 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     if measured.is_file():
         return pd.read_parquet(measured)[METRIC]
     names = ("corpus", "queries", "qrels", "equivalents", "new_documents")
-    tables = (pd.read_parquet(sorted((folder / "02_intermediate").glob(f"{name}.parquet/*/*"))[-1]) for name in names)
-    corpus, queries, qrels, equivalents, new = tables
+    corpus, queries, qrels, equivalents, new = (table(folder, name) for name in names)
     texts = pd.Series(document_texts(corpus), index=corpus.document_id)
     pairs = qrels[qrels.relevance > 0].merge(queries[queries.split == "train"], on="query_id")
     columns = {"anchor": pairs.text.tolist(), "positive": pairs.document_id.map(texts).tolist()}
-    model = load_encoder("static", ROOT / "data" / "store" / "models")
+    model = load_encoder("static", MODELS)
     data = mine_hard_negatives(
         Dataset.from_dict(columns), model, corpus=texts.drop(new.document_id).tolist(), relative_margin=0.05,
         range_max=100, num_negatives=5, sampling_strategy="top", output_format="n-tuple", batch_size=64,
@@ -157,11 +143,8 @@ def rows_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         chosen = values[name][system].dropna()
         if chosen.empty:
             continue
-        mean, low, high = interval(chosen.to_numpy(), seed=1, resamples=RESAMPLES, confidence=0.95)
-        yield {
-            "system": system, "bucket": name, "ndcg_10": round(mean, 4), "low": plain(low), "high": plain(high),
-            "queries": len(chosen), **({"encoder": "static", "seeds": 1} if system == PEER else {}),
-        }  # fmt: skip
+        more = {"encoder": "static", "seeds": 1} if system == PEER else {}
+        yield {"system": system, "bucket": name, **mean(chosen), **more}
 
 
 def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
@@ -171,12 +154,8 @@ def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         chosen = values[name][[first, second]].dropna()
         if len(chosen) < 2:
             continue
-        found = compare(*chosen.to_numpy().T, seed=1, resamples=RESAMPLES, confidence=0.95)
-        yield {
-            "system": first, "against": second, "bucket": name, "queries": len(chosen),
-            "difference": round(found.difference, 4), "low": plain(found.low), "high": plain(found.high),
-            "p_value": round(found.p_value, 5),
-        }  # fmt: skip
+        about = {"system": first, "against": second, "bucket": name, "queries": len(chosen)}
+        yield about | paired(chosen[first], chosen[second])
 
 
 def brief(of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:]) -> str:
@@ -193,24 +172,18 @@ def table_of(
     rows: list[dict[str, Any]], chosen: Sequence[str] | None, cell: Callable[[dict[str, dict[str, Any]]], str]
 ) -> str:
     """Return a table with a row per system and a column per collection, with the numbers of its queries."""
-    table = pd.DataFrame(rows)
-    collections = [name for name in table.collection.unique() if chosen is None or name in chosen]
-    count = table[(table.system == "bm25") & (table.encoder == "corpus")].drop_duplicates(["collection", "bucket"])
-    count = count.set_index(["collection", "bucket"]).queries
-    heads = [f"{name} ({' / '.join(str(count.get((name, of), 0)) for of in BUCKETS[2:])})" for name in collections]
-    lines = [f"| system | {' | '.join(heads)} |", f"|---|{'---|' * len(collections)}"]
-    for (encoder, labels, system), name in SHOWN.items():
-        own = table[(table.encoder == encoder) & (table.labels == labels) & (table.system == system)]
-        cells = [cell(own[own.collection == each].set_index("bucket").to_dict("index")) for each in collections]
-        if own.empty:
-            continue
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    found = pd.DataFrame(rows).set_index(["encoder", "labels", "system", "collection", "bucket"]).to_dict("index")
+    collections = [name for name in dict.fromkeys(row["collection"] for row in rows) if not chosen or name in chosen]
 
+    def buckets(collection: str, *key: str) -> dict[str, dict[str, Any]]:
+        return {name: found[*key, collection, name] for name in BUCKETS if (*key, collection, name) in found}
 
-def plain(value: float) -> float | None:
-    """Return a number for JSON; None where there is no interval."""
-    return None if math.isnan(value) else round(float(value), 4)
+    heads = ["system"]
+    for name in collections:
+        of = buckets(name, "corpus", "all", "bm25")
+        heads.append(f"{name} ({' / '.join(str(of[each]['queries'] if each in of else 0) for each in BUCKETS[2:])})")
+    lines = [[called, *(cell(buckets(name, *key)) for name in collections)] for key, called in SHOWN.items()]
+    return markdown(heads, [line for line in lines if {*line[1:]} != {"–"}])
 
 
 if __name__ == "__main__":

@@ -3,37 +3,29 @@
 Collections: `modules`, made here of the built-in `api_docs` (a document for each module, with a heading and the
 documentation of each of its functions; a query asks for the module of its function), and MedQuAD with 1,500 training
 queries. Cells are whole runs of `kedro anmi ablate`; MiniLM is measured once before training, on `modules`. Metrics
-count documents, so both ways have the same labels. Cells that are there are kept. From the repository's root:
-
-    python benchmarks/passages.py
+count documents, so both ways have the same labels. Cells that are there are kept.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
+import common
 from ablation import SHARED
 from anmi.corpus.passages import cut_collection
 from anmi.corpus.related import parents_of
 from anmi.corpus.sources import load_collection
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import ranked
-from anmi.evaluation.significance import interval
-from anmi.pipelines.reporting.nodes import machine, versions
 from anmi.retrieval.encoders import load_encoder
+from common import METRIC, MODELS, ROOT, about, kedro, mean, save, write_beir
 
-ROOT: Final = Path(__file__).parents[1]
-WORK: Final = ROOT / "data" / "benchmarks" / "passages"
-RESULT: Final = ROOT / "benchmarks" / "results" / "passages.json"
+WORK: Final = common.WORK / "passages"
 CUTS: Final = {"auto": "anmi", "none": "anmi:ingestion.passages=none"}
-METRIC: Final = "ndcg@10"
 
 
 def make_modules(folder: Path) -> None:
@@ -44,28 +36,18 @@ def make_modules(folder: Path) -> None:
     corpus = found.corpus.assign(module=found.corpus.document_id.str.rpartition(".")[0])
     sections = "## " + corpus.document_id + "\n\n" + corpus.text
     texts = sections.groupby(corpus.module).agg("\n\n".join)
-    folder.mkdir(parents=True)
-    for name, columns in (
-        ("corpus", {"_id": texts.index, "title": texts.index, "text": texts}),
-        ("queries", {"_id": found.queries.query_id, "text": found.queries.text}),
-    ):
-        pd.DataFrame(columns).to_json(folder / f"{name}.jsonl", orient="records", lines=True)
-    (folder / "qrels").mkdir()
-    module = found.qrels.document_id.map(dict(zip(corpus.document_id, corpus.module, strict=True)))
-    labels = pd.DataFrame(
-        {"query-id": found.qrels.query_id, "corpus-id": module, "score": 1, "split": found.qrels.split}
-    )
-    for split, rows in labels.drop_duplicates(["query-id", "corpus-id"]).groupby("split"):
-        rows.drop(columns="split").to_csv(folder / "qrels" / f"{split}.tsv", sep="\t", index=False)
+    documents = texts.rename_axis("document_id").rename("text").reset_index()
+    labels = found.qrels.assign(relevance=1)
+    labels["document_id"] = labels.document_id.map(dict(zip(corpus.document_id, corpus.module, strict=True)))
+    labels = labels.drop_duplicates(["query_id", "document_id", "split"])
+    write_beir(folder, documents.assign(title=documents.document_id), found.queries, labels)
 
 
 def measured(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
     """Run both ways with an encoder and yield a row for each system and bucket."""
-    systems = [f"{name}={recipe}" for name, recipe in CUTS.items()]
     output = WORK / encoder / collection
-    command = [str(Path(sys.executable).with_name("kedro")), "anmi", "ablate", *systems, "--seeds", "1"]
-    command += ["--collections", f"{collection}={place}", "--params", f"encoder={encoder}", "--output", str(output)]
-    subprocess.run(command, cwd=ROOT, check=True)
+    words = ("--collections", f"{collection}={place}", "--params", f"encoder={encoder}", "--output", str(output))
+    kedro("anmi", "ablate", *(f"{name}={recipe}" for name, recipe in CUTS.items()), "--seeds", "1", *words)
     for passages in CUTS:
         table = pd.read_parquet(next(output.glob(f"*/{passages}/seed1/queries.parquet")))
         table = table[table.judgments == "original"]
@@ -75,7 +57,7 @@ def measured(encoder: str, collection: str, place: str) -> Iterator[dict[str, An
 
 def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
     """Measure an encoder before training, both ways."""
-    model, found = load_encoder(encoder, ROOT / "data" / "store" / "models"), load_collection(place, seed=1)
+    model, found = load_encoder(encoder, MODELS), load_collection(place, seed=1)
     for passages in CUTS:
         cut = cut_collection(found, passages, parents_of(found.corpus, []))  # type: ignore[arg-type]
         asked = cut.queries[cut.queries.split == "test"]
@@ -86,9 +68,8 @@ def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, A
 
 
 def row_of(scores: pd.Series, collection: str, passages: str, encoder: str, system: str, bucket: str) -> dict[str, Any]:
-    mean, low, high = interval(scores.to_numpy(), seed=1, resamples=10_000, confidence=0.95)
     names = {"collection": collection, "passages": passages, "encoder": encoder, "system": system, "bucket": bucket}
-    return names | {"ndcg_10": round(mean, 4), "low": round(low, 4), "high": round(high, 4), "queries": len(scores)}
+    return names | mean(scores)
 
 
 def main() -> None:
@@ -101,13 +82,7 @@ def main() -> None:
     for encoder in ("corpus", "static"):
         for collection, place in places.items():
             rows += measured(encoder, collection, place)
-            write(rows)
-    write([*rows, *zero_shot("minilm", "modules", places["modules"])])
-
-
-def write(rows: list[dict[str, Any]]) -> None:
-    about = {"machine": machine(), "versions": versions(), "rows": rows}
-    RESULT.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    save("passages", {**about(), "rows": [*rows, *zero_shot("minilm", "modules", places["modules"])]})
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""How long mining takes beside sentence-transformers' ``mine_hard_negatives``: whole processes, by turns.
+"""How long mining takes beside sentence-transformers' ``mine_hard_negatives``, and for how many rows each finds enough.
 
-The peer imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below 95 % of the positive's score,
-among the 100 nearest) and writes JSON lines. Ours is ``kedro run --pipelines mining``: a data root and a store without
-anything that was mined or encoded, and ``second`` another recipe in the data root and with the store of ``anmi``. What
-is made once for all runs was made before: the static encoder, which all are given, and the tables of the tracking
-database, whose seconds are a row of their own. Seconds of the processor are of the process and all that it started, as
-other work on the machine stretches wall time; memory is the largest sum of proportional set sizes of the tree, looked
-at five times a second. Medians go to benchmarks/results/speed.json; with ``--check`` they are compared with those that
-are there instead, and a ratio that is a fifth worse is refused with exit status 1: ratios carry over to other machines,
-where seconds do not.
+The peer (peer.py) imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below 95 % of the
+positive's score, among the 100 nearest) and writes JSON lines. Ours is ``kedro run --pipelines mining``: a data root
+and a store without anything that was mined or encoded, and ``second`` another recipe in the data root and with the
+store of ``anmi``. Both are whole processes, by turns. What is made once for all runs was made before: the static
+encoder, which all are given, and the tables of the tracking database, whose seconds are a row of their own. Seconds of
+the processor are of the process and all that it started, as other work on the machine stretches wall time; memory is
+the largest sum of proportional set sizes of the tree, looked at five times a second. Medians go to speed.json, with the
+``coverage``: the share of (query, positive) rows that get all 7 negatives. With ``--check`` they are compared with
+those that are there instead, and a ratio that is a fifth worse is refused with exit status 1: ratios carry over to
+other machines, where seconds do not.
 
     python benchmarks/peer_mining.py ../shared/data/medquad --times 5
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -25,10 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -36,10 +34,12 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
-ROOT: Final = Path(__file__).parents[1]
-RESULT: Final = ROOT / "benchmarks" / "results" / "speed.json"
+from anmi.retrieval.encoders import load_encoder
+from common import MODELS, ROOT, artifact, load, now, parser, save
+
 # A fifth: by turns on two busy cores, the same code differed by up to a tenth.
 ALLOWED: Final = 1.2
+KEDRO: Final = str(Path(sys.executable).with_name("kedro"))
 SECOND: Final = "nv_retriever"
 # How each is set by default is part of what is compared.
 UNSET: Final = (
@@ -48,51 +48,6 @@ UNSET: Final = (
 GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
 # For each second of looking at memory and processor, so many without.
 _RESTS: Final = 50
-
-
-def peer(collection: Path, model: Path, written: Path) -> None:
-    """Mine by sentence-transformers alone, and print seconds by part as JSON."""
-    began = time.perf_counter()
-    seconds: dict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def timed(part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        seconds[part] += time.perf_counter() - start
-
-    with timed("imports"):
-        from datasets import Dataset
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.util import mine_hard_negatives
-    with timed("loading"):
-        encoder = SentenceTransformer(str(model), device="cpu")
-        texts = {name: lines(collection / f"{name}.jsonl") for name in ("corpus", "queries")}
-        labels = [line.split("\t") for line in (collection / "qrels" / "train.tsv").read_text().splitlines()[1:]]
-        pairs = [(texts["queries"][query], texts["corpus"][document]) for query, document, _ in labels]
-    encode = encoder.encode
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        with timed("encoding"):
-            return encode(*args, **kwargs)
-
-    encoder.encode = counted
-    with timed("mining"):
-        data = Dataset.from_dict({"anchor": [one for one, _ in pairs], "positive": [other for _, other in pairs]})
-        found = mine_hard_negatives(
-            data, encoder, corpus=list(texts["corpus"].values()), relative_margin=0.05, range_max=100, num_negatives=7,
-            sampling_strategy="top", output_format="n-tuple", batch_size=64, verbose=False,
-        )  # fmt: skip
-    seconds["mining"] -= seconds["encoding"]
-    with timed("writing"):
-        found.to_json(written)
-    print(json.dumps(dict(seconds) | {"whole": time.perf_counter() - began, "rows": len(found)}))
-
-
-def lines(file: Path) -> dict[str, str]:
-    """Return title and text by id."""
-    parsed = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    return {line["_id"]: f"{line.get('title', '')} {line['text']}".strip() for line in parsed}
 
 
 def measured(command: list[str], environment: dict[str, str], limit: float = math.inf) -> dict[str, Any]:
@@ -152,7 +107,7 @@ def mined(
     began = datetime.now().astimezone()
     environment = {"ANMI_DATA_ROOT": str(root), "ANMI_STORE": str(store)}
     parameters = f"collection=beir:{collection},encoder=static,recipe={recipe}{more}"
-    command = [kedro(), "run", "--pipelines", "mining", "--params", parameters]
+    command = [KEDRO, "run", "--pipelines", "mining", "--params", parameters]
     found = measured(command, environment, limit)
     noted = json.loads(max((root / "runs").glob("*/run.json")).read_text(encoding="utf-8"))["nodes"]
     nodes = {each["node"].rpartition(".")[2]: each for each in noted}
@@ -167,34 +122,26 @@ def mined(
     return found
 
 
-def kedro() -> str:
-    """Return Kedro of this interpreter."""
-    return str(Path(sys.executable).parent / "kedro")
-
-
-def tracked(tracking: Path) -> dict[str, Any]:
-    """Make the tables of a tracking database, as the first run in a data root does."""
-    code = "import sys; from anmi.datasets.model_registry import connect; connect('sqlite:///' + sys.argv[1])"
-    return measured([sys.executable, "-c", code, str(tracking / "mlflow.db")], {})
-
-
-def turn(collection: Path, models: Path) -> dict[str, dict[str, Any]]:
+def turn(collection: Path) -> dict[str, dict[str, Any]]:
     """Measure everything once."""
     found: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory(dir=models.parent) as aside:
+    with tempfile.TemporaryDirectory(dir=MODELS.parent) as aside:
         work = Path(aside)
-        model = next(models.glob("static-*"))
-        written = str(work / "peer.jsonl")
-        asked = [sys.executable, __file__, str(collection), "--peer", str(model), "--written", written]
-        found["peer"] = measured(asked, {"HF_HUB_OFFLINE": "1"})
+        peer = [str(Path(__file__).with_name("peer.py")), str(collection), str(next(MODELS.glob("static-*")))]
+        found["peer"] = measured([sys.executable, *peer, str(work / "peer.jsonl")], {"HF_HUB_OFFLINE": "1"})
         found["peer"]["parts"] = json.loads(found["peer"]["printed"].strip().splitlines()[-1])
-        found["tracking"] = tracked(work / "tracking")
+        found["peer"]["coverage"] = found["peer"]["parts"]["rows"] / found["peer"]["parts"]["pairs"]
+        # Make the tables of a tracking database, as the first run in a data root does.
+        code = "import sys; from anmi.datasets.model_registry import connect; connect('sqlite:///' + sys.argv[1])"
+        found["tracking"] = measured([sys.executable, "-c", code, str(work / "tracking" / "mlflow.db")], {})
         for recipe in ("nv_retriever", "anmi"):
-            shutil.copytree(models, work / recipe / "store" / "models")
-            shutil.copytree(work / "tracking", work / recipe / "data" / "tracking")
-            found[recipe] = mined(recipe, collection, work / recipe / "data", work / recipe / "store")
+            data, store = work / recipe / "data", work / recipe / "store"
+            shutil.copytree(MODELS, store / "models")
+            shutil.copytree(work / "tracking", data / "tracking")
+            found[recipe] = mined(recipe, collection, data, store)
+            found[recipe]["coverage"] = json.loads(artifact(data, "selection_summary.json").read_text())["coverage"]
         found["second"] = mined(SECOND, collection, work / "anmi" / "data", work / "anmi" / "store")
-        found["registry"] = measured([kedro(), "registry", "list"], {})
+        found["registry"] = measured([KEDRO, "registry", "list"], {})
     return found
 
 
@@ -228,7 +175,7 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
             limit = 1.0 if value == "mib" else goal
             made.append(row(f"{case}: {what}", of(case, value), of("peer", value), limit, unit, note))
     mining = median(
-        sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "dense.encode_collection")
+        sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "encode_collection")
         for turn in turns
     )
     theirs = median(turn["peer"]["parts"]["mining"] + turn["peer"]["parts"]["writing"] for turn in turns)
@@ -246,40 +193,32 @@ def about(turns: list[dict[str, dict[str, Any]]], collection: Path) -> dict[str,
         case: {name: round(median(turn[case][kind].get(name, 0) for turn in turns), 2) for name in turns[0][case][kind]}
         for case, kind in (("peer", "parts"), ("nv_retriever", "nodes"), ("anmi", "nodes"), ("second", "nodes"))
     }
+    coverage = {name: median(turn[name]["coverage"] for turn in turns) for name in ("peer", "nv_retriever", "anmi")}
     return {
         "collection": collection.name, "times": len(turns), "cores": os.cpu_count(), "machine": platform.machine(),
-        "date": datetime.now(UTC).date().isoformat(), "load": round(os.getloadavg()[2], 1), "parts": parts,
+        "date": now()[:10], "load": round(os.getloadavg()[2], 1), "parts": parts,
+        "coverage": coverage,
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection", type=Path, help="folder of a BEIR collection")
-    parser.add_argument("--times", type=int, default=5)
-    parser.add_argument("--models", type=Path, default=ROOT / "data" / "store" / "models", help="of distilled encoders")
-    parser.add_argument("--check", action="store_true", help="compare with what is committed, and write nothing")
-    parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--written", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.peer:
-        peer(asked.collection, asked.peer, asked.written)
-        return
-    if not list(asked.models.glob("static-*")):
-        from anmi.retrieval.encoders import load_encoder
-
-        load_encoder("static", asked.models)
+    arguments = parser(__doc__)
+    arguments.add_argument("collection", type=Path, help="folder of a BEIR collection")
+    arguments.add_argument("--times", type=int, default=5)
+    arguments.add_argument("--check", action="store_true", help="compare with what is committed, and write nothing")
+    asked = arguments.parse_args()
+    load_encoder("static", MODELS)
     turns = []
     for number in range(asked.times):
-        turns.append(turn(asked.collection.resolve(), asked.models.resolve()))
+        turns.append(turn(asked.collection.resolve()))
         said = ", ".join(f"{case} {found['wall']:.1f} s ({found['cpu']:.1f})" for case, found in turns[-1].items())
         print(f"{number + 1}/{asked.times}: {said}", flush=True)
     made = rows(turns)
     for each in made:
         print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"], flush=True)
     if asked.check:
-        raise SystemExit("\n".join(worse(made, json.loads(RESULT.read_text(encoding="utf-8"))["rows"])) or 0)
-    found = {"rows": made, "about": about(turns, asked.collection)}
-    RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        raise SystemExit("\n".join(worse(made, load("speed")["rows"])) or 0)
+    save("speed", {"rows": made, "about": about(turns, asked.collection)})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,11 +14,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy import sparse
 
+import common
 from anmi import seeds
-from anmi.candidates import PADDING, Candidates
+from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.corpus.related import COPY
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
+from anmi.evaluation.significance import Share, share
 from anmi.judging.evidence import Material, Terms, facts_of, gather
 from anmi.judging.fused import features
 from anmi.pipelines.dense.nodes import make_corpus_encoder
@@ -32,13 +33,17 @@ from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.related import RelatedDocuments
 from anmi.retrieval.terms import counted
 from anmi.retrieval.tokenize import tokenizer
+from anmi.selection.recipe import Recipe, Runner
 from anmi.store import Store
+from common import DATA
 
+WORK = common.WORK / "mining_quality"
+DEBIAN = WORK / "debian"
+SEED = 42
 DEPTH = 100
 TOKENS = 128
 SUPERSETS = 4
 # Name: collection, which truth is planted, most queries.
-DATA = Path(os.environ.get("ANMI_DATA", Path(__file__).parents[2] / "shared" / "data"))
 COLLECTIONS = {
     "kg_webnlg/beir_en": (f"beir:{DATA}/kg_webnlg/beir_en", "all", 3000),
     "api_docs": ("api_docs", "equivalents", 3000),
@@ -48,10 +53,10 @@ COLLECTIONS = {
     "hinglish_top": (f"beir:{DATA}/hinglish_top", "hidden", 3000),
 }
 # Never looked at while the judge was made: for the test of what carries over. Made by debian_packages.py.
-UNTUNED = {"debian_packages": ("beir:{work}/debian", "hidden", 3000)}
+UNTUNED = {"debian_packages": (f"beir:{DEBIAN}", "hidden", 3000)}
 
 
-def planted(names: Sequence[str], encoder: str, work: Path, half: bool = False) -> list[Planted]:
+def planted(names: Sequence[str], encoder: str, half: bool = False, work: Path = WORK) -> list[Planted]:
     """Return collections, from ``work`` where an earlier script kept them.
 
     With ``half`` only half of what is relevant to a query is hidden, so that a judge can learn from the rest.
@@ -88,6 +93,22 @@ class Planted:
         block = Candidates.from_table(pq.read_table(folder / "block.parquet"))
         return Planted(name, block, arrays["truth"], arrays["supersets"])
 
+    def select(self, negatives: int, steps: dict[str, Any], **columns: NDArray[Any]) -> tuple[Candidates, Share]:
+        """Choose negatives with columns of a judge; return them, and which share of them is relevant in truth."""
+        runner = Runner(Recipe(description="", negatives=negatives, steps=steps), SEED)
+        block = runner.run(CandidateShards.of([self.block.with_columns(columns)])).whole()
+        return block, share((self.truth & block.negatives).sum(axis=1), block.negatives.sum(axis=1))
+
+    @property
+    def collection(self) -> str:
+        """Where the queries come from."""
+        return self.name.split(",")[0]
+
+    @property
+    def without(self) -> str | None:
+        """Whose truth had no part in the coefficients; None where that of none of the six is asked about."""
+        return self.collection if self.collection in COLLECTIONS else None
+
 
 @cache
 def kept_in(work: Path) -> Store:
@@ -105,12 +126,12 @@ class Opened:
     embed: Callable[[list[str], str], NDArray[np.float32]]
 
     @staticmethod
-    def of(name: str, encoder: str, work: Path, seed: int = 42) -> Opened:
+    def of(name: str, encoder: str, work: Path = WORK) -> Opened:
         """Read a collection; embeddings are kept in ``work``."""
-        read, store = load_collection((COLLECTIONS | UNTUNED)[name][0].format(work=work), seed=seed), kept_in(work)
+        read, store = load_collection((COLLECTIONS | UNTUNED)[name][0], seed=SEED), kept_in(work)
         own = make_corpus_encoder(
             corpus=read.corpus, new_documents=read.corpus[:0], encoder=encoder,
-            params=DenseParams(), seed=seed, store=store,
+            params=DenseParams(), seed=SEED, store=store,
         )  # fmt: skip
         model = load_encoder(place_of(encoder, own), store.path / "models", TOKENS)
 
@@ -134,7 +155,7 @@ class Opened:
         return Material(terms, texts, vectors, facts_of(self.read.corpus, self.read.graph))
 
 
-def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Planted:
+def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
     """Read a collection, hide some of its truth, and gather evidence on the dense top of every query.
 
     Parameters
@@ -144,19 +165,19 @@ def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Pla
         there are; ``hidden``: queries with several positives, of which one stays known; ``half``: queries with several
         documents that are relevant by labels or equivalents, of which half are hidden, rounded down.
     """
-    opened = Opened.of(name, encoder, work, seed)
+    opened = Opened.of(name, encoder, work)
     read, texts = opened.read, opened.texts
     train = read.queries[read.queries.split == "train"].set_index("query_id").text
     labels = read.qrels[read.qrels.query_id.isin(train.index) & (read.qrels.relevance > 0)]
     if kind == "half":
         found = read.equivalents[read.equivalents.query_id.isin(labels.query_id)].assign(relevance=1)
         labels = pd.concat([labels, found]).drop_duplicates(["query_id", "document_id"])
-    ids = _queries(train, labels, read.equivalents, kind, (COLLECTIONS | UNTUNED)[name][2], seed)
+    ids = _queries(train, labels, read.equivalents, kind, (COLLECTIONS | UNTUNED)[name][2])
     number = {document: row for row, document in enumerate(read.corpus.document_id)}
     positives = pool.Positives(labels, number).of(ids)
     known, hidden = positives, np.full((len(ids), 0), PADDING)
     if kind in ("hidden", "half"):
-        known, hidden = _split(ids, positives, seed, half=kind == "half")
+        known, hidden = _split(ids, positives, half=kind == "half")
     relevant = (
         hidden if kind == "half" else np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
     )
@@ -172,7 +193,7 @@ def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Pla
     # A copy of a relevant document is relevant too.
     truth = (group[np.maximum(documents, 0)][:, :, None] == _grouped(relevant, group)[:, None, :]).any(axis=2)
 
-    rows, made = _supersets(ids, documents, known, texts, seed)
+    rows, made = _supersets(ids, documents, known, texts)
     material = opened.material(ids, made)
     block = Candidates(
         query_ids=np.array(ids),
@@ -193,9 +214,7 @@ def plant(name: str, kind: str, encoder: str, work: Path, seed: int = 42) -> Pla
     return Planted(name, gather(block, material), truth & block.filled, extra)
 
 
-def _queries(
-    train: pd.Series, labels: pd.DataFrame, equivalents: pd.DataFrame, kind: str, cap: int, seed: int
-) -> list[str]:
+def _queries(train: pd.Series, labels: pd.DataFrame, equivalents: pd.DataFrame, kind: str, cap: int) -> list[str]:
     count = labels.groupby("query_id").document_id.nunique().reindex(train.index).fillna(0)
     wanted = {
         "hidden": count >= 2,
@@ -204,15 +223,15 @@ def _queries(
         "all": count >= 1,
     }[kind]
     ids = train.index[wanted.to_numpy()].tolist()
-    keys = np.array([seeds.key(seed, "benchmark/queries", query)[0] for query in ids], np.uint64)
+    keys = np.array([seeds.key(SEED, "benchmark/queries", query)[0] for query in ids], np.uint64)
     return [ids[i] for i in np.sort(np.argsort(keys, kind="stable")[:cap])]
 
 
 def _split(
-    ids: Sequence[str], positives: NDArray[np.int32], seed: int, half: bool = False
+    ids: Sequence[str], positives: NDArray[np.int32], *, half: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """One positive of each query stays known, or half of them rounded up; the query's own stream draws which."""
-    draws = np.where(positives == PADDING, 2.0, seeds.uniform(seed, "benchmark/known", list(ids), positives))
+    draws = np.where(positives == PADDING, 2.0, seeds.uniform(SEED, "benchmark/known", list(ids), positives))
     order = np.argsort(draws, axis=1, kind="stable")
     ordered = np.take_along_axis(positives, order, axis=1)
     if not half:
@@ -232,10 +251,10 @@ def _grouped(documents: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[
 
 
 def _supersets(
-    ids: Sequence[str], documents: NDArray[np.int32], known: NDArray[np.int32], texts: Sequence[str], seed: int
+    ids: Sequence[str], documents: NDArray[np.int32], known: NDArray[np.int32], texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Made-up relevant documents: the known positive and one of the nearest 60 others in one text, either one first."""
-    rng = seeds.stream(seed, "benchmark/supersets", "rows")
+    rng = seeds.stream(SEED, "benchmark/supersets", "rows")
     rows = np.sort(rng.choice(len(ids), min(400, len(ids)), replace=False))
     last = np.minimum((documents[rows] != PADDING).sum(axis=1), 60)
     picks = documents[rows[:, None], (rng.random((len(rows), SUPERSETS)) * last[:, None]).astype(int)]

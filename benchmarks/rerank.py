@@ -7,9 +7,6 @@ other collections stay. From the repository's root: ``python benchmarks/rerank.p
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,15 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+import common
 from anmi.evaluation.metrics import evaluate, of_documents
-from anmi.evaluation.significance import compare
 from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, TrainedCrossEncoder, logits
 from anmi.search.hybrid import HybridSearch
+from common import STORE, artifact, kedro, load, paired, save, table
 
-ROOT: Final = Path(__file__).parents[1]
-WORK: Final = ROOT / "data" / "benchmarks" / "rerank"
-STORE: Final = ROOT / "data" / "store"
-RESULT: Final = ROOT / "benchmarks" / "results" / "rerank.json"
+WORK: Final = common.WORK / "rerank"
 COLLECTIONS: Final = {"scifact": "beir:../shared/data/scifact", "api_docs": "api_docs"}
 DEPTHS: Final = (5, 10, 20)
 SHARES: Final = (0.25, 0.5, 0.75, 1.0)
@@ -37,31 +32,24 @@ QUERIES: Final = {"dev": 150, "test": 400}
 OPTIONS: Final = CrossEncoderOptions(base="minilm", layers=3, max_length=160, learning_rate=5e-5, epochs=1, looks=6)
 
 
-def table(name: str, data: Path) -> pd.DataFrame:
-    """Return the newest version of a table of a run."""
-    return pd.read_parquet(max(data.glob(f"*/{name}.parquet/*/*.parquet")))
-
-
 def mined(name: str) -> Path:
     """Run the default on a collection, unless that is done, and return the folder of the run's data."""
     data = WORK / name
     if not list(data.glob("*/query_buckets.parquet/*/*.parquet")):
         params = f"collection={COLLECTIONS[name]},encoder=corpus,recipe=anmi"
-        command = [str(Path(sys.executable).with_name("kedro")), "run", "--params", params]
-        environment = os.environ | {"ANMI_DATA_ROOT": str(data), "ANMI_STORE": str(STORE)}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        kedro("run", "--params", params, data=data, store=STORE)
     return data
 
 
 def training_pairs(data: Path, search: HybridSearch) -> Pairs:
     """Return labelled pairs with mined negatives, and pseudo-queries with what the hybrid finds besides."""
-    rows = table("training_rows", data).sample(frac=1, random_state=1)
+    rows = table(data, "training_rows").sample(frac=1, random_state=1)
     found: list[tuple[str, str, float]] = []
     for row in rows.itertuples():
         found.append((row.query, row.positive, 1.0))
         judged = row.negative_p_relevant if hasattr(row, "negative_p_relevant") else [0.0] * len(row.negatives)
         found += [(row.query, text, float(p)) for text, p in zip(row.negatives[:4], judged[:4], strict=True)]
-    pseudo = table("pseudo_queries", data).query("split == 'train'").drop_duplicates(["document_id", "kind"])
+    pseudo = table(data, "pseudo_queries").query("split == 'train'").drop_duplicates(["document_id", "kind"])
     pseudo = pseudo.sample(min(len(pseudo), MOST // 5), random_state=1)
     made: list[tuple[str, str, float]] = []
     hits = search.search(pseudo.text.tolist(), 5)
@@ -111,10 +99,6 @@ class Reranked:
         return evaluate(self.qrels, run, (10,))["ndcg@10"]
 
 
-def _some(queries: pd.DataFrame, most: int) -> pd.DataFrame:
-    return queries.sample(min(len(queries), most), random_state=1)
-
-
 def standard(values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray((values - values.mean()) / (values.std() + 1e-9))
 
@@ -122,15 +106,16 @@ def standard(values: NDArray[Any]) -> NDArray[Any]:
 def measured(name: str) -> list[dict[str, Any]]:
     """Return the rows of a collection: hybrid and reranked by bucket of the test queries."""
     data = mined(name)
-    search = HybridSearch.load(max(data.glob("*/search_index/*/search_index")))
+    search = HybridSearch.load(artifact(data, "search_index"))
     judge = TrainedCrossEncoder(OPTIONS, WORK / "models", training_pairs(data, search), 1)
     model = judge._load()
-    queries, qrels, buckets = (table(each, data) for each in ("queries", "qrels", "query_buckets"))
+    queries, qrels, buckets = (table(data, each) for each in ("queries", "qrels", "query_buckets"))
     queries = queries[queries.query_id.isin(qrels.query_id)]
     # Of a collection that was cut, the search names documents and the qrels passages.
-    qrels = of_documents(qrels, table("corpus", data))
+    qrels = of_documents(qrels, table(data, "corpus"))
     dev, test = (
-        Reranked(_some(queries[queries.split == split], most), qrels, search, model) for split, most in QUERIES.items()
+        Reranked(asked.sample(min(len(asked), QUERIES[str(split)]), random_state=1), qrels, search, model)
+        for split, asked in queries[queries.split.isin(list(QUERIES))].groupby("split")
     )
     choices = {(0, 0.0): dev.values(0, 0).mean()}
     choices |= {(depth, share): dev.values(depth, share).mean() for depth in DEPTHS for share in SHARES}
@@ -140,12 +125,11 @@ def measured(name: str) -> list[dict[str, Any]]:
     for bucket in ("all", "unlabelled", "new"):
         ids = buckets.query_id if bucket == "all" else buckets.query_id[buckets.bucket == bucket]
         before, after = (values[values.index.isin(ids)] for values in (test.values(0, 0), test.values(*tried)))
-        found = compare(after.to_numpy(), before.reindex(after.index).to_numpy(), seed=1)
         rows.append({
             "collection": name, "bucket": bucket, "queries": len(after), "hybrid": before.mean(),
-            "reranked": after.mean(), **found.as_dict(), "depth": tried[0], "share": tried[1],
-            "chosen_on_dev": best == tried, "dev_hybrid": choices[0, 0.0], "dev_reranked": choices[tried],
-            "seconds_a_query": test.seconds,
+            "reranked": after.mean(), **paired(after, before.reindex(after.index)), "depth": tried[0],
+            "share": tried[1], "chosen_on_dev": best == tried, "dev_hybrid": choices[0, 0.0],
+            "dev_reranked": choices[tried], "seconds_a_query": test.seconds,
             "cross_encoder": judge.describe()["training"],
         })  # fmt: skip
         print({key: value for key, value in rows[-1].items() if key != "cross_encoder"}, flush=True)
@@ -153,10 +137,10 @@ def measured(name: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    rows = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
+    rows = load("rerank")["rows"]
     for name in sys.argv[1:] or COLLECTIONS:
         rows = [row for row in rows if row["collection"] != name] + measured(name)
-        RESULT.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+        save("rerank", {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Commands are those of the page's shell blocks, in their order; only the folder t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -19,12 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from common import ROOT, now, parser, save
+
 PAGE = ROOT / "docs" / "tutorial.md"
-RESULT = Path(__file__).parent / "results" / "tutorial_walk.json"
 EXAMPLE = "docs:docs/**/*.md"
 
 
@@ -62,29 +62,23 @@ def walk(lines: list[str], clone: Path, home: Path) -> Iterator[dict[str, Any]]:
 
 def main() -> int:
     """Walk, and write what was measured; 1 where a command failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="a folder of text files, not one of this project")
-    parser.add_argument("--source", default=str(ROOT), help="repository that is cloned")
-    asked = parser.parse_args()
-    folder = asked.folder.resolve()
+    arguments = parser(__doc__)
+    arguments.add_argument("folder", type=Path, help="a folder of text files, not one of this project")
+    folder = arguments.parse_args().folder.resolve()
     found: dict[str, Any] = {
-        "cores": os.cpu_count(), "machine": platform.machine(), "date": time.strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(), "machine": platform.machine(), "date": now()[:10],
         "files": sum(path.is_file() for path in folder.rglob("*")), "steps": [],
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
         clone, home = Path(scratch) / "clone", Path(scratch) / "home"
         home.mkdir()
-        lines = [f"git clone --quiet {asked.source} {clone}"]
-        first = walk(lines, Path(scratch), home)
-        then = walk(commands(PAGE.read_text(encoding="utf-8"), folder), clone, home)
-        for steps in (first, then):
-            for step in steps:
-                private = {str(folder): "FOLDER", str(clone): "CLONE", asked.source: "REPOSITORY"}
-                for text, name in private.items():
-                    step["command"] = step["command"].replace(text, name)
-                found["steps"].append(step)
-                RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-                print(json.dumps(step), flush=True)
+        first = walk([f"git clone --quiet {ROOT} {clone}"], Path(scratch), home)
+        for step in chain(first, walk(commands(PAGE.read_text(encoding="utf-8"), folder), clone, home)):
+            for text, name in ((folder, "FOLDER"), (clone, "CLONE"), (ROOT, "REPOSITORY")):
+                step["command"] = step["command"].replace(str(text), name)
+            found["steps"].append(step)
+            save("tutorial_walk", found)
+            print(json.dumps(step), flush=True)
     return int(any(step["exit"] for step in found["steps"]))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from protocol import MODELS, NEGATIVES, ROOT, SEED, Task
+from protocol import NEGATIVES, SEED, Task
 
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import vectors
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.exact import best
+from common import MODELS, kedro, table
 
 # What the shipped coefficients of our judge must not have seen.
 WITHOUT: Final = {"kg_webnlg": "kg_webnlg/beir_en"}
@@ -48,9 +46,8 @@ def by_dense(task: Task, choose: Callable[[NDArray[Any], NDArray[Any], NDArray[A
 
 def numbered(queries: Any, documents: Any) -> pd.DataFrame:
     """Return ``query_id, rank, document_id`` of pairs, best first in every query."""
-    table = pd.DataFrame({"query_id": queries, "document_id": documents})
-    table.insert(1, "rank", table.groupby("query_id").cumcount() + 1)
-    return table
+    pairs = pd.DataFrame({"query_id": queries, "document_id": documents})
+    return pairs.assign(rank=pairs.groupby("query_id").cumcount() + 1)
 
 
 def drawn_from(first: int, last: int, there: NDArray[Any]) -> NDArray[Any]:
@@ -71,19 +68,19 @@ def by_sentence_transformers(task: Task) -> pd.DataFrame:
     by_text = dict(zip(reversed(texts), reversed(task.corpus.document_id.tolist()), strict=True))
     of = dict(zip(task.corpus.document_id, texts, strict=True))
     asked = dict(zip(task.queries.query_id, task.queries.text, strict=True))
-    pairs = Dataset.from_dict({
+    data = Dataset.from_dict({
         "anchor": [asked[query] for query in task.known.query_id],
         "positive": [of[document] for document in task.known.document_id],
     })  # fmt: skip
     mined = mine_hard_negatives(
-        pairs, load_encoder("static", MODELS), corpus=texts, relative_margin=0.05, range_max=100,
+        data, load_encoder("static", MODELS), corpus=texts, relative_margin=0.05, range_max=100,
         num_negatives=NEGATIVES, output_format="n-tuple", verbose=False,
     )  # fmt: skip
     name = dict(zip(task.queries.text, task.queries.query_id, strict=True))
     columns = [f"negative_{i}" for i in range(1, NEGATIVES + 1)]
     chosen: dict[str, list[str]] = {name[row["anchor"]]: [by_text[row[column]] for column in columns] for row in mined}
-    pairs_of = [(query, document) for query, found in chosen.items() for document in dict.fromkeys(found)]
-    return numbered([query for query, _ in pairs_of], [document for _, document in pairs_of])
+    pairs = [(query, document) for query, found in chosen.items() for document in dict.fromkeys(found)]
+    return numbered(*zip(*pairs, strict=True))
 
 
 def by_anmi(task: Task, recipe: str) -> pd.DataFrame:
@@ -93,16 +90,12 @@ def by_anmi(task: Task, recipe: str) -> pd.DataFrame:
         given = f"collection=beir:{scratch}/collection,recipe={recipe},denoising.fused.without="
         # All queries are of training: none is cut off for dev or test.
         given += f"{WITHOUT.get(task.name, task.name)},ingestion.dev_share=1e-9,ingestion.test_share=1e-9"
-        environment = os.environ | {"ANMI_DATA_ROOT": f"{scratch}/data", "ANMI_STORE": f"{scratch}/store"}
-        command = [str(Path(sys.executable).with_name("kedro")), "run", "--pipelines", "mining", "--params", given]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{task.name}, {recipe}: {done.stderr[-2000:]}")
-        (path,) = Path(scratch).glob("data/05_model_input/training_rows.parquet/*/training_rows.parquet")
-        rows = pd.read_parquet(path)
+        data = Path(scratch) / "data"
+        kedro("run", "--pipelines", "mining", "--params", given, data=data, store=Path(scratch) / "store")
+        rows = table(data, "training_rows")
     chosen = rows.drop_duplicates("query_id")
     pairs = [(q, d) for q, found in zip(chosen.query_id, chosen.negative_ids, strict=True) for d in found[:NEGATIVES]]
-    return numbered([query for query, _ in pairs], [document for _, document in pairs])
+    return numbered(*zip(*pairs, strict=True))
 
 
 MINERS: Final[dict[str, Callable[[Task], pd.DataFrame]]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,10 +23,8 @@ from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import DenseIndex
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
+from common import DATA, METRIC, MODELS, write_beir
 
-ROOT: Final = Path(__file__).parents[2]
-DATA: Final = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
-MODELS: Final = ROOT / "data" / "store" / "models"
 NEGATIVES: Final = 7
 MOST_QUERIES: Final = 3000
 SEED: Final = 42
@@ -42,29 +39,17 @@ COLLECTIONS: Final = {
 
 @dataclass(frozen=True)
 class Task:
-    """A collection as a miner sees it, and what only the score knows.
-
-    Attributes
-    ----------
-    name
-        One of :data:`COLLECTIONS`.
-    corpus
-        ``document_id, title, text``.
-    queries
-        ``query_id, text`` of training.
-    known
-        ``query_id, document_id``: the labels that a miner gets, one per query where further ones are the truth.
-    relevant
-        The same of all documents that are relevant, known ones and copies included.
-    test_queries, test_judgments
-        Queries that training never saw, and what is relevant to them by the collection's own truth.
-    """
+    """A collection as a miner sees it, and what only the score knows."""
 
     name: str
     corpus: pd.DataFrame
+    # ``query_id, text`` of training.
     queries: pd.DataFrame
+    # ``query_id, document_id``: the labels that a miner gets, one per query where further ones are the truth.
     known: pd.DataFrame
+    # The same of all documents that are relevant, known ones and copies included.
     relevant: pd.DataFrame
+    # Queries that training never saw, and what is relevant to them by the collection's own truth.
     test_queries: pd.DataFrame
     test_judgments: pd.DataFrame
 
@@ -95,13 +80,8 @@ class Task:
 
     def write(self, folder: Path) -> None:
         """Write what a miner gets as a BEIR folder: corpus, queries and known labels of training."""
-        (folder / "qrels").mkdir(parents=True, exist_ok=True)
-        corpus = self.corpus[["document_id", "title", "text"]].rename(columns={"document_id": "_id"})
-        queries = self.queries.rename(columns={"query_id": "_id"})
-        for name, table in (("corpus", corpus), ("queries", queries)):
-            table.to_json(folder / f"{name}.jsonl", orient="records", lines=True, force_ascii=False)
-        labels = self.known.rename(columns={"query_id": "query-id", "document_id": "corpus-id"}).assign(score=1)
-        labels.to_csv(folder / "qrels" / "train.tsv", sep="\t", index=False)
+        labels = self.known.assign(relevance=1, split="train")
+        write_beir(folder, self.corpus, self.queries, labels)
 
 
 def one_each(labels: pd.DataFrame) -> pd.DataFrame:
@@ -205,4 +185,4 @@ def trained(task: Task, chosen: pd.DataFrame, seed: int = 1) -> float:
     ranking = Ranking.of(task.test_queries, task.test_judgments, ids, 10)
     found = ranking.lists(*index.search(vectors(model, task.test_queries.text.tolist(), "query"), ranking.searched))
     table = evaluate(task.test_judgments, ranking.run(*found), (10,), ignore_identical_ids=False)
-    return round(float(table["ndcg@10"].mean()), 4)
+    return round(float(table[METRIC].mean()), 4)

@@ -10,8 +10,6 @@ cells are not there and whose recipes have not changed. From the repository's ro
 from __future__ import annotations
 
 import json
-import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from operator import itemgetter
@@ -19,18 +17,18 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
-import yaml
 
+sys.path.append(str(Path(__file__).parents[1]))
+
+import common
+from ablation import Matrix, ablate
 from anmi.evaluation.significance import compare
 from anmi.fingerprint import hash_value
 from anmi.selection.recipe import recipe_book
+from common import METRIC, ROOT, about, artifact, fill, kedro, load, markdown, save
 
-ROOT: Final = Path(__file__).parents[2]
-WORK: Final = ROOT / "data" / "benchmarks" / "claims"
-RESULT: Final = ROOT / "benchmarks" / "results" / "claims.json"
+WORK: Final = common.WORK / "claims"
 PAGE: Final = ROOT / "docs" / "results.md"
-# Between these lines of the page.
-MARKS: Final = ("<!-- made by benchmarks/claims -->\n", "<!-- end -->")
 COLLECTIONS: Final = ("scifact", "api_docs")
 SETTINGS: Final = {
     "debiased": "naive_top:training.options.loss=debiased",
@@ -105,18 +103,12 @@ def run(name: str) -> None:
     named = [f"{system}={SETTINGS[system]}" if system in SETTINGS else system for system in systems]
     # Those of the networks state it themselves.
     common = params if encoder == "minilm" else f"encoder={encoder},{params}".rstrip(",")
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from ablation import Matrix, ablate
-
     ablate(Matrix(named, list(COLLECTIONS), seeds, common), WORK / name, "--env", "../benchmarks/claims")
 
 
 def recipes() -> Any:
     """Return the recipes of the project with those that the claims need besides."""
-    found: dict[str, Any] = {}
-    for folder in ("conf/base", "benchmarks/claims"):
-        found |= yaml.safe_load((ROOT / folder / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
-    return recipe_book(found)
+    return recipe_book(common.recipes() | common.recipes("benchmarks/claims"))
 
 
 def fingerprint(system: str) -> str:
@@ -145,7 +137,7 @@ class Cells:
         if not cells:
             return None
         table = pd.concat(queries for queries, _ in cells)
-        known = "completed" if metric == "ndcg@10" and (table.judgments == "completed").any() else "original"
+        known = "completed" if metric == METRIC and (table.judgments == "completed").any() else "original"
         table = table[(table.judgments == known) & (table.system == kind) & (bucket in ("all", *table.bucket))]
         table = table if bucket == "all" else table[table.bucket == bucket]
         return table.groupby("query_id")[metric].mean()
@@ -153,54 +145,45 @@ class Cells:
     def row(self, claim: Claim, collection: str, bucket: str) -> dict[str, Any]:
         """Return what was measured of a claim; nulls where it was not."""
         metric, _, percent = claim.metric.partition(", ")
-        of_encoder = claim.over == "zero_shot"
+        over, kind = (claim.recipe, "zero_shot") if claim.over == "zero_shot" else (claim.over, "trained")
         ours = self.values(collection, claim.recipe, metric, bucket)
-        over = claim.recipe if of_encoder else claim.over
-        theirs = self.values(collection, over, metric, bucket, "zero_shot" if of_encoder else "trained")
-        row = of(claim, collection, self.encoder, bucket) | {"claimed": claim.claimed}
+        theirs = self.values(collection, over, metric, bucket, kind)
+        row = of(claim, collection, self.encoder, bucket)
         if ours is None or theirs is None or ours.empty:
-            return row | dict.fromkeys(("measured", "low", "high", "p", "seeds"))
+            return row
         both = pd.concat([ours, theirs], axis=1).dropna()
-        found = compare(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy(), seed=1)
+        found = compare(*both.to_numpy().T, seed=1)
         scale = 100 / both.iloc[:, 1].mean() if percent else 1.0
         figures = {"measured": found.difference, "low": found.low, "high": found.high}
-        return row | {name: round(scale * value, 5) for name, value in figures.items()} | {
-            "p": round(found.p_value, 5), "seeds": len(self.found[collection, claim.recipe]),
-        }  # fmt: skip
+        row |= {name: round(scale * value, 5) for name, value in figures.items()}
+        return row | {"p": round(found.p_value, 5), "seeds": len(self.found[collection, claim.recipe])}
 
     def share(self, claim: Claim, collection: str) -> dict[str, Any]:
         """Return the share of false negatives among the chosen, where the truth is known."""
         shares = [facts["false_negative_rate"] for _, facts in self.found.get((collection, claim.recipe), [])]
         mean = round(100 * sum(shares) / len(shares), 3) if shares and None not in shares else None
-        row = of(claim, collection, self.encoder, "training") | {"claimed": claim.claimed, "measured": mean}
-        return row | {"low": None, "high": None, "p": None, "seeds": len(shares) or None}
+        return of(claim, collection, self.encoder, "training") | {"measured": mean, "seeds": len(shares) or None}
 
 
 def of(claim: Claim, collection: str, encoder: str, bucket: str) -> dict[str, Any]:
-    """Return what a row is about."""
+    """Return a row of a claim without what was measured."""
     prints = [fingerprint(name) for name in (claim.recipe, claim.over) if name not in ("", "zero_shot")]
     return {
         "claim": claim.claim, "metric": claim.metric, "recipe": claim.recipe, "over": claim.over,
         "collection": collection, "encoder": encoder, "bucket": bucket, "fingerprint": "-".join(prints),
+        "claimed": claim.claimed, **dict.fromkeys(("measured", "low", "high", "p", "seeds")),
     }  # fmt: skip
 
 
 def titles() -> dict[str, Any]:
     """Mine the Korean titles as the notebook does, and return the share of queries that pass."""
-    data = WORK / "titles"
+    data, recipe = WORK / "titles", "bm25_random_as_published"
     if not list(data.glob("**/consistency_summary.json/*/*")):
-        params = f"recipe=bm25_random_as_published,collection={TITLES},encoder=static"
-        command = [str(Path(sys.executable).with_name("kedro")), "run", "--pipelines", "mining", "--params", params]
-        environment = {"ANMI_DATA_ROOT": str(data), "ANMI_STORE": str(WORK / "store")}
-        subprocess.run(
-            ["env", *(f"{key}={value}" for key, value in environment.items()), *command], cwd=ROOT, check=True
-        )
-    summary = json.loads(max(data.glob("**/consistency_summary.json/*/*")).read_text(encoding="utf-8"))
-    claim = Claim(
-        "Queries that the consistency filter keeps (miner)", "bm25_random_as_published", "", "32.5", "passed, %"
-    )
-    row = of(claim, "ko_pairs", "none", "training") | {"claimed": claim.claimed}
-    return row | {"measured": round(100 * summary["pass_rate"], 2), "low": None, "high": None, "p": None, "seeds": 1}
+        params = f"recipe={recipe},collection={TITLES},encoder=static"
+        kedro("run", "--pipelines", "mining", "--params", params, data=data, store=WORK / "store")
+    summary = json.loads(artifact(data, "consistency_summary.json").read_text(encoding="utf-8"))
+    claim = Claim("Queries that the consistency filter keeps (miner)", recipe, "", "32.5", "passed, %")
+    return of(claim, "ko_pairs", "none", "training") | {"measured": round(100 * summary["pass_rate"], 2), "seeds": 1}
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -219,20 +202,15 @@ def rows() -> Iterator[dict[str, Any]]:
 def main() -> None:
     for name in sys.argv[1:]:
         run(name)
-    from anmi.pipelines.reporting.nodes import machine, versions
-
     key_of = itemgetter("claim", "metric", "collection", "encoder", "bucket", "fingerprint")
-    before = {key_of(row): row for row in json.loads(RESULT.read_text(encoding="utf-8"))["rows"]}
+    before = {key_of(row): row for row in load("claims")["rows"]}
     found = [row if row["measured"] is not None else before.get(key_of(row), row) for row in rows()]
-    document = {"machine": machine(), "versions": versions(), "rows": found}
-    RESULT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_page(document["rows"])
+    save("claims", {**about(), "rows": found})
+    fill(PAGE, "claims", page_table(found))
 
 
-def write_page(found: list[dict[str, Any]]) -> None:
-    """Write the table of the page: a line for each claim and metric, a cell for each collection."""
-    titles = " | ".join(f"{name}: all; unlabelled" for name in COLLECTIONS)
-    lines = [f"| claim | claimed | {titles} | for you |", "|---" * (3 + len(COLLECTIONS)) + "|"]
+def page_table(found: list[dict[str, Any]]) -> str:
+    """Return a table with a line for each claim and metric, and a cell for each collection."""
     table: dict[tuple[str, str], dict[str, list[str]]] = {}
     for row in found:
         if row["metric"] in ("recall@10", "f2@10", "rank"):
@@ -240,20 +218,14 @@ def write_page(found: list[dict[str, Any]]) -> None:
         over = f"`{row['recipe']}` over `{row['over']}`" if row["over"] else f"`{row['recipe']}`"
         key = (f"{row['claim']}: {over}", f"{row['claimed']} {row['metric'].replace(', %', ' %')}")
         table.setdefault(key, {}).setdefault(row["collection"], []).append(shown(row))
+    lines = []
     for (claim, claimed), cells in table.items():
-        values = [_cell(cells.get(name, ["–"])) for name in COLLECTIONS]
+        values = ["; ".join(cells.get(name, ["–"])).replace("not measured; not", "not") for name in COLLECTIONS]
         if "ko_pairs" in cells:
             values[0] = f"{cells['ko_pairs'][0]} (`ko_pairs`)"
         means = MEANS.get(claim.split(":")[0], "") if {*values} != {"not measured"} else ""
-        lines.append(f"| {' | '.join([claim, claimed, *values, means])} |")
-    text, (start, end) = PAGE.read_text(encoding="utf-8"), map(re.escape, MARKS)
-    made = "\n".join([*lines, ""])
-    text = re.sub(f"({start}).*?({end})", lambda marks: marks[1] + made + marks[2], text, flags=re.DOTALL)
-    PAGE.write_text(text, encoding="utf-8")
-
-
-def _cell(values: list[str]) -> str:
-    return "not measured" if set(values) == {"not measured"} else "; ".join(values)
+        lines.append([claim, claimed, *values, means])
+    return markdown(["claim", "claimed", *(f"{name}: all; unlabelled" for name in COLLECTIONS), "for you"], lines)
 
 
 def shown(row: dict[str, Any]) -> str:

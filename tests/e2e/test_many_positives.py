@@ -1,4 +1,4 @@
-"""What is said of the negatives of made collections, of benchmarks/right/interval_coverage.py, and what is true."""
+"""What is said of the negatives of made collections, of benchmarks/interval_coverage.py, and what is true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES = (
 def test_the_interval_holds_the_truth_and_a_large_share_never_goes_without_a_warning(
     project: Path, static_models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(project / "benchmarks" / "right")
+    monkeypatch.syspath_prepend(project / "benchmarks")
     coverage = importlib.import_module("interval_coverage")
     monkeypatch.setattr(coverage, "MODELS", static_models)
     found = {each["case"]: each for each in map(coverage.measure, coverage.made_cases(CASES))}

@@ -3,45 +3,38 @@
 Made collections (2,400 documents, 200 queries) with 1 to 600 relevant documents a query of which 1 to 20 are labelled,
 and with groups of 2 to 50 paraphrases, one labelled, by other words and by another order of the same; and six real ones
 with all but one of the known positives hidden, or half. Each is mined in this process, by the default recipe and the
-static encoder. ``HELD_OUT`` names what was not looked at before all choices had been made. Run from the repository's
-root: ``python benchmarks/right/interval_coverage.py [PART OF A NAME ...]``; ten minutes on one core.
+static encoder. ``HELD_OUT`` names what was not looked at before all choices had been made. Ten minutes on one core;
+``python benchmarks/interval_coverage.py PART OF A NAME ...`` only prints what it finds of these collections.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import yaml
 from numpy.typing import NDArray
 
-ROOT: Final = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks")]
-
-
-from anmi.candidates import PADDING, Candidates, CandidateShards  # noqa: E402
-from anmi.corpus.related import find_related  # noqa: E402
-from anmi.corpus.texts import find_duplicates, normalised_forms  # noqa: E402
-from anmi.evaluation.diagnostics import Expected, diagnose  # noqa: E402
-from anmi.judging.evidence import Material, Terms  # noqa: E402
-from anmi.judging.fusing import FusedJudge, FusedOptions  # noqa: E402
-from anmi.retrieval.bm25 import BM25Index  # noqa: E402
-from anmi.retrieval.encoders import encode, load_encoder  # noqa: E402
-from anmi.retrieval.related import RelatedDocuments  # noqa: E402
-from anmi.retrieval.retrieve import Queries, Retrieve  # noqa: E402
-from anmi.selection.recipe import Runner, recipe_book  # noqa: E402
+from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.corpus.related import find_related
+from anmi.corpus.texts import find_duplicates, normalised_forms
+from anmi.evaluation.diagnostics import Expected, diagnose
+from anmi.judging.evidence import Material, Terms
+from anmi.judging.fusing import FusedJudge, FusedOptions
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.retrieve import Queries, Retrieve
+from anmi.selection.recipe import Runner, recipe_book
+from common import MODELS, recipes, save_cases
+from planted import COLLECTIONS, Opened, planted
 
 DOCUMENTS, QUERIES, SEED = 2400, 200, 42
 HELD_OUT: Final = ("200_relevant", "5_by_", "medquad", "sae4k_ko")
-STORE: Final = Path(os.environ.get("ANMI_STORE", ROOT / "data" / "store"))
-MODELS = STORE / "models"
-BOOK: Final = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
 PARAPHRASES: Final = [
     (f"{size}_by_{kind}{'_and_copies' if near else ''}", size, kind, near)
     for size in (2, 5, 20, 50)
@@ -54,8 +47,6 @@ MANY: Final = [
     for known in (1, 5, 20)
     if known <= relevant
 ]
-
-
 ASPECTS, WORDS = 4, 12
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "al", "en", "or", "is")]
 
@@ -206,17 +197,15 @@ def made_cases(wanted: tuple[str, ...]) -> Iterator[Case]:
             yield mined(name, each, each.relevance == 2)
 
 
-def real_cases(wanted: tuple[str, ...], work: Path) -> Iterator[Case]:
+def real_cases(wanted: tuple[str, ...]) -> Iterator[Case]:
     """Collections with planted truth; see benchmarks/calibration.py."""
-    from planted import COLLECTIONS, Opened, planted
-
     for name in COLLECTIONS:
         for half in (False, True):
             full = f"{name}, {'half' if half else 'all but one'} hidden"
             if not any(part in full for part in wanted):
                 continue
-            (each,) = planted([name], "static", work, half)
-            material = Opened.of(name, "static", work).material(each.block.query_ids.tolist())
+            (each,) = planted([name], "static", half)
+            material = Opened.of(name, "static").material(each.block.query_ids.tolist())
             truth = np.zeros((len(each.block), int(each.block.documents.max()) + 1), bool)
             row, place = np.nonzero(each.truth)
             truth[row, each.block.documents[row, place]] = True
@@ -230,7 +219,7 @@ def measure(case: Case) -> dict[str, Any]:
     judge.fit(CandidateShards.of([case.block]))
     block = judge(case.block)
     block = block.with_columns({"p_relevant": block.columns["p_evidence"]})
-    runner = Runner(BOOK.get("anmi"), SEED)
+    runner = Runner(recipe_book(recipes()).get("anmi"), SEED)
     shards = runner.run(CandidateShards.of([block]))
     (said,) = diagnose(shards, Expected(judge.summary))
     chosen = shards.whole()
@@ -244,19 +233,15 @@ def measure(case: Case) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measured(wanted: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
-    """Measure the collections whose name has one of the given parts, and print them."""
-    for source in (made_cases(wanted), real_cases(wanted, STORE / "coverage")):
-        for case in source:
-            found = measure(case)
-            print("{case:<45} true {true:7.2%} said {share:7.2%} ({low:.2%} to {high:.2%}) rows filled {filled:.0%} as "
-                  "relevant {as_relevant:.1f} grouped {grouped:.0%} {warning}".format(**found), flush=True)  # fmt: skip
-            yield found
-
-
-def interval_coverage() -> list[dict[str, Any]]:
-    """Measure all and return rows of ``case, value, unit, note``."""
-    found = list(measured())
+def main(wanted: tuple[str, ...]) -> None:
+    """Measure the collections whose name has one of the given parts; without any all, and write the result."""
+    found = []
+    for case in chain(made_cases(wanted or ("",)), real_cases(wanted or ("",))):
+        found.append(measure(case))
+        print("{case:<45} true {true:7.2%} said {share:7.2%} ({low:.2%} to {high:.2%}) rows filled {filled:.0%} as "
+              "relevant {as_relevant:.1f} grouped {grouped:.0%} {warning}".format(**found[-1]), flush=True)  # fmt: skip
+    if wanted:
+        return
     inside = np.array([each["low"] <= each["true"] <= each["high"] for each in found])
     held = np.array([any(part in each["case"] for part in HELD_OUT) for each in found])
     warned = [bool(each["warning"]) for each in found if each["true"] > 0.05]
@@ -267,9 +252,9 @@ def interval_coverage() -> list[dict[str, Any]]:
         f"{len(warned)} with a true share above 5 % warned, and {needless} of the others; without a warning at most "
         f"{worst:.1%} of the negatives were relevant"
     )
-    return [{"case": "interval_coverage", "value": round(float(inside.mean()), 4), "unit": "share", "note": note}]
+    value = round(float(inside.mean()), 4)
+    save_cases(__file__, [{"case": "interval_coverage", "value": value, "unit": "share", "note": note}])
 
 
 if __name__ == "__main__":
-    for _ in measured(tuple(sys.argv[1:]) or ("",)):
-        pass
+    main(tuple(sys.argv[1:]))
