@@ -19,7 +19,6 @@ from anmi.candidates import Candidates, CandidateShards
 from anmi.cli.common import user_error
 from anmi.datasets import CandidateShardsDataset, FolderDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
 from anmi.errors import AnmiError
-from anmi.store import Store
 
 V1 = "2026-01-01T00.00.00.000Z"
 SMALL = 256 * 1024
@@ -124,16 +123,3 @@ def test_a_read_only_disk_and_one_of_somebody_else(disk: Callable[..., Path], tm
     finally:
         os.seteuid(0)
         outside.rmdir()
-
-
-def test_the_store_tells_a_full_disk_and_keeps_what_it_had(disk: Callable[..., Path]) -> None:
-    place = disk("size=1m")
-    texts = [str(i) for i in range(2048)]
-    with Store(place / "store") as store:
-        first = store.vectors("v1", texts[:16], lambda batch: NOISE[: len(batch)])
-        with pytest.raises(AnmiError, match=rf"the store in {place}/store .*free space on its disk or set ANMI_STORE"):
-            for start in range(0, 2048, 256):
-                store.vectors("v1", texts[start : start + 256], lambda batch: NOISE[: len(batch)])
-    with Store(place / "store") as store:
-        found = store.vectors("v1", texts[:16], lambda batch: pytest.fail("it was stored"))
-        np.testing.assert_array_equal(found, first)

@@ -50,7 +50,7 @@ class CheckHooks:
     """Name what is misspelt on the command line, with the nearest valid name, before anything runs."""
 
     def __init__(self) -> None:
-        self._roots: list[tuple[str, str]] = []
+        self._context: Any = None
         self._draws_on_facts = self._asks_corpus = False
         self._evaluated: str | None = None
 
@@ -59,10 +59,8 @@ class CheckHooks:
         """Check runtime parameters, recipe, encoder and collection, and that no parameter holds a secret."""
         mask_logs()
         loader = context.config_loader
-        check_no_secrets(loader.runtime_params or {})
-        parameters = loader["parameters"]
+        self._context, parameters = context, loader["parameters"]
         check_no_secrets(parameters)
-        self._roots = roots(loader["globals"], context.project_path)
         check_names(parameters, dict(pipelines))
         check_values(parameters)
         if isinstance(recipes := parameters.get("recipes"), Mapping) and "recipe" in parameters:
@@ -88,8 +86,8 @@ class CheckHooks:
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Check where it is written to, and what only some runs ask for: packages, queries."""
-        for place, setting in self._roots:
-            make_root(place, setting)
+        for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
+            make_root(self._context, name, setting)
         # A process may run several pipelines, and the hooks are those of all.
         self._draws_on_facts = self._asks_corpus = False
         nodes = {node.short_name for node in pipeline.nodes}
@@ -138,39 +136,25 @@ class CheckHooks:
                 )  # fmt: skip
 
 
-def roots(folders: Mapping[str, Any], project: Path) -> list[tuple[str, str]]:
-    """Return where artifacts and the store lie, each with the environment variable that chooses it; no addresses."""
-    found = []
-    for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
-        place = folders.get(name, name)
-        if not isinstance(place, str) or not place.strip():
-            # Else files would be written to the root of the file system.
-            raise AnmiError(
-                f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one, or unset it"
-            )
-        if "://" not in place:
-            found.append((str(project / place), setting))
-    return found
-
-
-def make_root(place: str, setting: str) -> None:
-    """Make a folder unless it is there, and refuse one that cannot be made or written to.
-
-    Examples
-    --------
-    >>> make_root("/dev/null", "ANMI_STORE")
-    Traceback (most recent call last):
-    anmi.errors.AnmiError: nothing can be written to /dev/null (File exists): set ANMI_STORE to a folder that can be \
-written to
-    """
+def make_root(context: KedroContext, name: str, setting: str) -> None:
+    """Make a folder of globals.yml, which an environment variable sets, or refuse it; addresses are left alone."""
+    place = context.config_loader["globals"].get(name, name)
+    if not isinstance(place, str) or not place.strip():
+        # Else files would be written to the root of the file system.
+        raise AnmiError(
+            f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one, or unset it"
+        )
+    if "://" in place:
+        return
+    folder = context.project_path / place
     try:
-        Path(place).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         # Makes and removes a file.
-        tempfile.TemporaryFile(dir=place).close()
+        tempfile.TemporaryFile(dir=folder).close()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise disk_error(error, place, setting) or AnmiError(
-            f"nothing can be written to {place} ({reason}): set {setting} to a folder that can be written to"
+        raise disk_error(error, folder, setting) or AnmiError(
+            f"nothing can be written to {folder} ({reason}): set {setting} to a folder that can be written to"
         ) from error
 
 
