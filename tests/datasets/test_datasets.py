@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from kedro.io import DataCatalog
 from kedro.io.core import DatasetError, Version
 from plotly.graph_objects import Figure
 from safetensors.numpy import save_file
@@ -133,16 +132,6 @@ def test_what_is_in_a_record_of_a_run_is_read_or_it_is_refused(tmp_path: Path) -
         (tmp_path / "runs" / ONE / "run.json").write_text(text)
         with pytest.raises(AnmiError, match="is no record of run"):
             record_of(str(tmp_path), ONE)
-
-
-def test_the_newest_version_is_loaded_and_an_older_one_on_demand(tmp_path: Path) -> None:
-    entry = {"x": {"type": "anmi.datasets.JsonDataset", "filepath": f"{tmp_path}/x.json", "versioned": True}}
-    for version in (ONE, TWO):
-        DataCatalog.from_config(entry, save_version=version).save("x", version)
-    assert DataCatalog.from_config(entry).load("x") == TWO
-    assert DataCatalog.from_config(entry, load_versions={"x": ONE}).load("x") == ONE
-    with pytest.raises(DatasetError, match="must not exist"):
-        DataCatalog.from_config(entry, save_version=ONE).save("x", "again")
 
 
 def failing() -> Iterator[Candidates]:

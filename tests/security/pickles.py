@@ -9,15 +9,12 @@ import shutil
 import sqlite3
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-# Whatever a pickle runs, it names first; among numbers at random operations without a name occur, too.
-_NAMES = {"GLOBAL", "STACK_GLOBAL", "INST"}
-# A protocol, and what stands at the start of any pickle of that protocol.
-_FRAMED = re.compile(rb"\x80[\x04\x05]\x95(.{8})", re.DOTALL)
-_PROTOCOL = re.compile(rb"\x80[\x02\x03]")
+# Whatever a pickle runs, it names first, and newer ones say how long they are; other operations occur by chance.
+_TOLD = {"GLOBAL", "STACK_GLOBAL", "INST", "FRAME"}
 
 
 def found_in(path: Path) -> list[str]:
@@ -34,15 +31,11 @@ def found_in(path: Path) -> list[str]:
 
 def within(data: bytes) -> Iterator[str]:
     """Yield what of some bytes is pickled."""
-    for match in _FRAMED.finditer(data):
-        # A frame is no longer than what follows; numbers at random nearly always claim more.
-        end = match.end() + int.from_bytes(match[1], "little")
-        if end <= len(data) and _is_pickle(data[match.start() : end], {"FRAME"}, whole=False):
+    stream = io.BytesIO(data)
+    for match in re.finditer(rb"\x80[\x02-\x05]", data):
+        stream.seek(match.start())
+        if _is_pickle(stream, len(data), _TOLD | ({"PROTO"} if match.start() == 0 else set())):
             yield f"a pickle at byte {match.start()}"
-    for match in _PROTOCOL.finditer(data):
-        needed = _NAMES | ({"PROTO"} if match.start() == 0 else set())
-        if _is_pickle(data[match.start() : match.start() + (1 << 20)], needed):
-            yield f"a pickle of an old protocol at byte {match.start()}"
     if data.startswith(b"\x93NUMPY") and re.search(rb"'descr':\s*(?:'\|O'|\[.*'\|O')", data[:4096], re.DOTALL):
         yield "an array of Python objects"
     if data[:2] == b"PK" and zipfile.is_zipfile(io.BytesIO(data)):
@@ -51,16 +44,18 @@ def within(data: bytes) -> Iterator[str]:
                 yield from (f"{name}: {what}" for what in within(archive.read(name)))
 
 
-def _is_pickle(data: bytes, needed: Iterable[str], *, whole: bool = True) -> bool:
-    """Tell whether a machine of pickles would read the bytes, to the end of a pickle or of the bytes."""
+def _is_pickle(stream: io.BytesIO, size: int, needed: set[str]) -> bool:
+    """Tell whether a machine of pickles would read the bytes, to the end of a pickle."""
     met: set[str] = set()
     try:
-        for operation, _, _ in pickletools.genops(data):
+        for operation, argument, _ in pickletools.genops(stream):
             met.add(operation.name)
-    except Exception as error:  # whatever is no pickle ends in some error
-        if whole or "exhausted" not in str(error):
-            return False
-    return bool(met & set(needed))
+            # Numbers at random nearly always claim more than there is.
+            if operation.name == "FRAME" and argument > size:
+                return False
+    except Exception:  # whatever is no pickle ends in some error
+        return False
+    return bool(met & needed)
 
 
 def _in_parquet(path: Path) -> Iterator[str]:
@@ -86,27 +81,17 @@ def _in_database(path: Path) -> Iterator[str]:
                 yield from (f"table {table}: {what}" for what in within(value if isinstance(value, bytes) else b""))
 
 
-def _opened_copy(folder: Path, room: str) -> Any:
-    """Open a copy: a process that has the database open may not open it twice."""
-    import lmdb
-
-    shutil.copyfile(folder / "data.mdb", Path(room) / "data.mdb")
-    return lmdb.open(room, readonly=True, lock=False, max_dbs=8)
-
-
 def _in_lmdb(folder: Path) -> Iterator[str]:
     import lmdb
 
-    with tempfile.TemporaryDirectory() as room, _opened_copy(folder, room) as opened:
-        with opened.begin() as transaction:
-            entries = [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
-        for name, noted in entries:
-            try:
-                database = opened.open_db(name, create=False)
-            except lmdb.IncompatibleError:
-                # A note beside the tables.
-                yield from (f"note {name!r}: {what}" for what in within(noted))
-                continue
-            with opened.begin(db=database) as transaction:
-                for _, value in transaction.cursor():
-                    yield from (f"table {name!r}: {what}" for what in within(bytes(value)))
+    with tempfile.TemporaryDirectory() as room:
+        # A copy: a process that has the database open may not open it twice.
+        shutil.copyfile(folder / "data.mdb", Path(room) / "data.mdb")
+        with lmdb.open(room, readonly=True, lock=False, max_dbs=8) as opened, opened.begin() as transaction:
+            for name, noted in transaction.cursor():
+                # A table, or a note beside the tables.
+                with suppress(lmdb.IncompatibleError):
+                    table = opened.open_db(bytes(name), transaction, create=False)
+                    for _, value in transaction.cursor(table):
+                        yield from (f"table {name!r}: {what}" for what in within(bytes(value)))
+                yield from (f"note {name!r}: {what}" for what in within(bytes(noted)))

@@ -353,21 +353,17 @@ def check_no_secrets(parameters: Mapping[str, Any]) -> None:
 
 def mask_logs() -> None:
     """Mask the secrets of every line that is logged from now on, whichever logger and handler it goes through."""
-    make = logging.getLogRecordFactory()
-    if getattr(make, "masks", False):
-        return
+    logging.setLogRecordFactory(_masked_record)
 
-    def make_masked(*arguments: Any, **options: Any) -> logging.LogRecord:
-        record = make(*arguments, **options)
-        # A wrong format is the handler's to complain of.
-        with suppress(TypeError, ValueError, KeyError):
-            text = record.getMessage()
-            if (without := masked(text)) != text:
-                record.msg, record.args = without, ()
-        return record
 
-    make_masked.masks = True  # type: ignore[attr-defined]
-    logging.setLogRecordFactory(make_masked)
+def _masked_record(*arguments: Any, **options: Any) -> logging.LogRecord:
+    record = logging.LogRecord(*arguments, **options)
+    # A wrong format is the handler's to complain of.
+    with suppress(TypeError, ValueError, KeyError):
+        text = record.getMessage()
+        if (without := masked(text)) != text:
+            record.msg, record.args = without, ()
+    return record
 
 
 def mask_error(error: BaseException) -> None:
