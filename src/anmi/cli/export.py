@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +14,6 @@ from anmi.errors import AnmiError
 if TYPE_CHECKING:
     from anmi.selection.export import Collection
 
-_WIDTH: Final = 100
-_COLUMN: Final = 16
 _OTHERS: Final = {
     "opensearch": "The sparse search of the last run, for OpenSearch or Elasticsearch.",
     "vectors": "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the like.",
@@ -32,13 +29,13 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
         return
     from anmi.selection.export import FORMATS
 
+    told = {}
     for name, found in FORMATS.items():
         options = ", ".join(f"--{option}" for option in sorted(found.takes)).replace("_", "-")
-        takes = f" Takes {options}." if options else ""
-        text = textwrap.fill(found.description + takes, _WIDTH, initial_indent=" " * _COLUMN)
-        click.echo(f"{name:<{_COLUMN}}" + text.replace("\n", "\n" + " " * _COLUMN).lstrip())
-    for name, description in _OTHERS.items():
-        click.echo(f"{name:<{_COLUMN}}{description}")
+        told[name] = found.description + (f" Takes {options}." if options else "")
+    formatter = click.HelpFormatter(width=100)
+    formatter.write_dl([*told.items(), *_OTHERS.items()])
+    click.echo(formatter.getvalue(), nl=False)
     context.exit()
 
 

@@ -104,19 +104,18 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             It is damaged.
         """
         local = self.local_copy()
-        if self._opened is not None and self._opened[0] == local:
-            return self._shared(self._opened[1])
-        try:
-            found = self._read(local)
+        if self._opened is None or self._opened[0] != local:
+            try:
+                found = self._read(local)
+            except (AnmiError, DatasetError, ImportError, MemoryError):
+                raise
+            except Exception as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+                raise AnmiError(f"{self.place()} cannot be read ({reason}): {_AGAIN}") from error
             if not self._is_kept(local):
                 return found
             self._opened = local, found
-            return self._shared(found)
-        except (AnmiError, DatasetError, ImportError, MemoryError):
-            raise
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
-            raise AnmiError(f"{self.place()} cannot be read ({reason}): {_AGAIN}") from error
+        return self._shared(self._opened[1])
 
     def _is_kept(self, path: Path) -> bool:
         """Tell whether what is read stays for all nodes that read it, which therefore must not change it."""
@@ -198,10 +197,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return self._cached_load_version
 
     def _exists(self) -> bool:
-        try:
-            return bool(self._exists_function(str(self._get_load_path())))
-        except DatasetError:
-            return False
+        return bool(self._exists_function(str(self._get_load_path())))
 
     def _release(self) -> None:
         super()._release()
