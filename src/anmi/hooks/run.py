@@ -89,13 +89,13 @@ class RunHooks:
         before = self._runs.read(run_id) if missing else {}
         self.record.begin(run_params, self._parameters, self._project)
         self._claim(run_id, resumed=bool(before))
-        self._ours = True
         asked = versions.facts(all_masked(self.record.parameters))
         asked |= versions.hashes(asked, pipeline.inputs())
         if before:
             self._refuse_changes(before, asked)
             self.record.go_on(before)
-        elif missing:
+        self._ours = True
+        if missing and not before:
             # The outputs of nodes that lack none are read.
             pipeline = Pipeline(self._lacking(pipeline, catalog))
         loaded = {name: noted["version"] for name, noted in self.record.loaded.items() if noted.get("version")}
@@ -208,8 +208,6 @@ class RunHooks:
         old = flatten(before["parameters"]) | {name: began[name] for name in files}
         new = flatten(all_masked(record.parameters)) | files
         for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
-            # The record stays as it was.
-            self._ours = False
             place = name.removesuffix(versions.FILES)
             told = f'the parameter "{name}" was {old.get(name)!r} and is {new.get(name)!r} now: set it back'
             if name in files:
