@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from anmi.candidates import PADDING, Candidates, CandidateShards, Columns, ColumnShards
 from anmi.engine import IN_PROCESS, add_columns, map_blocks
 from anmi.errors import AnmiError
+from anmi.ragged import read_table
 
 NAMES = ("a", "b", "c")
 LISTS = st.lists(
@@ -86,7 +87,7 @@ def as_bytes(shards: CandidateShards) -> list[bytes]:
             *(dict(sorted(of.items())) for of in (block.columns, block.positive_columns, block.query_columns))
         )
 
-    return [ordered(Candidates.from_bytes(part)).to_bytes() for part in shards.parts()]
+    return [ordered(Candidates.from_table(read_table(part))).to_bytes() for part in shards.parts()]
 
 
 @given(st.lists(LISTS, max_size=3), st.sets(st.sampled_from(["dense", *NAMES, "b_of_query", "other"])))
@@ -183,4 +184,4 @@ def test_a_measurement_that_is_replaced_is_the_last(tmp_path: Path) -> None:
     again = add_columns(IN_PROCESS, Measure("a", 8.0), candidates.joined(first))
     (found,) = candidates.joined(first, again).only("a")
     np.testing.assert_array_equal(found.columns["a"], [[80.0, np.nan, 112.0]])
-    assert set(Columns.from_bytes(next(again.parts())).columns) == {"a"}, "and nothing of what was there"
+    assert set(Columns.from_table(read_table(next(again.parts()))).columns) == {"a"}, "and nothing of what was there"

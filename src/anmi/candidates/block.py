@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anmi.ragged import lists, padded_array, read_table, table_bytes
+from anmi.ragged import lists, padded_array, table_bytes
 
 PADDING: Final = -1
 # Columns that stages of mining add, so that a name can be checked before they run; steps say themselves what they make.
@@ -237,11 +237,6 @@ class Candidates:
     def to_bytes(self) -> bytes:
         """Return the block as the bytes of a Parquet file; equal blocks give equal bytes."""
         return table_bytes(self.to_table())
-
-    @staticmethod
-    def from_bytes(data: bytes) -> Candidates:
-        """Rebuild a block from :meth:`to_bytes`."""
-        return Candidates.from_table(read_table(data))
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:

@@ -92,7 +92,7 @@ class Columns:
     >>> documents = np.array([[3, 1], [2, -1]], np.int32)
     >>> block = Candidates(np.array(["a", "b"]), documents[:, :1], documents, np.ones((2, 2), np.uint8))
     >>> judged = block.with_columns({"cross": np.array([[0.5, 1.0], [0.25, np.nan]])})
-    >>> added = Columns.from_bytes(Columns.added(block, judged).to_bytes(block))
+    >>> added = Columns.from_table(read_table(Columns.added(block, judged).to_bytes(block)))
     >>> added.onto(block).columns["cross"].tolist()
     [[0.5, 1.0], [0.25, nan]]
     """
@@ -139,11 +139,6 @@ class Columns:
     def from_table(table: pa.Table) -> Columns:
         """Rebuild the columns from a file of :meth:`to_bytes`."""
         return Columns(**from_lists(table), of=(table.schema.metadata or {}).get(_OF_KEY, b"").decode())
-
-    @staticmethod
-    def from_bytes(data: bytes) -> Columns:
-        """Rebuild the columns from :meth:`to_bytes`."""
-        return Columns.from_table(read_table(data))
 
 
 def digest_of(block: Candidates) -> str:
@@ -210,9 +205,7 @@ class CandidateShards:
     0
     """
 
-    def __init__(
-        self, blocks: Callable[[], Iterable[Candidates | Layers]], files: Sequence[Path] | None = None
-    ) -> None:
+    def __init__(self, blocks: Callable[[], Iterable[Layer | Layers]], files: Sequence[Path] | None = None) -> None:
         self._blocks, self.files = blocks, files
 
     @staticmethod
@@ -223,12 +216,7 @@ class CandidateShards:
     @staticmethod
     def read(files: Sequence[Path]) -> CandidateShards:
         """Read shards from Parquet files, in the order given."""
-        return CandidateShards(lambda: ((path,) for path in files), files)
-
-    @staticmethod
-    def of_parts(parts: Callable[[], Iterator[bytes]]) -> CandidateShards:
-        """Wrap a function that makes the blocks as :meth:`Candidates.to_bytes` writes them."""
-        return CandidateShards(lambda: ((part,) for part in parts()))
+        return CandidateShards(lambda: files, files)
 
     def save(self, folder: Path) -> list[Part]:
         """Write the blocks into a folder, one after the other."""

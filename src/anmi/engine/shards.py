@@ -249,7 +249,7 @@ def make_blocks(
     total
         Queries, for the bar.
     """
-    return CandidateShards.of_parts(_parts(engine, _Part(function), lambda: items, description, total))
+    return CandidateShards(_parts(engine, _Part(function), lambda: items, description, total))
 
 
 def map_blocks(
@@ -259,7 +259,7 @@ def map_blocks(
 
     Parameters are those of :func:`make_blocks`, but for the shards in place of the items.
     """
-    return CandidateShards.of_parts(_parts(engine, _Part(function, "block"), shards.layers, description, total))
+    return CandidateShards(_parts(engine, _Part(function, "block"), shards.layers, description, total))
 
 
 def add_columns(
