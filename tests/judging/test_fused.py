@@ -145,7 +145,6 @@ def test_a_model_survives_json() -> None:
     lambda raw: raw.pop("intercept"),
     lambda raw: raw.update(scale=[1.0, 2.0]),
     lambda raw: raw["coefficients"].update(dense="much"),
-    # Of an earlier version, which divided probabilities by it.
 ])  # fmt: skip
 def test_foreign_coefficients_are_refused(spoil: Any) -> None:
     raw = model_of().as_dict()

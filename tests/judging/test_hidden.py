@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates
-from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.hidden import hide, reached
 
 
@@ -83,30 +81,3 @@ def test_a_few_of_many_are_drawn_by_the_query_alone(block: Candidates, most: int
 def test_what_is_less_similar_than_every_candidate_would_never_have_been_one() -> None:
     similarity = np.array([[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]], np.float32)
     assert reached(similarity).tolist() == [True, False, True, False]
-
-
-def split(texts: Sequence[str]) -> list[list[str]]:
-    return [text.split() for text in texts]
-
-
-def block_of(positives: list[int]) -> Candidates:
-    return Candidates(
-        np.array(["q"]),
-        np.array([positives], np.int32),
-        np.array([[3, 4]], np.int32),
-        np.zeros((1, 2), np.uint8),
-        {"dense": np.array([[0.9, 0.8]], np.float32)},
-        {"dense": np.zeros((1, len(positives)), np.float32)},
-    )
-
-
-def test_evidence_is_gathered_against_the_positives_that_stay_known() -> None:
-    texts = ["red fox", "sea whale", "blue bird", "fox den", "bird whale"]
-    material = Material(Terms.build(texts, split), {"q": "fox"}, np.eye(5, dtype=np.float32))
-    hidden = gather(hide(block_of([0, 1, 2]), 2)[0], material)
-    assert hidden.documents.tolist() == [[0, 3, 4], [1, 3, 4], [2, 3, 4]]
-    found = hidden.columns["containment"]
-    assert found[:, 0].tolist() == [0, 0, 0], "the hidden positive is not compared with itself"
-    assert found[0, 1] == 0, "nor a candidate with the hidden one"
-    assert found[1, 1] == found[2, 1] > 0
-    assert found[0, 2] >= found[1, 2] > 0, "but with the nearest of all others"

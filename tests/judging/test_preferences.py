@@ -20,11 +20,9 @@ from anmi.judging.preferences import (
     comparisons,
     fit_slope,
     fit_temperature,
-    groups,
     pool,
     preference,
     sharpen,
-    touched,
 )
 from anmi.judging.rating import Agreement, Rater, RatingOptions, Texts
 
@@ -51,15 +49,6 @@ def test_graphs_are_regular_connected_and_without_repeats(sizes: list[int], degr
         assert np.isfinite(shortest_path(csr_matrix(matrix), unweighted=True)).all()
 
 
-def test_a_graph_depends_on_its_own_query_alone() -> None:
-    sizes = np.array([31, 5, 60, 14])
-    first, second, valid = comparisons(["a", "b", "c", "d"], sizes, 8, seed=1)
-    for q, name in enumerate("abcd"):
-        alone = comparisons([name], sizes[[q]], 8, seed=1)
-        together = adjacency(first[q], second[q], valid[q], 60)
-        assert (together == adjacency(*(part[0] for part in alone), 60)).all()  # type: ignore[call-arg]
-
-
 def test_every_pair_is_equally_likely() -> None:
     count, size = 4000, 11
     first, second, valid = comparisons([str(i) for i in range(count)], np.full(count, size), 4, seed=0)
@@ -77,57 +66,6 @@ def test_the_temperature_of_simulated_judgments_is_found_again(scale: float) -> 
     others = -np.where(positive_wins, distance, -distance)
     others[::7, 0] = np.nan
     assert fit_temperature(np.zeros(20_000), others) == pytest.approx(0.7 * scale, rel=0.05)
-
-
-def test_a_preference_is_antisymmetric_and_missing_where_a_score_is() -> None:
-    scores = np.array([[1.0, 3.0, np.nan]])
-    a, b = np.array([[0, 1, 0]]), np.array([[1, 0, 2]])
-    found = preference(scores, a, b, 2.0)[0]
-    assert found[0] == pytest.approx(expit(-1.0)) and found[0] + found[1] == pytest.approx(1.0)
-    assert np.isnan(found[2])
-
-
-@given(
-    votes=st.lists(
-        st.lists(st.one_of(st.just(np.nan), st.floats(0, 1)), min_size=4, max_size=4), min_size=1, max_size=4
-    ),
-    weights=st.lists(st.floats(0.1, 5), min_size=4, max_size=4),
-)
-@settings(max_examples=60, deadline=None)
-def test_pooling_is_the_weighted_mean_of_the_votes_there_are(votes: list[list[float]], weights: list[float]) -> None:
-    found = pool([np.array([vote]) for vote in votes], weights[: len(votes)])[0]
-    for place in range(4):
-        cast = [(v[place], w) for v, w in zip(votes, weights, strict=False) if not np.isnan(v[place])]
-        if cast:
-            assert found[place] == pytest.approx(sum(v * w for v, w in cast) / sum(w for _, w in cast))
-        else:
-            assert np.isnan(found[place])
-
-
-@given(
-    size=st.integers(1, 9),
-    pairs=st.lists(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=6), min_size=1, max_size=4),
-)
-@settings(max_examples=60, deadline=None)
-def test_groups_are_those_found_by_walking_along_comparisons(size: int, pairs: list[list[tuple[int, int]]]) -> None:
-    edges = np.zeros((len(pairs), 6, 2), int)
-    present = np.zeros((len(pairs), 6), bool)
-    for q, row in enumerate(pairs):
-        for place, pair in enumerate(row):
-            edges[q, place] = np.minimum(pair, size - 1)
-            present[q, place] = True
-    label = groups(edges[:, :, 0], edges[:, :, 1], present, size)
-    used = touched(edges[:, :, 0], edges[:, :, 1], present, size)
-    for q in range(len(pairs)):
-        reach = {node: {node} for node in range(size)}
-        for _ in range(size):
-            for a, b in edges[q][present[q]]:
-                union = reach[a] | reach[b]
-                for node in union:
-                    reach[node] = reach[node] | union
-        for a in range(size):
-            assert {b for b in range(size) if label[q, b] == label[q, a]} == reach[a]
-            assert used[q, a] == (a in edges[q][present[q]])
 
 
 @pytest.mark.parametrize("slope", [0.5, 1.0, 2.5])

@@ -61,15 +61,6 @@ def test_a_query_is_rated_once_and_ratings_follow_quality() -> None:
     np.testing.assert_allclose(mean / (1 + judged.sum(axis=1)), 1000, atol=0.01)
 
 
-def test_a_candidate_that_no_judge_saw_has_no_rating() -> None:
-    candidates = block()
-    for judge in JUDGES:
-        candidates.columns[judge][4, 2] = np.nan
-    elo = rated(candidates).columns["elo"]
-    row = [str(q) for q in rated(candidates).query_ids].index("q4")
-    assert np.isnan(elo[row, 2]) and np.isfinite(np.delete(elo[row], 2)).sum() >= 12
-
-
 def test_ratings_do_not_depend_on_how_queries_are_cut_into_shards() -> None:
     candidates = block()
     halves = [candidates.take(slice(0, 5)), candidates.take(slice(5, None))]
@@ -145,14 +136,7 @@ def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_with
         gap = found.positive_columns["elo"][0, 0] - found.columns["elo"][0, 0]
         # A single comparison is met exactly: Φ(gap / (200 s)) = σ(5 · 0.4).
         assert gap == pytest.approx(200 * deviation * ndtri(1 / (1 + np.exp(-5 * 0.4))), rel=0.01)
-
-
-def test_the_paraphrase_rates_alike_but_without_errors() -> None:
-    found, proper = rated(block(), variant="paraphrase"), rated(block())
-    judged = found.filled
-    assert np.corrcoef(found.columns["elo"][judged], proper.columns["elo"][judged])[0, 1] > 0.9
-    for name in ("elo_se", "gap_se"):
-        assert np.isnan(found.columns[name]).all()
+        assert np.isfinite(found.columns["gap_se"][0, 0]) == (variant == "star")
 
 
 class Reader:

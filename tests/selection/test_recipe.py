@@ -103,6 +103,7 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         (recipe_of({"rank_window": {"first": 101}}), "first 101 lies behind last 100"),
         (recipe_of({"shift": {"skip": 100}}), "skip 100 passes over every rank up to last 100"),
         (recipe_of({"simans": {"form": "rank", "scale": True}}), "which form rank does not read"),
+        (recipe_of({"mixture": {"family": "beta", "components": 3}}), "leave out components"),
         (recipe_of("random", negatives=-1), "mine → negatives: .*greater than or equal to 0"),
         (recipe_of("random", step=[]), 'a recipe has no "step"; did you mean "steps"'),
         ({"mine": "random"}, "mine: .*dictionary"),

@@ -161,25 +161,6 @@ def test_betas_are_those_of_a_plain_loop(parameters: tuple[float, ...]) -> None:
     assert found.sound[0] == (5 * np.log(120) - 2 * double < 2 * np.log(120) - 2 * single)
 
 
-def test_every_row_is_fitted_as_if_it_were_alone() -> None:
-    rng = np.random.default_rng(3)
-    rows = [np.sort(np.clip(two_humps(seed, count), 0, 1)) for seed, count in ((0, 300), (1, 40), (2, 1), (3, 500))]
-    rows.append(np.full(200, 0.3))
-    rows.append(np.sort(rng.normal(0.5, 0.1, 400)))
-    block = np.full((len(rows), 600), np.nan)
-    for i, values in enumerate(rows):
-        block[i, : len(values)] = values
-    together = fit_gaussians(block)
-    for i, values in enumerate(rows):
-        alone = fit_gaussians(values[None, :])
-        x = np.linspace(0, 1, 50)[None, :]
-        assert alone.sound[0] == together.sound[i]
-        np.testing.assert_array_equal(
-            alone.probability_lower(x), together.probability_lower(np.repeat(x, len(rows), 0))[[i]]
-        )
-    assert together.sound[[0, 3]].all() and not together.sound[4]
-
-
 @pytest.mark.parametrize(("family", "per"), [("gaussian", "pooled"), ("gaussian", "query"), ("beta", "pooled")])
 def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
     block = block_of(two_humps(count=1000).reshape(2, 500))
@@ -234,8 +215,3 @@ def test_candidates_already_rejected_have_no_part_in_the_fit(per: str) -> None:
 def test_a_beta_mixture_of_what_is_no_cosine_is_refused() -> None:
     with pytest.raises(AnmiError, match=r'needs cosines, and "dense" has values outside .* take the family gaussian'):
         weighed(block_of(np.array([[3.0, 0.5]])), family="beta")
-
-
-def test_three_beta_distributions_are_refused() -> None:
-    with pytest.raises(ValueError, match="leave out components"):
-        Step.of("mixture", {"family": "beta", "components": 3})
