@@ -83,7 +83,7 @@ def test_without_a_model_it_is_said_what_is_missing() -> None:
     ("text", "queries"),
     [
         ("- what is gout\n* gout diet\n", ["what is gout", "gout diet"]),
-        ("<think>Hm:\nwell</think>\n1) 'gout'\n\n2) “gout pain”", ["gout", "gout pain"]),
+        ("1) 'gout'\n\n2) “gout pain”", ["gout", "gout pain"]),
         ("3 ways to treat gout\n2024 gout guideline", ["3 ways to treat gout", "2024 gout guideline"]),
         ("Here are some queries:\ngout", ["gout"]),
         ("", []),

@@ -147,9 +147,9 @@ def test_an_address_must_be_one(url: str) -> None:
         ChatOptions(base_url=url, model="m")
 
 
-def test_long_texts_are_cut(server: Server, store: Store) -> None:
-    server.says("A")
-    judge(server, store, max_characters=100).prefer(["q"], ["x" * 5000], ["y" * 5000])
+def test_long_texts_are_cut_and_thoughts_are_not_read(server: Server, store: Store) -> None:
+    server.says("<think>B? No.</think>\nA")
+    assert judge(server, store, max_characters=100).prefer(["q"], ["x" * 5000], ["y" * 5000]).tolist() == [1]
     shown = server.bodies[0]["messages"][1]["content"]
     assert shown.count("x") == 100 and shown.count("y") < 110
 
@@ -158,7 +158,7 @@ def test_long_texts_are_cut(server: Server, store: Store) -> None:
     ("text", "value"),
     [
         ("A", 1), (" b\n", 0), ("TIE", 0.5), ("**A**", 1), ('"B".', 0), ("Document A", 1), ("document_B", 0),
-        ("Answer: B", 0), ("(A)", 1), ("<think>B? No.</think>\nA", 1),
+        ("Answer: B", 0), ("(A)", 1),
         ("AB", None), ("A B", None), ("Apple", None), ("neither", None), ("A, because B is worse", None),
         ("<think>A", None), ("", None),
     ],

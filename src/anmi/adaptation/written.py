@@ -25,7 +25,6 @@ _SYSTEM: Final = (
     "Answer with one query a line and nothing else."
 )
 _QUESTION: Final = "<document>\n{}\n</document>"
-_THOUGHTS: Final = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 # What lists of lines are numbered or marked with, and quotation marks around a line.
 _MARK: Final = re.compile(r"^\s*(?:(?:\d{1,2}[.)]|[-*•])\s+)?[\"'“„«]?\s*(.*?)\s*[\"'”“»]?\s*$")
 # No query, but a remark before or after them.
@@ -43,7 +42,7 @@ def queries_in(answer: str) -> list[str]:
     >>> queries_in("Here are two queries:\n1. \"what is gout\"\n2. gout treatment\n2. gout treatment")
     ['what is gout', 'gout treatment']
     """
-    lines = (_MARK.sub(r"\1", line) for line in _THOUGHTS.sub("", answer, count=1).replace("\0", " ").splitlines())
+    lines = (_MARK.sub(r"\1", line) for line in answer.replace("\0", " ").splitlines())
     found = (" ".join(line.split()) for line in lines)
     return list(dict.fromkeys(line for line in found if 0 < len(line) <= _LONGEST and not _REMARK.search(line)))
 

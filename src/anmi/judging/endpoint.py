@@ -22,6 +22,8 @@ from anmi.fingerprint import digest
 log = logging.getLogger(__name__)
 # Capitals only, as is customary: keys have small letters, and one that is put here by mistake must not be recorded.
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
+# What models that think aloud say first.
+_THOUGHTS: Final = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 # Replies that say that the endpoint is not what was meant.
 _MISTAKEN: Final = (401, 403, 404, 405)
 _SENT_AT_ONCE: Final = 4096
@@ -72,7 +74,7 @@ class EndpointOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer, or the kind of problem because of which there is none; tokens of question and answer."""
+    """The answer without thoughts, or the problem because of which there is none; tokens of question and answer."""
 
     text: str = ""
     problem: str = ""
@@ -213,7 +215,7 @@ def _read(body: Any) -> Reply:
         message, used = body["choices"][0]["message"], body.get("usage") or {}
         tokens = (int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0))
         if isinstance(message.get("content"), str):
-            return Reply(message["content"], tokens=tokens)
+            return Reply(_THOUGHTS.sub("", message["content"]), tokens=tokens)
         return Reply(problem="refused" if message.get("refusal") else "malformed answer", tokens=tokens)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return Reply(problem="malformed answer")

@@ -35,7 +35,7 @@ _PROPERTIES: Final = {"grade": {"type": "integer", "enum": [0, 1, 2, 3]}, "snipp
 _SCHEMA: Final = {
     "type": "object", "properties": _PROPERTIES, "required": [*_PROPERTIES], "additionalProperties": False
 }  # fmt: skip
-_AROUND: Final = re.compile(r"\A\s*(?:<think>.*?</think>)?\s*(?:```(?:json)?)?|```\s*\Z", re.DOTALL)
+_AROUND: Final = re.compile(r"\A\s*```(?:json)?|```\s*\Z")
 _TAG: Final = re.compile(r"<(?=\s*/?\s*(?:query|document)\b)", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
 _GAP: Final = "\n[…]\n"

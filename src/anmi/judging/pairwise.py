@@ -27,7 +27,6 @@ _QUESTION: Final = (
     "<query>\n{}\n</query>\n<document_A>\n{}\n</document_A>\n<document_B>\n{}\n</document_B>\n"
     "Which document answers the query better? Answer A, B or TIE."
 )
-_THOUGHTS: Final = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _VERDICT: Final = re.compile(
     r"""[\s"'*(\[]*(?:answer\s*:\s*)?(?:document[\s_]+)?[\s"'*(\[]*(A|B|TIE)[\s"'*)\].]*""", re.IGNORECASE
 )
@@ -48,7 +47,7 @@ def verdict(text: str) -> float:
     >>> verdict("A"), verdict("**B**."), verdict("Answer: tie"), verdict("A or B, both are fine")
     (1.0, 0.0, 0.5, nan)
     """
-    found = _VERDICT.fullmatch(_THOUGHTS.sub("", text, count=1))
+    found = _VERDICT.fullmatch(text)
     return _VALUES[found[1].upper()] if found else float("nan")
 
 
