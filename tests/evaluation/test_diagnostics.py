@@ -1,3 +1,10 @@
+"""What the mining did, by hand and however it is sharded: funnel, origins, gaps, expected shares, nearness, scores."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,24 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.evaluation.diagnostics import BySource, Expected, Funnel, Gap, Origins, diagnose
+from anmi.evaluation.diagnostics import (
+    BySource,
+    Distributions,
+    Expected,
+    Funnel,
+    Gap,
+    Origins,
+    RelevanceByNearness,
+    diagnose,
+    fate_of,
+    ranges,
+)
 from anmi.selection.steps.samplers import TIERS
 
 
-def funnel(shards, n=7):
-    return diagnose(shards, Funnel(n))[0]
-
-
-def origins(shards):
-    return diagnose(shards, Origins())[0]
-
-
-def by_source(shards, *given):
-    return diagnose(shards, BySource(*given))[0]
-
-
-def gap(shards, column="elo"):
-    return diagnose(shards, Gap(column))[0]
+def found_by(diagnosis, shards):
+    return diagnose(shards, diagnosis)[0]
 
 
 def test_the_funnel_by_hand():
@@ -35,7 +41,7 @@ def test_the_funnel_by_hand():
     verdict = made.verdict.copy()
     verdict[0, 1:3] = NEGATIVE
     made = Candidates(**{**made.__dict__, "verdict": verdict})
-    rows = funnel(CandidateShards.of([made]), n=2)
+    rows = found_by(Funnel(2), CandidateShards.of([made]))
     assert [(r["step"], r["candidates"], r["queries"]) for r in rows] == [
         ("candidates", 7, 2), ("denoise", 2, 0), ("consistency", 2, 1), ("not drawn", 1, 1), ("negatives", 2, 1),
         ("all 2 negatives", 2, 1),
@@ -46,11 +52,11 @@ def test_the_funnel_by_hand():
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=4, unique=True))
 def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(block, seeds):
     blocks = [block(seed) for seed in seeds]
-    rows = funnel(blocks, n=3)
+    rows = found_by(Funnel(3), blocks)
     total = rows[0]["candidates"]
     assert total == sum(int(b.filled.sum()) for b in blocks)
     assert total == sum(r["candidates"] for r in rows if r["kind"] in ("rejected", "undecided", "negative"))
-    assert funnel([Candidates.concatenate(blocks)], n=3) == rows
+    assert found_by(Funnel(3), [Candidates.concatenate(blocks)]) == rows
     assert next(r for r in rows if r["step"] == "consistency")["queries"] == len(blocks)
 
 
@@ -58,7 +64,7 @@ def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule
     made = block()
     made = made.rejected("route", made.columns["dense"] > 0.5, "p in doubt", "uncertain")
     made = made.rejected("promote", made.columns["dense"] > 0.4, "p ≥ 0.9", "promoted")
-    rows = {r["step"]: r for r in funnel([made])}
+    rows = {r["step"]: r for r in found_by(Funnel(7), [made])}
     assert {step: rows[step]["kind"] for step in ("denoise", "route", "promote")} == {
         "denoise": "rejected", "route": "uncertain", "promote": "promoted",
     }  # fmt: skip
@@ -74,35 +80,35 @@ def test_every_negative_has_one_origin(block, seeds):
     blocks = [Candidates(**{**b.__dict__, "source": np.where(b.filled, 3, 0).astype(np.uint8)}) for b in blocks]
     # Negatives of a dropped query reach no row.
     total = sum(int(b.negatives[b.query_verdict == 0].sum()) for b in blocks)
-    found = origins(blocks)
+    found = found_by(Origins(), blocks)
     assert found["sources"] == ({"bm25+dense": total} if total else {})
     assert sum(found["tiers"].values()) == total
     assert found["tiers"].keys() <= set(TIERS)
-    assert origins([Candidates.concatenate(blocks)]) == found
-    assert origins([block(seeds[0])])["tiers"] == {}, "a recipe without back-off has no tiers"
+    assert found_by(Origins(), [Candidates.concatenate(blocks)]) == found
+    assert found_by(Origins(), [block(seeds[0])])["tiers"] == {}, "a recipe without back-off has no tiers"
 
 
 def test_sources_by_hand(block):
     made = block(queries=4).with_columns(query_columns={"consistent": np.array([1, 0, 1, 1], np.float32)})
     rows = pd.DataFrame({"query_id": ["q0_0", "q0_0", "q0_3"], "negative_ids": [["a", "b"], ["a"], []]})
-    found = by_source([made], rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest")
+    found = found_by(BySource(rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest"), [made])
     assert [tuple(row.values()) for row in found] == [
         ("first", 2, 1, 1, 2, 5, 1.5, 1, 2),
         ("rest", 1, 1, 0, 1, 1, 0.0, 0, 0),
         ("second", 1, 1, 0, 0, 0, None, None, None),
     ]
-    assert by_source([block(queries=3)], rows, {}, "all")[0]["passed"] == 3, "without the filter nothing fails"
+    assert found_by(BySource(rows, {}, "all"), [block(queries=3)])[0]["passed"] == 3, "without the filter nothing fails"
 
 
 def test_gap_is_positive_minus_negative(block):
     blocks = [block(1), block(2)]
-    found = gap(CandidateShards.of(blocks), "elo")
+    found = found_by(Gap("elo"), CandidateShards.of(blocks))
     expected = np.concatenate(
         [(1200 - b.columns["elo"])[b.negatives & (b.query_verdict == 0)[:, None]] for b in blocks]
     )
     assert found["mean"] == pytest.approx(expected.mean(), rel=1e-6)
     assert sum(found["counts"]) == found["count"] == len(expected)
-    assert gap(CandidateShards.of(blocks), "cross") == {}
+    assert found_by(Gap("cross"), CandidateShards.of(blocks)) == {}
 
 
 def test_the_expected_share_is_the_mean_over_what_was_judged_however_it_is_sharded():
@@ -126,3 +132,89 @@ def test_the_expected_share_is_the_mean_over_what_was_judged_however_it_is_shard
     (half,) = diagnose([made.with_columns({"p_relevant": unknown})], Expected())
     assert (half["judged"], half["total"]) == (chosen[:, 5:].sum(), chosen.sum())
     assert diagnose([made.only(())], Expected()) == [None], "nothing is said where nothing was judged"
+
+
+def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
+    """Count one candidate after the other."""
+    edges = np.linspace(low, high, 41)
+    counts: dict[str, list[int]] = {}
+    for row in range(len(part)):
+        for slot in np.flatnonzero(part.filled[row]):
+            code = part.verdict[row, slot]
+            code = int(code or part.query_verdict[row])
+            bin_ = min(int(np.searchsorted(edges, part.columns[name][row, slot], side="right")) - 1, 39)
+            for group in ["kept"] * (code < 2) + ["negatives"] * (code == 1) + [part.legend[code]] * (code > 1):
+                counts.setdefault(group, [0] * 40)[bin_] += 1
+    return counts
+
+
+def test_each_candidate_is_counted_under_its_verdict(block) -> None:
+    part = block(5, queries=9, width=12)
+    found = found_by(Distributions(ranges([part], ("dense",))), [part])["dense"]
+    expected = by_hand(part, "dense", found["edges"][0], found["edges"][-1])
+    assert {"kept": found["kept"], "negatives": found["negatives"], **found["rejected"]} == expected
+
+
+IDS = [f"d{number}" for number in range(201)]
+
+
+def judged(block: Candidates, seed: int = 0) -> Candidates:
+    chance = np.random.default_rng(seed).random(block.documents.shape).astype(np.float32)
+    chance[:, 1] = np.nan
+    return block.with_columns({"p_relevant": chance})
+
+
+def relevant(blocks: list[Candidates]) -> pd.DataFrame:
+    """Every third candidate of every second query, and a document that the corpus has not."""
+    pairs = [
+        (query, IDS[document])
+        for block in blocks
+        for query, row in list(zip(block.query_ids.tolist(), block.documents.tolist(), strict=True))[::2]
+        for document in row[::3]
+        if document >= 0
+    ]
+    return pd.DataFrame([*pairs, ("q1_0", "gone")], columns=["query_id", "document_id"])
+
+
+def test_it_is_what_counting_each_candidate_gives(block: Callable[..., Candidates]) -> None:
+    blocks = [judged(block(1)), judged(block(2, queries=3, width=5), 1)]
+    equivalents = relevant(blocks)
+    (found,) = diagnose(blocks, RelevanceByNearness(equivalents, IDS))
+    truth, known = set(map(tuple, equivalents.to_numpy().tolist())), set(equivalents.query_id)
+    assert len(found["edges"]) == 41 and (found["edges"][0], found["edges"][-1]) == (-1.0, 1.0)
+    rows: dict[tuple[str, int], list[tuple[float, bool, bool]]] = defaultdict(list)
+    for each in blocks:
+        fate = fate_of(each)
+        for row, slot in zip(*np.nonzero(fate >= NEGATIVE), strict=True):
+            near = each.columns["dense"][row, slot] - each.positive_columns["dense"][row, 0]
+            place = sum(edge <= near for edge in found["edges"]) - 1
+            query, document = str(each.query_ids[row]), IDS[each.documents[row, slot]]
+            told = (float(each.columns["p_relevant"][row, slot]), query in known, (query, document) in truth)
+            rows["chosen" if fate[row, slot] == NEGATIVE else "rejected", place].append(told)
+    for name in ("chosen", "rejected"):
+        for place in range(40):
+            mine = rows[name, place]
+            chances = [chance for chance, _, _ in mine if np.isfinite(chance)]
+            counts = [found[name][kind][place] for kind in ("candidates", "judged", "known", "relevant")]
+            assert counts == [len(mine), len(chances), *(sum(line[i] for line in mine) for i in (1, 2))]
+            expected = pytest.approx(np.mean(chances), abs=1e-6) if chances else None
+            assert found[name]["expected"][place] == expected
+    assert sum(found["chosen"]["relevant"]) + sum(found["rejected"]["relevant"]) > 0
+
+
+@given(cut=st.integers(1, 5), turned=st.booleans())
+def test_no_shards_and_no_order_change_a_bit(block: Callable[..., Candidates], cut: int, turned: bool) -> None:
+    whole = judged(block(3))
+    parts = [whole.take(slice(0, cut)), whole.take(slice(cut, 6))]
+    equivalents = relevant([whole])
+    one, other = (
+        diagnose(each, RelevanceByNearness(equivalents, IDS)) for each in ([whole], parts[:: -1 if turned else 1])
+    )
+    assert one == other
+
+
+def test_nothing_is_told_where_nothing_is_compared(block: Callable[..., Candidates]) -> None:
+    none = pd.DataFrame({"query_id": [], "document_id": []})
+    assert diagnose([block(1)], RelevanceByNearness(none, IDS)) == [None], "nothing was judged, and nothing is known"
+    assert diagnose([judged(block(1)).only(("p_relevant",))], RelevanceByNearness(none, IDS)) == [None]
+    assert diagnose([], RelevanceByNearness(none, IDS)) == [None]

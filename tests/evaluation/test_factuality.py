@@ -1,4 +1,4 @@
-"""Own documents against false variants, with embeddings whose answer is known."""
+"""Own documents against false variants, and entities that rankings name, with answers that are known."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.evaluation import factuality as module
-from anmi.evaluation.factuality import ALL, TRUE_KINDS, factuality, factuality_pairs, pair_similarities
+from anmi.evaluation.factuality import (
+    ALL,
+    TRUE_KINDS,
+    factuality,
+    factuality_pairs,
+    linking,
+    neighbours,
+    pair_similarities,
+    uri_ranking,
+)
 
 COUNTERPART = TRUE_KINDS[0]
 KINDS = ("swap", "number", "negation", COUNTERPART)
@@ -104,3 +116,74 @@ def test_both_numbers_are_those_of_their_definition(seed: int) -> None:
         assert row.auc_low <= row.auc <= row.auc_high
         assert row.paired_low <= row.paired <= row.paired_high
         assert (row.queries, row.variants) == (pairs[mask].query_id.nunique(), mask.sum())
+
+
+IDS = ["paris1", "paris2", "rome1", "rome_paris", "weather"]
+
+
+def cities() -> KnowledgeGraph:
+    entities = pd.DataFrame(
+        {"uri": ["u:paris", "u:rome"], "label": ["Paris", "Rome"], "types": ['["City"]', '["Town"]']}
+    )
+    facts = pd.DataFrame(
+        [
+            ("paris1", "u:paris", "in", "France"), ("paris2", "u:paris", "mayor", "Anne"),
+            ("rome1", "u:rome", "in", "Italy"), ("rome_paris", "u:rome", "twin", "u:paris"),
+            ("rome_paris", "u:rome", "in", "Italy"), ("rome_paris", "u:paris", "in", "France"),
+        ],
+        columns=["document_id", "head", "relation", "tail"],
+    )  # fmt: skip
+    return KnowledgeGraph.from_tables(entities, facts[["head", "relation", "tail"]], facts, IDS)
+
+
+def run_of(**rankings: list[str]) -> pd.DataFrame:
+    rows = [(q, d, rank) for q, documents in rankings.items() for rank, d in enumerate(documents, 1)]
+    return pd.DataFrame(rows, columns=["query_id", "document_id", "rank"])
+
+
+def qrels_of(**documents: str) -> pd.DataFrame:
+    return pd.DataFrame({"query_id": list(documents), "document_id": list(documents.values())})
+
+
+def about() -> dict[str, int]:
+    return dict(zip(IDS, cities().about.tolist(), strict=True))
+
+
+def test_the_first_entity_decides_and_documents_about_none_are_passed_over() -> None:
+    run = run_of(a=["weather", "paris2", "rome1"], b=["rome1", "rome_paris", "paris1"], c=["weather"])
+    qrels = qrels_of(a="paris1", b="paris1", c="rome1", d="weather")
+    found = linking(run, qrels, about())
+    assert found.to_dict("index") == {
+        "a": {"accuracy": 1.0, "mrr_10": 1.0},
+        "b": {"accuracy": 0.0, "mrr_10": 0.5},
+        "c": {"accuracy": 0.0, "mrr_10": 0.0},
+    }
+
+
+@given(st.data())
+def test_the_ranking_of_entities_is_that_of_a_loop(data: st.DataObject) -> None:
+    entity = {f"d{i}": data.draw(st.integers(-1, 3)) for i in range(8)}
+    rankings = {q: data.draw(st.permutations(sorted(entity)))[: data.draw(st.integers(0, 8))] for q in "ab"}
+    run = run_of(**rankings)
+    shuffled = run.sample(frac=1, random_state=data.draw(st.integers(0, 99)))
+    found = uri_ranking(shuffled, entity)
+    for query, documents in rankings.items():
+        expected = list(dict.fromkeys(entity[d] for d in documents if entity[d] >= 0))
+        mine = found[found.query_id == query]
+        assert mine.entity.tolist() == expected
+        assert mine["rank"].tolist() == list(range(1, len(expected) + 1))
+
+
+def test_neighbours_are_told_by_label_facts_and_entity() -> None:
+    run = run_of(a=["rome_paris", "paris2", "weather", "paris1", "rome1"], b=["paris1", "weather"], other=["paris1"])
+    near = neighbours(run, qrels_of(a="paris1", b="weather"), cities(), IDS, depth=4)
+    columns = ["document_id", "own", "entity", "right", "entails", "same_uri"]
+    assert near[near.query_id == "a"][columns].to_numpy().tolist() == [
+        ["rome_paris", 0, 1, False, True, False], ["paris2", 0, 0, False, False, True],
+        ["weather", 0, -1, False, False, False], ["paris1", 0, 0, True, True, True],
+    ]  # fmt: skip
+    # A document that states nothing is entailed by none, and about nothing.
+    assert near[near.query_id == "b"][columns].to_numpy().tolist() == [
+        ["paris1", -1, 0, False, False, False],
+        ["weather", -1, -1, True, False, False],
+    ]

@@ -1,14 +1,16 @@
 """The report on the console and its inputs."""
 
-import io
-from dataclasses import asdict
+from __future__ import annotations
 
-import numpy as np
+import io
+import math
+import re
+from typing import Any
+
 import pandas as pd
 from rich.console import Console
 
-from anmi.judging.calibration import cross_fitted, reliability
-from anmi.report.console import rejections_table, results_table
+from anmi.report.console import audited, judges_table, recipes_table, rejections_table, results_table
 from anmi.report.sentences import false_negatives_lines, judge_entries
 
 
@@ -34,7 +36,6 @@ def test_rejections_name_each_step(make):
     assert "14,310" in shown
     assert "14.5%" in shown
     assert "promoted: promote" in shown
-    assert printed(rejections_table(pd.DataFrame(make().funnel))) == shown
     rule = "dense ≥ 0.95 of the positive's"
     assert rule in printed(rejections_table(make().funnel), 120)
     plain = [{name: value for name, value in row.items() if name != "rule"} for row in make().funnel]
@@ -50,19 +51,39 @@ def test_the_leak_is_not_played_down_when_no_truth_is_known():
 
 
 def test_judges_are_read_from_what_the_stages_write():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=600)
-    labels = (scores + rng.normal(size=600) > 0).astype(int)
-    folds = np.arange(600) % 3
-    probabilities, calibrators = cross_fitted(scores, labels, folds)
-    curve = reliability(probabilities, labels)
-    teacher = {
-        "auc_positive_against_candidates": 0.8,
-        "calibration": [asdict(each) for each in calibrators.values()],
-        "reliability": curve,
-    }
+    curve = {"bins": [], "expected_calibration_error": 0.1}
+    teacher = {"auc_positive_against_candidates": 0.8, "calibration": [{}] * 3, "reliability": curve}
     expected = {"auc": 0.8, "reliability": curve, "method": "Platt scaling, cross-fitted over 3 folds"}
-    assert judge_entries(teacher) == {"cross_encoder": expected}
+    assert judge_entries(teacher) == {"cross_encoder": expected} and judge_entries({}) == {}
     fused = {"auc": 0.9, "reliability": curve, "method": "hidden"}
     found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})
     assert found == {"cross_encoder": expected, "fused": fused}
+
+
+def recipe(name: str, threshold: float, leak: float, **more: Any) -> dict[str, Any]:
+    return {
+        "collection": "mine", "recipe": name, "setting": "" if math.isnan(threshold) else "max_ratio.max_ratio",
+        "threshold": threshold, "false_negative_rate": leak, "false_negative_rate_low": leak / 2,
+        "false_negative_rate_high": leak * 2, "false_negatives": 3, "gap": 0.1 - leak, "coverage": 0.875,
+        "queries_lost": 21, "negatives": 1234, "failed": "", **more,
+    }  # fmt: skip
+
+
+def test_tables_show_each_recipe_and_judge_as_it_is() -> None:
+    recipes = pd.DataFrame([
+        recipe("swept", 0.95, 0.04), recipe("plain", math.nan, 0.0125),
+        recipe("broken", math.nan, math.nan, failed="reads [bold]elo, which nobody measured"),
+    ])  # fmt: skip
+    audit = {"queries": 1356, "planted": {"hidden": 4, "equivalent": 583}, "found": 0.954}
+    lines = printed(recipes_table(recipes, {"collection": "[red]mine", "audit": audit}), 140).splitlines()
+    assert "Audit of [red]mine: 1,356 queries, planted 4 hidden, 583 equivalent" in lines[0]
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert [row[0] for row in cells] == ["plain", "swept", "broken"], "the smallest leak first"
+    expected = ["swept", "max_ratio.max_ratio = 0.95", "4.00%", "2.00% to 8.00%", "0.060", "87.5%", "21", "1,234"]
+    assert cells[1] == expected
+    assert "cannot be run here" in cells[2]
+    assert [cells[0] for cells in audited(recipes)] == ["plain", "swept", "broken"]
+    rows = [("likeness", 0.975, 0.96, 0.98, 40, 900, 0), ("silent", math.nan, math.nan, math.nan, 0, 0, 940)]
+    judges = pd.DataFrame(rows, columns=["judge", "auc", "auc_low", "auc_high", "planted", "others", "missing"])
+    shown = printed(judges_table(judges), 140)
+    assert re.search(r"likeness │ 0\.975 │ 0\.960 to 0\.980 │ +40 │ +900 │ +0 │", shown)
