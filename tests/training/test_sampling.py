@@ -13,7 +13,7 @@ from tests.training import resuming
 from anmi import seeds
 from anmi.errors import AnmiError
 from anmi.training.batch import Row, assemble
-from anmi.training.curriculum import State
+from anmi.training.curriculum import Curriculum, State
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import TiersOptions
 from anmi.training.sampling import (
@@ -140,7 +140,7 @@ def test_harder_queries_bring_more_of_the_best_negatives():
         any_row(query, f"{name} positive", [f"{name}-n{i}" for i in range(4)], query_id=name)
         for name, query in (("easy", "go"), ("hard", "why, oh! " * 30))
     ]
-    draw = build_sampler(with_hardness(rows), TrainingOptions(hardness="hans", negatives=3), None, seed=1)
+    draw = build_sampler(with_hardness(rows), TrainingOptions(hardness="hans", negatives=3), Curriculum(), seed=1)
     counts: dict[str, list[int]] = {"easy": [], "hard": []}
     for step in range(50):
         for found in draw(np.array([0, 1]), step):

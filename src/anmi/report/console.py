@@ -71,33 +71,19 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
     return _table(title, ["system", *columns], rows) if counts else None
 
 
-def rejections_table(funnel: Sequence[Mapping[str, Any]] | pd.DataFrame) -> Table:
-    """Return what became of the candidates, step by step: a funnel, or the same rows as a table."""
-    steps: Sequence[Mapping[Any, Any]] = funnel.to_dict("records") if isinstance(funnel, pd.DataFrame) else funnel
-    total = max((row["candidates"] for row in steps if row["kind"] == "total"), default=0)
-    rows = []
-    for row in steps:
-        # In a table what is missing is NaN.
-        rule = found if isinstance(found := row.get("rule"), str) else ""
-        share = f"{row['candidates'] / total:.1%}" if total else "–"
-        rows.append([words.step_name(row), rule, f"{row['candidates']:,}", share, f"{row['queries']:,}"])
-    columns: tuple[str, ...] = ("step", "rule", "candidates", "share", "queries")
-    if not any(row[1] for row in rows):
-        columns, rows = ("step", *columns[2:]), [[row[0], *row[2:]] for row in rows]
-    return _table("From candidates to negatives", columns, rows, len(columns) - 3)
+def rejections_table(funnel: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what became of the candidates, step by step."""
+    columns = ("step", "rule", "candidates", "share", "queries")
+    return _table("From candidates to negatives", columns, words.funnel_rows(funnel), 2)
 
 
 def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return what each part of the collection gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
-
-    def written(value: float | None, how: str) -> str:
-        return "–" if value is None else format(value, how)
-
     cells = [
         [str(row["source"]), *(f"{row[name]:,}" for name in ("queries", "passed", "failed")),
-         written(row["passed"] / row["queries"] if row["queries"] else None, ".1%"),
-         *(f"{row[name]:,}" for name in ("rows", "examples")), written(row["negatives_mean"], ".2f"),
-         *(written(row[f"negatives_{name}"], "d") for name in ("min", "max"))] for row in rows
+         words.percent(row["passed"], row["queries"]), *(f"{row[name]:,}" for name in ("rows", "examples")),
+         *("–" if row[f"negatives_{name}"] is None else f"{round(row[f'negatives_{name}'], 2):,}"
+           for name in ("mean", "min", "max"))] for row in rows
     ]  # fmt: skip
     columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "examples", "mean", "min", "max")
     made = _table("Negatives by source", columns, cells)
@@ -109,12 +95,9 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return where the negatives came from: by source, and by tier of the back-off where there is one."""
-    rows = [
-        (kind, name, f"{count:,}", f"{count / sum(origins[f'{kind}s'].values()):.1%}")
-        for kind, name, count in words.origin_counts(origins)
-    ]
-    return _table("Where the negatives came from", ("by", "origin", "negatives", "share"), rows, 2)
+    """Return where the negatives came from: by source, and by tier of the back-off where there are several."""
+    columns = ("by", "origin", "negatives", "share")
+    return _table("Where the negatives came from", columns, words.origin_rows(origins), 2)
 
 
 def expected_sentence(expected: Mapping[str, Any] | None) -> str:

@@ -213,25 +213,16 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
 def _mined(inputs: ReportInputs) -> Iterator[Section]:
     truth = "; ".join(map(str.strip, words.false_negatives_lines(inputs.false_negatives)))
     said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(inputs.expected)) if text]
-    total = next((row["candidates"] for row in inputs.funnel if row["kind"] == "total"), 0)
-    steps = [
-        ["\n".join(filter(None, (words.step_name(row), str(row.get("rule") or "")))), f"{row['candidates']:,}",
-         _percent(row["candidates"], total), f"{row['queries']:,}"]
-        for row in inputs.funnel if row["candidates"] or row["queries"]
-    ]  # fmt: skip
+    # What took nothing is named below the figure.
+    counted = [row for row in inputs.funnel if row["candidates"] or row["queries"]]
+    steps = [["\n".join(filter(None, row[:2])), *row[2:]] for row in words.funnel_rows(counted)]
     yield Section(
         "From candidates to negatives", said,
         ["step", "candidates", "share", "queries"], steps,
         [figures.funnel(inputs.funnel), figures.relevance_by_nearness(inputs.nearness), figures.elo_gap(inputs.gap)],
         "kedro anmi explain QUERY shows what became of each candidate of a query.",
     )  # fmt: skip
-    found = words.origin_counts(inputs.origins)
-    totals = {kind: sum(count for other, _, count in found if other == kind) for kind, _, _ in found}
-    # A single tier says nothing.
-    rows = [
-        [f"{kind}: {name.replace('+', ' + ')}", f"{count:,}", _percent(count, totals[kind])]
-        for kind, name, count in found if count < totals[kind] or kind == "source"
-    ]  # fmt: skip
+    rows = [[f"{kind}: {name}", *told] for kind, name, *told in words.origin_rows(inputs.origins)]
     yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], rows)
 
 
@@ -318,7 +309,3 @@ def _judge(name: str, entry: Mapping[str, Any]) -> list[str]:
     error = {"value": reliability.get("expected_calibration_error") if pairs else None}
     return [name, _value({"value": entry.get("auc")}), _value(error), f"{pairs:,}" if pairs else "–",
             entry.get("method") or "not stated"]  # fmt: skip
-
-
-def _percent(count: int, total: int) -> str:
-    return f"{100 * count / total:.1f}\u00a0%" if total else "–"

@@ -85,16 +85,41 @@ def step_name(row: Mapping[str, Any]) -> str:
     return str(row["step"]) if not is_step(row) or row["kind"] == row["step"] else f"{row['kind']}: {row['step']}"
 
 
-def origin_counts(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
-    """Return (``source`` or ``tier``, its name, negatives); a negative counts once by source and once by tier.
+def percent(count: int, total: int) -> str:
+    r"""Write a share.
 
     Examples
     --------
-    >>> origin_counts({"sources": {"bm25": 3, "dense": 4}, "tiers": {}})
-    [('source', 'bm25', 3), ('source', 'dense', 4)]
+    >>> percent(1, 8), percent(0, 0)
+    ('12.5\xa0%', '–')
+    """
+    return f"{100 * count / total:.1f}\u00a0%" if total else "–"
+
+
+def funnel_rows(funnel: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return what became of the candidates, step by step, as cells: step, rule, candidates, their share, queries."""
+    total = next((row["candidates"] for row in funnel if row["kind"] == "total"), 0)
+    return [
+        (step_name(row), str(row.get("rule") or ""), f"{row['candidates']:,}", percent(row["candidates"], total),
+         f"{row['queries']:,}") for row in funnel
+    ]  # fmt: skip
+
+
+def origin_rows(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...]]:
+    r"""Return where negatives came from as cells: ``source`` or ``tier``, its name, their number and share.
+
+    A negative counts once by source and once by tier. A single tier says nothing.
+
+    Examples
+    --------
+    >>> origin_rows({"sources": {"bm25+dense": 3}, "tiers": {"window": 3}})
+    [('source', 'bm25 + dense', '3', '100.0\xa0%')]
     """
     kinds = {"source": origins.get("sources", {}), "tier": origins.get("tiers", {})}
-    return [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
+    return [
+        (kind, name.replace("+", " + "), f"{count:,}", percent(count, sum(counts.values())))
+        for kind, counts in kinds.items() if kind == "source" or len(counts) > 1 for name, count in counts.items()
+    ]  # fmt: skip
 
 
 def systems(results: pd.DataFrame) -> list[str]:

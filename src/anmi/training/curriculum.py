@@ -6,7 +6,6 @@ import copy
 import logging
 import math
 import statistics
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -67,17 +66,17 @@ class Seen(NamedTuple):
     violations: float | None
 
 
-class Curriculum(ABC):
-    """Observes the training and says how hard the next step's negatives are to be."""
+class Curriculum:
+    """Observes the training and says how hard the next step's negatives are to be; the plainest says nothing."""
 
     # Attributes, without their underscore, that a checkpoint holds.
     remembers: ClassVar[tuple[str, ...]] = ("step",)
     _step = 0
 
     @property
-    @abstractmethod
-    def state(self) -> State:
-        """What holds for the next step."""
+    def state(self) -> State | None:
+        """What holds for the next step; None where all steps are alike."""
+        return None
 
     @property
     def transitions(self) -> list[dict[str, Any]]:
@@ -86,7 +85,7 @@ class Curriculum(ABC):
 
     def observe(
         self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
-    ) -> State:
+    ) -> State | None:
         """Take in what step number ``step`` (from 1) gave, and return the state for the next one.
 
         Parameters
@@ -489,8 +488,8 @@ class Triggered(Curriculum):
 def build_curriculum(
     options: parts.CurriculumOptions, steps: int, seed: int, negatives: int | None = None, *, mix: Mix | None = None,
     epochs: int = 1, dev: bool = True,
-) -> Curriculum | None:  # fmt: skip
-    """Return the curriculum that ``options`` describe, or None for none.
+) -> Curriculum:  # fmt: skip
+    """Return the curriculum that ``options`` describe.
 
     ``negatives`` are what a row brings to a step at difficulty 0 (None: all it has), ``mix`` the final shares of
     random, graph, latent and edited ones (None where negatives are mined); ``dev`` says whether the dev metric is
@@ -509,7 +508,7 @@ def build_curriculum(
             "another, or for triggered `measure: violations`"
         )
     final, epoch = mix or RANDOM_ONLY, steps // epochs
-    made: Curriculum | None = None
+    made = Curriculum()
     match options:
         case parts.TiersOptions():
             made = Tiers(options, steps, negatives)

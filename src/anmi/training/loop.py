@@ -112,7 +112,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     loss
         Whose ``report``, and whose temperature's, is logged.
     curriculum
-        Told of every step; None where there is none.
+        Told of every step.
     evaluate_dev
         Scores the model on the dev queries, larger is better; None where there are none.
     keep_best
@@ -122,7 +122,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     """
 
     def __init__(
-        self, loss: nn.Module, curriculum: Curriculum | None, evaluate_dev: Callable[[Any], float] | None, *,
+        self, loss: nn.Module, curriculum: Curriculum, evaluate_dev: Callable[[Any], float] | None, *,
         keep_best: bool, checkpoint_minutes: float = math.inf,
     ) -> None:  # fmt: skip
         self._loss, self.curriculum = loss, curriculum
@@ -160,7 +160,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             "validation": self._validation,
             "seconds": self.seconds,
             "drawn": self.drawn.state_dict(),
-            "curriculum": self.curriculum and self.curriculum.state_dict(),
+            "curriculum": self.curriculum.state_dict(),
             "sampler": self.sampler.state_dict()[0],
         }
         return {"args": {}, "attributes": values}
@@ -172,8 +172,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._validation, self._earlier = values["validation"], values["seconds"]
         self.best_epoch, self.best_dev, self.best_state = values["best_epoch"], values["best_dev"], best or None
         self.drawn.load_state_dict(values["drawn"])
-        if self.curriculum is not None:
-            self.curriculum.load_state_dict(values["curriculum"])
+        self.curriculum.load_state_dict(values["curriculum"])
         self.sampler.load_state_dict(values["sampler"], drawing)
         self.resumed_from = len(self._steps)
 
@@ -201,16 +200,15 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             "loss": self.loss, "grad_norm": self.grad_norm,
             **_report(getattr(self._loss, "temperature", None)),
             "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
-            **_report(self._loss), **_report(self.curriculum and self.curriculum.state),
+            **_report(self._loss), **_report(self.curriculum.state),
             **self.sampler.report(), **_report(self.objective), DEV_METRIC: np.nan,
         })  # fmt: skip
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum."""
-        if self.curriculum is not None:
-            seen = (self.loss, self.grad_norm, self._validation, self.objective.violations)
-            self.curriculum.observe(state.global_step, *seen)
-            self._validation = None
+        seen = (self.loss, self.grad_norm, self._validation, self.objective.violations)
+        self.curriculum.observe(state.global_step, *seen)
+        self._validation = None
         self._tell(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
         if state.global_step % (state.max_steps // args.num_train_epochs):

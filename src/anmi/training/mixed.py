@@ -224,7 +224,7 @@ class DNHSampler(NegativeSampler):
     options
         Final shares, index, filter and weights.
     curriculum
-        Whose state says the shares; None draws by the final ones from the first step on.
+        Whose state says the shares; without one the final ones hold from the first step on.
     dimension
         Of the embeddings.
 
@@ -236,7 +236,7 @@ class DNHSampler(NegativeSampler):
 
     def __init__(
         self, rows: Sequence[Row], count: int, seed: int, stock: Stock, options: MixedSources,
-        curriculum: Curriculum | None, dimension: int,
+        curriculum: Curriculum, dimension: int,
     ) -> None:  # fmt: skip
         self._count, self._seed, self._stock, self._options = count, seed, stock, options
         self._curriculum = curriculum
@@ -375,7 +375,7 @@ class DNHSampler(NegativeSampler):
         self._anchors, self._known = (tensors[name].numpy().copy() for name in ("anchors", "known"))
 
     def _draw_sources(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        state = None if self._curriculum is None else self._curriculum.state
+        state = self._curriculum.state
         mix = self._options.mix if state is None or state.mix is None else state.mix
         # A share of 0 must not be drawn, whatever the others are rounded to.
         present = np.flatnonzero(np.array(mix) > 0)

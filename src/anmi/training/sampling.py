@@ -123,6 +123,7 @@ class PoolSampler(_Pools):
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         state, gap, usable = self._curriculum.state, self._gap[rows], self._usable[rows]
+        assert state is not None
         outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
         outside[np.isnan(gap)] = np.inf
         places = np.lexsort((self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1)
@@ -315,15 +316,14 @@ class HardnessSampler(_Around):
 
 
 def build_sampler(
-    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum | None, seed: int, *,
-    keep: Sequence[str] = (), stock: Stock | None = None, dimension: int = 0, loss: nn.Module | None = None,
+    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum, seed: int, *,
+    stock: Stock | None = None, dimension: int = 0, loss: nn.Module | None = None,
     positives: pd.DataFrame | None = None, epoch: int = 1,
 ) -> NegativeSampler:  # fmt: skip
     """Return what chooses the negatives of every step.
 
-    ``rows`` have all negatives that were mined for them. ``keep`` are the judgments that the loss reads; others serve
-    the draw only. ``stock`` is what negatives of mixed sources are drawn from. ``loss`` learns the draw of ``simans``.
-    ``positives`` are those of :class:`InTurn`, and ``epoch`` the steps of one.
+    ``rows`` have all negatives that were mined for them. ``stock`` is what negatives of mixed sources are drawn from.
+    ``loss`` learns the draw of ``simans``. ``positives`` are those of :class:`InTurn`, and ``epoch`` the steps of one.
 
     Raises
     ------
@@ -331,7 +331,7 @@ def build_sampler(
         There is a curriculum, and no row has more negatives than a step takes; or sources are mixed, and there is
         nothing to draw from.
     """
-    count = options.negatives
+    count, keep = options.negatives, options.loss.reads
     if isinstance(options.sources, MixedSources):
         if stock is None or count is None:
             raise AnmiError(
@@ -340,7 +340,7 @@ def build_sampler(
             )
         return DNHSampler(rows, count, seed, stock, options.sources, curriculum, dimension)
     made: NegativeSampler
-    if curriculum is not None and isinstance(options.curriculum, WindowOptions):
+    if isinstance(options.curriculum, WindowOptions):
         _check_pool(rows, count)
         made = PoolSampler(rows, count, seed, curriculum, options.curriculum, keep)
     elif isinstance(options.draw, SimAnsDraw):

@@ -140,7 +140,7 @@ def train(
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
     encoder = _to_train(encoder, options)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
-    data = [] if pseudo is not None and rows.empty else _read(rows, loss, options, stock)
+    data = [] if pseudo is not None and rows.empty else _read(rows, options, stock)
     loss.prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
@@ -164,7 +164,7 @@ def train(
         loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
         if data:
             recorder.sampler = build_sampler(
-                data, options, curriculum, seed, keep=loss.columns, stock=stock,
+                data, options, curriculum, seed, stock=stock,
                 dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=len(batches),
             )  # fmt: skip
         recorder.drawn = DrawnNegatives([row.query_id for row in data] if options.draws else [], seed)
@@ -194,7 +194,7 @@ def train(
         "learning_rate": arguments.learning_rate, "precision": precision,
         "device": str(encoder.device), "prompts": prompts_of(encoder), "relative_weight_change": moved,
         "resumed_from_step": recorder.resumed_from, "seconds": round(recorder.seconds, 2),
-        "transitions": [] if curriculum is None else curriculum.transitions, "seed": seed,
+        "transitions": curriculum.transitions, "seed": seed,
     }  # fmt: skip
     if output is not None:
         with aside(output) as made:
@@ -240,10 +240,9 @@ def _loop(
     return loop
 
 
-def _read(rows: pd.DataFrame, loss: Loss, options: TrainingOptions, stock: Stock | None) -> list[Row]:
+def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
-    columns = dict.fromkeys((*loss.columns, *options.curriculum.reads, *options.draw.reads))
-    data = read_rows(rows, tuple(columns))
+    data = read_rows(rows, sorted(options.alone.reads))
     if stock is not None:
         about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
         data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]

@@ -148,7 +148,7 @@ def test_a_schedule_without_mixed_sources_and_a_window_with_them_are_refused():
         make(StepOptions(), mix=None)
     with pytest.raises(AnmiError, match=r'curriculum "bandit" .* choose a schedule \(linear, step, triggered\)'):
         make(BanditOptions())
-    assert make(NoCurriculum()) is None
+    assert make(NoCurriculum()).state is None
 
 
 @pytest.mark.parametrize(

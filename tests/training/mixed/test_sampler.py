@@ -21,7 +21,7 @@ DIMENSION = 4
 
 def mixed(world, count=4, seed=1, mix=None, rows=None, **options):
     shares = dict(zip(("random", "graph", "latent", "edit"), options.pop("shares", (0.2, 0.5, 0.3, 0)), strict=True))
-    curriculum = mix and SimpleNamespace(state=State(0.5, -np.inf, np.inf, mix=mix))
+    curriculum = SimpleNamespace(state=mix and State(0.5, -np.inf, np.inf, mix=mix))
     options = MixedSources(**shares, refresh=1, **options)
     return DNHSampler(rows or world.rows, count, seed, world.stock, options, curriculum, DIMENSION)
 

@@ -17,7 +17,7 @@ from anmi.training.batch import Row
 
 @dataclass(frozen=True)
 class Facts:
-    """About the B queries and N documents of a batch; a loss says in ``columns`` which judgments it cannot do without.
+    """About the B queries and N documents of a batch.
 
     Attributes
     ----------
@@ -103,15 +103,7 @@ def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
 
 
 class Loss(nn.Module):
-    """What all losses have in common.
-
-    Attributes
-    ----------
-    columns
-        Names of the judgments in :class:`Facts` that the loss cannot do without.
-    """
-
-    columns: tuple[str, ...] = ()
+    """What all losses have in common."""
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Look at all rows before the first step."""
@@ -133,7 +125,6 @@ class Around(Loss):
     def __init__(self, loss: Loss) -> None:
         super().__init__()
         self.loss = loss
-        self.columns = loss.columns
 
     @property
     def temperature(self) -> nn.Module:

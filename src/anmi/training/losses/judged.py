@@ -53,7 +53,6 @@ class Hybrid(Loss):
     [0.6931]
     """
 
-    columns = ("elo",)
     centre: Tensor
     unit: Tensor
 
