@@ -13,7 +13,7 @@ from tests.cli.conftest import anmi, save
 
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.search.retriever import Encoded
+from anmi.search.hybrid import Encoded
 
 CORPUS = pd.DataFrame({
     "document_id": ["fox", "whale", "tree"], "title": ["", "Sea [bold]", ""],

@@ -17,21 +17,17 @@ WORDS = [
 class Folder:
     """A BEIR folder whose rows can be changed before it is written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, documents: int = 40, train: float = 0.6, dev: float = 0.2) -> None:
         self.path = path
-        self.documents: list[Any] = [
-            {
-                "_id": f"d{i}",
-                "title": f"Title {i}",
-                "text": f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}",
-            }
-            for i in range(40)
-        ]
-        self.queries: list[Any] = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in range(40)]
+        numbers = range(documents)
+        texts = [f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}" for i in numbers]
+        self.documents: list[Any] = [{"_id": f"d{i}", "title": f"Title {i}", "text": texts[i]} for i in numbers]
+        self.queries: list[Any] = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in numbers]
+        first, second = int(documents * train), int(documents * (train + dev))
         self.qrels: dict[str, list[str]] = {
-            "train": [f"q{i}\td{i}\t1" for i in range(24)],
-            "dev": [f"q{i}\td{i}\t1" for i in range(24, 32)],
-            "test": [f"q{i}\td{i}\t2" for i in range(32, 40)],
+            "train": [f"q{i}\td{i}\t1" for i in numbers[:first]],
+            "dev": [f"q{i}\td{i}\t1" for i in numbers[first:second]],
+            "test": [f"q{i}\td{i}\t2" for i in numbers[second:]],
         }
         self.header = "query-id\tcorpus-id\tscore"
 

@@ -35,10 +35,9 @@ def test_a_clean_folder_comes_through_whole(folder):
     assert found.language == "en"
 
 
-@pytest.mark.parametrize(("newline", "prefix"), [("\r\n", b""), ("\n", b"\xef\xbb\xbf"), ("\r\n", b"\xef\xbb\xbf")])
-def test_byte_order_mark_and_crlf_change_nothing(folder, newline, prefix):
+def test_byte_order_mark_and_crlf_change_nothing(folder):
     plain = fingerprint(load_collection(folder.write()))
-    assert fingerprint(load_collection(folder.write(newline=newline, prefix=prefix))) == plain
+    assert fingerprint(load_collection(folder.write(newline="\r\n", prefix=b"\xef\xbb\xbf"))) == plain
 
 
 def test_dev_is_cut_from_train_where_there_is_none(folder):

@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.kg import by_name, meant, read_rdf, resolver
-from anmi.corpus.knowledge import KnowledgeGraph, superset_of_triples
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
-from anmi.retrieval.pool import Positives
 
 BASE, ONTOLOGY = "http://x.org/r/", "http://x.org/o/"
 
@@ -133,26 +131,6 @@ def test_malformed_triples_of_a_document(graph_folder, written, kept):
     graph_folder.documents[5]["metadata"]["triples"] = written
     with pytest.raises(AnmiError, match=r'2 of 40 documents are damaged.*corpus.jsonl line 5, "d4": metadata.triples'):
         load_collection(graph_folder.write())
-
-
-@pytest.mark.data
-def test_what_webnlg_entails_is_what_its_equivalents_are(shared_data):
-    webnlg = load_collection(f"kg:{shared_data / 'kg_webnlg' / 'beir_en'}")
-    assert set(webnlg.notes) == {"graph"}, "all that is stated is in the graph"
-    assert facts_of(webnlg, "t0") == [["http://dbpedia.org/resource/Aarhus_Airport", "cityServed", '"Aarhus, Denmark"']]
-    ids = webnlg.corpus.document_id.tolist()
-    known = KnowledgeGraph.from_tables(webnlg.entities, webnlg.graph, webnlg.facts, ids)
-    assert known.about.min() >= 0
-    row = {name: index for index, name in enumerate(ids)}
-    queries = {name: index for index, name in enumerate(webnlg.queries.query_id)}
-    found = known.entailing(Positives(webnlg.qrels, row).of(list(queries))).tocoo()
-    expected = {
-        (queries[query], row[document])
-        for table in (webnlg.equivalents, webnlg.qrels)
-        for query, document in zip(table.query_id, table.document_id, strict=True)
-    }
-    assert set(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
-    assert len(superset_of_triples(webnlg.corpus, webnlg.qrels)) == len(expected) - len(webnlg.qrels)
 
 
 PREFIXES = """@prefix : <http://x.org/r/> .

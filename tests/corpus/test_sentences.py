@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from anmi.adaptation.kinds import Document, Material, crop, keyphrase
 from anmi.corpus.documents import of_html, of_markdown
 from anmi.corpus.hardness import hardness, split_words
-from anmi.corpus.language import detect_language
 from anmi.corpus.related import near_duplicates
-from anmi.corpus.sentences import count_words, sentences
+from anmi.corpus.sentences import count_words, detect_language, sentences
 from anmi.corpus.texts import clean, normalised, normalised_forms, to_json
 from anmi.retrieval.tokenize import tokenizer
 

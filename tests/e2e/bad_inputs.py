@@ -16,10 +16,9 @@ from typing import Any, Final, Literal
 from unittest import mock
 
 from click.testing import CliRunner, Result
+from tests.corpus.conftest import Folder
 
 ROOT: Final = Path(__file__).parents[2]
-WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "lagoon"]
-WORDS += ["marsh", "north", "oasis", "prairie"]
 HEADER: Final = "query-id\tcorpus-id\tscore"
 CORPUS, QUERIES, TRAIN, DEV, TEST = (
     "corpus.jsonl",
@@ -35,14 +34,7 @@ class Collection:
 
     def __init__(self, path: Path, documents: int = 40) -> None:
         self.path = path
-        (path / "qrels").mkdir(parents=True)
-        texts = [f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}" for i in range(documents)]
-        self.write(CORPUS, [json.dumps({"_id": f"d{i}", "text": text}) for i, text in enumerate(texts)])
-        asked = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in range(documents)]
-        self.write(QUERIES, [json.dumps(query) for query in asked])
-        cuts = {"train": (0, documents // 2), "dev": (documents // 2, documents * 3 // 4)}
-        for split, (first, last) in (cuts | {"test": (documents * 3 // 4, documents)}).items():
-            self.label(split, range(first, last))
+        Folder(path, documents, train=0.5, dev=0.25).write()
 
     def lines(self, name: str) -> list[str]:
         return (self.path / name).read_text(encoding="utf-8").splitlines()

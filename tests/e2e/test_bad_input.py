@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from tests.e2e.bad_inputs import CASES, WORDS, Case, Collection, try_case, verdict
+from tests.corpus.conftest import WORDS
+from tests.e2e.bad_inputs import CASES, Case, Collection, try_case, verdict
 from tests.mined import mined
 
 

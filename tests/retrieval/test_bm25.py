@@ -30,11 +30,6 @@ def queries(texts: list[str]) -> list[str]:
     return [*drawn, "w3 w3 w250", "w1 unknown"]
 
 
-@pytest.fixture(scope="module")
-def index(texts: list[str]) -> BM25Index:
-    return BM25Index.build(texts, "en", kind="whitespace")
-
-
 def slow_scores(texts: list[str], query: str) -> list[float]:
     """BM25 from Lucene's formula."""
     documents = [text.split() for text in texts]
@@ -74,13 +69,6 @@ def test_scores_are_those_of_the_package_that_the_published_miner_uses(
     np.testing.assert_allclose(own.search_and_look(queries, 1, everything)[2], expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_document_without_a_shared_term_is_never_found() -> None:
-    index = build(["red fox", "blue whale", "fox den", "grey owl", "owl"], "bm25s")
-    documents, scores = index.search(["fox"], 5)
-    assert documents.tolist() == [[0, 2, -1, -1, -1]]
-    assert (scores[0, 2:] == 0).all()
-
-
 @pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
 @pytest.mark.parametrize("queries", [["", "w90"], ["w90", ""], ["unknown", "w90"], ["", ""], ["  "], []])
 def test_queries_without_a_hit_give_padding_wherever_they_stand(
@@ -95,13 +83,6 @@ def test_queries_without_a_hit_give_padding_wherever_they_stand(
     assert index.search_and_look(queries, 1, given)[2].shape == given.shape
 
 
-def test_a_query_does_not_depend_on_the_others(index: BM25Index, queries: list[str]) -> None:
-    together = index.search(queries, 20)
-    for i in (0, 30, len(queries) - 1):
-        alone = index.search([queries[i]], 20)
-        assert (alone[0][0] == together[0][i]).all() and (alone[1][0] == together[1][i]).all()
-
-
 @pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
 def test_a_saved_index_answers_alike(texts: list[str], queries: list[str], tmp_path: Path, engine: str) -> None:
     index = build(texts, engine)
@@ -110,9 +91,3 @@ def test_a_saved_index_answers_alike(texts: list[str], queries: list[str], tmp_p
     assert loaded.settings == index.settings
     for before, after in zip(index.search(queries, 20), loaded.search(queries, 20), strict=True):
         assert (before == after).all()
-
-
-def test_a_cut_through_documents_of_equal_score_keeps_the_first(texts: list[str]) -> None:
-    index = BM25Index.build(["fox"] * 30 + ["red fox"] * 30 + ["owl"] * 90, "en", kind="whitespace")
-    for k in (1, 17, 30, 45):
-        assert index.search(["fox"], k)[0].tolist() == [list(range(k))]

@@ -47,13 +47,6 @@ def indexes(documents: np.ndarray) -> dict[str, DenseIndex]:
     return {kind: DenseIndex.build(documents, ids, kind, "print") for kind in KINDS}
 
 
-def test_flat_is_brute_force(indexes: dict[str, DenseIndex], documents: np.ndarray, queries: np.ndarray) -> None:
-    found, scores = indexes["flat"].search(queries, 25)
-    full = queries @ documents.T
-    assert found.tolist() == np.argsort(-full, axis=1, kind="stable")[:, :25].tolist()
-    np.testing.assert_allclose(scores, np.take_along_axis(full, found, axis=1), atol=1e-5)
-
-
 def test_an_approximate_index_finds_most_of_the_nearest(indexes: dict[str, DenseIndex], queries: np.ndarray) -> None:
     exact, found = (indexes[kind].search(queries, 20)[0] for kind in KINDS)
     assert np.mean([len({*a} & {*b}) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]) >= 0.95

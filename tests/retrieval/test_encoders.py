@@ -23,32 +23,6 @@ from anmi.store import Store
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
 
 
-@pytest.fixture(scope="session")
-def static_model(word_encoder: Any) -> Any:
-    """Make a table of one vector per word, without any download."""
-
-    def make(seed: int = 0, words: list[str] = WORDS) -> Any:
-        return word_encoder(words[1:], dimension=6, seed=seed, normalise=False)
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def saved(static_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    static_model().save(str(folder), create_model_card=False)
-    return folder
-
-
-def test_a_folder_is_loaded_and_its_vectors_have_length_one(saved: Path, tmp_path: Path) -> None:
-    model = encoders.load_encoder(str(saved), tmp_path)
-    vectors = encoders.encode(model, ["red fox", "the blue whale", "den"])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    table = model[0].embedding.weight.detach().numpy()
-    mean = (table[WORDS.index("red")] + table[WORDS.index("fox")]) / 2
-    np.testing.assert_allclose(vectors[0], mean / np.linalg.norm(mean), atol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def minilm(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return encoders.load_encoder("minilm", tmp_path_factory.mktemp("none"), max_length=32)
@@ -184,8 +158,8 @@ def test_another_process_finds_the_same_fingerprint(network: Path, tmp_path: Pat
     assert len(set(expected)) == 2
 
 
-def test_a_second_call_computes_nothing(static_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, texts = static_model(), ["red fox", "blue whale", "red fox"]
+def test_a_second_call_computes_nothing(word_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, texts = word_encoder(WORDS[1:]), ["red fox", "blue whale", "red fox"]
     with Store(tmp_path) as store:
         first = encoders.encode(model, texts, store)
         assert None not in store.read(store.keys(encoders.fingerprint(model, "float32", ""), texts))
@@ -197,16 +171,6 @@ def test_a_second_call_computes_nothing(static_model: Any, tmp_path: Path, monke
         second = encoders.encode(model, texts, store)
     assert (first == second).all()
     assert (first[0] == first[2]).all()
-
-
-def test_the_order_of_texts_is_kept_whatever_their_length(minilm: Any, tmp_path: Path) -> None:
-    texts = ["fox", "a much longer text about a red fox and its den in the woods", "blue whale"]
-    with Store(tmp_path) as store:
-        together = encoders.encode(minilm, texts, store, precision="float32")
-    for text, vector in zip(texts, together, strict=True):
-        alone = encoders.encode(minilm, [text], precision="float32")[0]
-        # What is stored is rounded to 11 binary digits.
-        np.testing.assert_allclose(alone, vector, rtol=2**-11, atol=1e-6)
 
 
 def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:

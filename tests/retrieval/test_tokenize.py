@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.language import LANGUAGES
+from anmi.corpus.sentences import LANGUAGES
 from anmi.retrieval.terms import Terms, counted_once
 from anmi.retrieval.tokenize import resolve, tokenizer
 

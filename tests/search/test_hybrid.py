@@ -20,7 +20,7 @@ from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, fuse
 from anmi.search import HybridSearch
-from anmi.search.retriever import Encoded
+from anmi.search.hybrid import Encoded
 
 COUNT = 1203
 WORDS = [f"word{i}" for i in range(60)]

@@ -21,7 +21,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import SHARE, pruned, spread_of_scores
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
-from anmi.search.retriever import Encoded
+from anmi.search.hybrid import Encoded
 from anmi.search.stores import export_opensearch, export_vectors
 
 WORDS = [f"word{i}" for i in range(60)]

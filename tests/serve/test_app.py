@@ -20,7 +20,7 @@ from anmi.candidates import Candidates
 from anmi.corpus.marks import Mark, add, current_marks, questions, read_log
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.search.retriever import Encoded, open_encoder
+from anmi.search.hybrid import Encoded, open_encoder
 from anmi.serve.app import create_app
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
 from anmi.serve.run import Run, uncertainty

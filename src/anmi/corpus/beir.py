@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.corpus.pairs import Pair, gather_pairs
 from anmi.corpus.places import inside, kind_of
-from anmi.corpus.rows import Row, numbered, read_lines, read_rows, read_texts
+from anmi.corpus.rows import Pair, Row, gather_pairs, numbered, read_lines, read_rows, read_texts
 from anmi.corpus.texts import clean
 from anmi.corpus.types import RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
 from anmi.errors import AnmiError, installed, nearest

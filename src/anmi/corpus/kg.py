@@ -15,9 +15,9 @@ import pandas as pd
 
 from anmi.corpus.beir import read_beir
 from anmi.corpus.knowledge import Triple, stated_facts, triples_of
-from anmi.corpus.language import detect_language
 from anmi.corpus.places import inside
 from anmi.corpus.rows import read_lines, read_objects
+from anmi.corpus.sentences import detect_language
 from anmi.corpus.texts import clean, joined_texts, to_json
 from anmi.corpus.types import ENTITY_COLUMNS, Options, RawCollection, check_share, table_of
 from anmi.errors import AnmiError, installed

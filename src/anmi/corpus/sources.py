@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anmi.corpus.knowledge import stated_facts, superset_of_triples, without_pairs
-from anmi.corpus.language import detect_language, language_code
 from anmi.corpus.places import READERS, kind_and_place
+from anmi.corpus.sentences import detect_language, language_code
 from anmi.corpus.splits import FEWEST_DEV, choose, cut
 from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms, to_json
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection

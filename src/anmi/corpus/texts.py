@@ -1,4 +1,4 @@
-"""The module handles columns of texts as Arrow arrays, the texts and metadata of documents, and equal texts."""
+"""The module handles columns of texts as Arrow arrays, texts and metadata of documents, and equal texts."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Options:
     dev_share, test_share
         Shares of the training queries that become a split where the source lacks it.
     language
-        See :func:`anmi.corpus.language.language_code`; recognised from a sample of documents when ``None``.
+        See :func:`anmi.corpus.sentences.language_code`; recognised from a sample of documents when ``None``.
     columns
         Names of the columns of tables where they are not the usual ones; an empty name takes none.
     """

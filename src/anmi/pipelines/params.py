@@ -11,7 +11,7 @@ from anmi.adaptation.kinds import QuestionOptions
 from anmi.adaptation.make import FilterOptions
 from anmi.candidates import MEASURED
 from anmi.corpus.hardness import HardnessParams
-from anmi.corpus.language import language_code
+from anmi.corpus.sentences import language_code
 from anmi.corpus.types import Column
 from anmi.errors import AnmiError, nearest
 from anmi.evaluation.planting import Hide, Kinds

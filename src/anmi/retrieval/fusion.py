@@ -133,22 +133,20 @@ def fuse(
     >>> found.documents.tolist(), found.part_ranks["bm25"].tolist(), found.part_ranks["dense"].tolist()
     ([[1, 3]], [[2.0, 1.0]], [[1.0, 3.0]])
     """
-    found = aligned(lists)
+    found, given = aligned(lists), weights or equal(lists)
     if method == "rrf":
         scores = fused_rank(*found.part_ranks.values())
     else:
-        given = weights or equal(lists)
-        parts = comparable(found, lists, spreads or {})
-        scores = mixed([given[name] for name in parts], list(parts.values()))
-    return _best(found._replace(scores=np.where(found.documents == PADDING, -np.inf, scores)), k)
+        scores = mixed([given[name] for name in lists], [*comparable(found, lists, spreads or {}).values()])
+    scores = np.where(found.documents == PADDING, -np.inf, scores)
+    best = _taken(found._replace(scores=scores), np.argsort(-scores, axis=1, kind="stable")[:, :k])
+    return best._replace(scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32))
 
 
 def mixed(weights: Sequence[float], parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the weighted sum of scores that are comparable, of arrays of one shape."""
-    total = np.zeros_like(parts[0])
-    for weight, values in zip(weights, parts, strict=True):
-        total += weight * values
-    return total
+    products = (weight * values for weight, values in zip(weights, parts, strict=True))
+    return sum(products, np.zeros_like(parts[0]))
 
 
 def equal(parts: Mapping[str, Any]) -> dict[str, float]:
@@ -196,22 +194,12 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, NDArra
         values = found.part_scores[name]
         filled = np.where(np.isnan(values), np.where(np.isfinite(least), least, 0), values)
         spread = np.asarray(spreads.get(name, 1.0), np.float32)
-        unit = np.broadcast_to(spread.reshape(-1, 1), (len(filled), 1))
+        unit = spread.reshape(-1, 1)
         scaled[name] = np.divide(filled, unit, out=np.zeros(filled.shape, np.float32), where=unit > 0)
     return scaled
 
 
-def _best(found: Fused, k: int) -> Fused:
-    order = np.argsort(-found.scores, axis=1, kind="stable")[:, :k]
-    best = _taken(found, order)
-    return best._replace(scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32))
-
-
 def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
-    def taken(values: Any) -> Any:
-        return np.take_along_axis(values, order, axis=1)
-
-    ranks, scores = (
-        {name: taken(values) for name, values in parts.items()} for parts in (found.part_ranks, found.part_scores)
-    )
-    return Fused(taken(found.documents), taken(found.scores), ranks, scores)
+    listed: Any = (np.take_along_axis(values, order, axis=1) for values in found[:2])
+    parts = ({name: np.take_along_axis(part[name], order, axis=1) for name in part} for part in found[2:])
+    return Fused(*listed, *parts)

@@ -32,14 +32,14 @@ _TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion"
 @contextmanager
 def quieter(*names: str, level: int = logging.ERROR) -> Iterator[None]:
     """Let loggers report only errors, or whatever is at least as severe as ``level``."""
-    levels = {name: logging.getLogger(name).level for name in names}
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, names)]
     try:
-        for name in names:
-            logging.getLogger(name).setLevel(level)
+        for logger, _ in levels:
+            logger.setLevel(level)
         yield
     finally:
-        for name, before in levels.items():
-            logging.getLogger(name).setLevel(before)
+        for logger, before in levels:
+            logger.setLevel(before)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from threading import RLock
 from typing import Any, Final
 
-from anmi.errors import AnmiError, is_plain_name
+from anmi.errors import AnmiError, first_line, is_plain_name
 from anmi.fingerprint import files_in
 from anmi.retrieval.kinds import quiet
 
@@ -54,15 +54,13 @@ def checked_model(name: str) -> Path:
     OSError
         The hub does not have it or cannot be reached.
     """
-    if is_folder(name):
-        folder = Path(name)
-    else:
+    folder = name
+    if not is_folder(name):
         from huggingface_hub import snapshot_download
 
-        fetched = snapshot_download(name, allow_patterns=list(_FETCHED), ignore_patterns=list(_OTHER_RUNTIMES))
-        folder = Path(fetched)
-    check_folder(folder, name)
-    return folder
+        folder = snapshot_download(name, allow_patterns=list(_FETCHED), ignore_patterns=list(_OTHER_RUNTIMES))
+    check_folder(Path(folder), name)
+    return Path(folder)
 
 
 @contextmanager
@@ -83,10 +81,8 @@ def loading(what: str, cure: str) -> Iterator[None]:
     except (AnmiError, MemoryError):
         raise
     except Exception as error:
-        told = next(iter(str(error).splitlines()), type(error).__name__)[:200]
-        raise AnmiError(
-            f"{what} could not be loaded ({told}); {cure}, or set ANMI_ONLINE=1 to fetch it from the hub"
-        ) from error
+        told = f"{what} could not be loaded ({first_line(error)}); {cure}"
+        raise AnmiError(f"{told}, or set ANMI_ONLINE=1 to fetch it from the hub") from error
 
 
 def is_folder(name: str) -> bool:
@@ -112,16 +108,23 @@ def check_folder(folder: Path, name: str = "") -> None:
     AnmiError
         Naming the file and what is wrong with it.
     """
-    files = files_in(folder)
+    files, called = files_in(folder), f'model "{name or folder}"'
     for path in files:
-        if path.suffix == ".json" and not _NO_SETTINGS.fullmatch(path.name):
-            problem = _problem(path)
-            if problem is not None:
-                raise AnmiError(
-                    f'model "{name or folder}": {path.relative_to(folder)} {problem}; models are loaded as data only, '
-                    "so take one that runs with sentence-transformers' own modules"
-                )
-    _check_weights(folder, files, name)
+        if path.suffix == ".json" and not _NO_SETTINGS.fullmatch(path.name) and (problem := _problem(path)):
+            raise AnmiError(
+                f"{called}: {path.relative_to(folder)} {problem}; models are loaded as data only, so take one that "
+                "runs with sentence-transformers' own modules"
+            )
+        if path.suffix == ".safetensors" and not _is_safetensors(path):
+            raise AnmiError(f"{called}: {path.relative_to(folder)} is not in the format safetensors; save it again")
+    places = {path.parent for path in files if path.name.endswith((".safetensors", ".safetensors.index.json"))}
+    others = [path for path in files if path.suffix in _OTHER_WEIGHTS] if not places else []
+    pickled = [path for path in files if _PICKLED.fullmatch(path.name) and path.parent not in places]
+    for path in [*pickled, *others][:1]:
+        raise AnmiError(
+            f"{called} has its weights in {path.relative_to(folder)} and not as safetensors; such files can run code "
+            "when they are read, so save it with safe_serialization=True, or take a revision that has model.safetensors"
+        )
 
 
 def _problem(path: Path) -> str | None:
@@ -132,7 +135,7 @@ def _problem(path: Path) -> str | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if path.name == "modules.json":
             return _wrong_module(content)
-        return next((wrong for key, value in _settings(content) if (wrong := _wrong(key, value)) is not None), None)
+        return next((wrong for key, value in _settings(content) for wrong in _wrong(key, value)), None)
     except RecursionError:
         return "is nested too deep"
     except ValueError:
@@ -166,51 +169,28 @@ def _settings(content: Any) -> Iterator[tuple[str, Any]]:
             waiting.extend(value)
 
 
-def _wrong(key: str, value: Any) -> str | None:
+def _wrong(key: str, value: Any) -> Iterator[str]:
+    """Yield what is wrong with a setting."""
     if key in _NAMES_CODE and value:
-        return f'has "{key}", by which code would be imported'
+        yield f'has "{key}", by which code would be imported'
     if key == "trust_remote_code" and value:
-        return 'asks for "trust_remote_code"'
+        yield 'asks for "trust_remote_code"'
     if key in _ATTENTION and "/" in str(value):
-        return f'has "{key}": "{value}", by which code would be fetched'
-    if key == "chat_template" and (wrong := _wrong_template(value)) is not None:
-        # Saving the tokenizer writes each template to a file of its name (CVE-2026-9856).
-        return f'has a chat template named "{wrong}", which can be no file\'s name'
+        yield f'has "{key}": "{value}", by which code would be fetched'
     if key in _ACTIVATIONS and isinstance(value, str) and "." in value and not _ACTIVATION.fullmatch(value):
-        return f'names the activation "{value}", which is none of torch.nn'
-    # Of plain word embeddings; a name without a dot is a class of transformers.
-    named = [value] if key == "tokenizer_class" and "." in str(value) else []
-    if key == "types" and isinstance(value, Mapping):
-        # Of a router: class by the name of a module.
-        named = list(value.values())
-    other = next((str(kind) for kind in named if not _OWN_CLASS.fullmatch(str(kind))), None)
-    return None if other is None else f'names the class "{other}", which is none of sentence-transformers'
-
-
-def _wrong_template(value: Any) -> str | None:
-    """Return the first name of several chat templates that is no plain one."""
-    listed = [item.get("name") for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-    named = [*listed, *(value if isinstance(value, Mapping) else ())]
-    return next((str(name) for name in named if not is_plain_name(str(name))), None)
-
-
-def _check_weights(folder: Path, files: list[Path], name: str) -> None:
-    safe = [path for path in files if path.name.endswith((".safetensors", ".safetensors.index.json"))]
-    for path in safe:
-        if path.suffix == ".safetensors" and not _is_safetensors(path):
-            raise AnmiError(
-                f'model "{name or folder}": {path.relative_to(folder)} is not in the format safetensors; save it again'
-            )
-    places = {path.parent for path in safe}
-    pickled = [path for path in files if _PICKLED.fullmatch(path.name) and path.parent not in places]
-    if not safe:
-        pickled += [path for path in files if path.suffix in _OTHER_WEIGHTS]
-    if pickled:
-        raise AnmiError(
-            f'model "{name or folder}" has its weights in {pickled[0].relative_to(folder)} and not as safetensors; '
-            "such files can run code when they are read, so save it with safe_serialization=True, or take a revision "
-            "that has model.safetensors"
+        yield f'names the activation "{value}", which is none of torch.nn'
+    if key == "chat_template" and isinstance(value, list | Mapping):
+        # Saving the tokenizer writes each template to a file of its name (CVE-2026-9856).
+        named = (
+            value if isinstance(value, Mapping) else [item.get("name") for item in value if isinstance(item, Mapping)]
         )
+        for other in (str(name) for name in named if not is_plain_name(str(name))):
+            yield f'has a chat template named "{other}", which can be no file\'s name'
+    # Of plain word embeddings, where a name without a dot is a class of transformers; of a router, class by module.
+    kinds = [value] if key == "tokenizer_class" and "." in str(value) else []
+    kinds = list(value.values()) if key == "types" and isinstance(value, Mapping) else kinds
+    for other in (str(kind) for kind in kinds if not _OWN_CLASS.fullmatch(str(kind))):
+        yield f'names the class "{other}", which is none of sentence-transformers'
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -223,12 +203,16 @@ def _is_safetensors(path: Path) -> bool:
 
 def is_sparse_folder(folder: Path) -> bool:
     """Tell whether a folder holds a SparseEncoder of sentence-transformers."""
-    file = folder / "config_sentence_transformers.json"
+    return _read(folder / "config_sentence_transformers.json").get("model_type") == "SparseEncoder"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return an object of settings; nothing where there is none."""
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(settings, dict) and settings.get("model_type") == "SparseEncoder"
+        found = None
+    return found if isinstance(found, dict) else {}
 
 
 def check_base(name: str) -> None:
@@ -251,11 +235,8 @@ def check_base(name: str) -> None:
                 "its name on the hub"
             )
         return
-    try:
-        settings = json.loads((Path(name) / "config.json").read_text(encoding="utf-8"))
-        kinds = [str(kind) for kind in settings.get("architectures") or []]
-    except (OSError, ValueError, AttributeError, TypeError):
-        kinds = []
+    kinds = _read(Path(name) / "config.json").get("architectures")
+    kinds = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
     if not any(kind.endswith("ForMaskedLM") for kind in kinds):
         raise AnmiError(
             f'"{name}" has no head that predicts masked tokens (its config.json names {", ".join(kinds) or "none"}), '

@@ -355,7 +355,7 @@ def draw(
     if documents <= _SMALL * count:
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
         order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(np.int32)
-        return _first(without(order, excluded), count)
+        return compacted(without(order, excluded))[0][:, :count]
     barred = np.sort(excluded, axis=1)
     distinct = (barred != PADDING).sum(axis=1) - ((barred[:, 1:] == barred[:, :-1]) & (barred[:, 1:] != PADDING)).sum(1)
     wanted = np.minimum(count, documents - distinct)
@@ -364,15 +364,10 @@ def draw(
         slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
         # More draws only go on from the earlier ones, so rows that need them change nothing for the others.
         drawn = (seeds.uniform(seed, _STEP, query_ids, slots) * documents).astype(np.int32)
-        found = _first(without(repeats_blanked(drawn), excluded), count)
+        found = compacted(without(repeats_blanked(drawn), excluded))[0][:, :count]
         if ((found != PADDING).sum(axis=1) >= wanted).all():
             return found
         width *= 2
-
-
-def _first(documents: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """The first ``count`` documents of each row that are no padding."""
-    return compacted(documents)[0][:, :count].astype(np.int32)
 
 
 def repeats_blanked(documents: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -215,7 +215,7 @@ def counted_once(texts: Sequence[str], tokenize: Tokenize) -> tuple[sparse.csr_m
         new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
         known.resize(before, new.shape[1])
         known = sparse.vstack([known, new], "csr")
-        parts.append(_matrix(places[held], starts, len(number)) @ known)
+        parts.append(counted_columns(places[held], np.diff(starts), len(number)) @ known)
         parts[-1].sort_indices()
     for part in parts:
         part.resize(part.shape[0], max(len(vocabulary), 1))
@@ -224,25 +224,23 @@ def counted_once(texts: Sequence[str], tokenize: Tokenize) -> tuple[sparse.csr_m
 
 def counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
-    lengths = np.cumsum([0, *map(len, rows)])
-    terms = chain.from_iterable(rows)
-    if grow:
-        number = defaultdict[str, int](None, vocabulary)
-        number.default_factory = number.__len__
-        columns = np.fromiter(map(number.__getitem__, terms), np.int32, int(lengths[-1]))
-        vocabulary.update(number)
-    else:
-        found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, int(lengths[-1]))
-        known = found >= 0
-        lengths = np.concatenate([[0], np.cumsum(known)])[lengths]
-        columns = found[known]
-    return _matrix(columns, lengths, len(vocabulary))
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    terms, count = chain.from_iterable(rows), int(lengths.sum())
+    if not grow:
+        found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
+        row = np.repeat(np.arange(len(rows)), lengths)[found >= 0]
+        return counted_columns(found[found >= 0], np.bincount(row, minlength=len(rows)), len(vocabulary))
+    number = defaultdict[str, int](None, vocabulary)
+    number.default_factory = number.__len__
+    columns = np.fromiter(map(number.__getitem__, terms), np.int32, count)
+    vocabulary.update(number)
+    return counted_columns(columns, lengths, len(vocabulary))
 
 
-def _matrix(columns: NDArray[np.int32], starts: NDArray[np.int64], width: int) -> sparse.csr_matrix:
-    """Count columns row by row, float32 [R, V] with sorted, unrepeated indices."""
-    ones = np.ones(len(columns), np.float32)
-    counts = sparse.csr_matrix((ones, columns, starts), shape=(len(starts) - 1, max(width, 1)))
+def counted_columns(columns: NDArray[np.int32], lengths: Any, width: int) -> sparse.csr_matrix:
+    """Count columns row by row, float32 [R, V] with sorted, unrepeated indices; ``lengths`` are those of the rows."""
+    starts, ones = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), np.ones(len(columns), np.float32)
+    counts = sparse.csr_matrix((ones, columns, starts), shape=(len(lengths), max(width, 1)))
     counts.sum_duplicates()
     return counts
 

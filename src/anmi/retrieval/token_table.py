@@ -93,8 +93,7 @@ class TokenTable:
         if self._words is not None:
             return self._words.cut(texts)
         found = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-        lengths = np.fromiter(map(len, found), np.int64, len(found))
-        return np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum())), lengths
+        return np.array([*chain.from_iterable(found)], np.int32), np.array([*map(len, found)], np.int64)
 
 
 class _Words:
@@ -134,9 +133,8 @@ class _Words:
         parts = [new[start : start + _CUT_AT_ONCE] for start in range(0, len(new), _CUT_AT_ONCE)]
         found = list(chain.from_iterable(in_threads(self._cut, parts, min(_MOST_THREADS, len(parts)))))
         self._number.update(zip(new, range(len(self._number), len(self._number) + len(new)), strict=True))
-        ends = self._starts[-1] + np.cumsum([len(ids) for ids in found])
-        self._starts = np.concatenate([self._starts, ends])
-        self._tokens = np.concatenate([self._tokens, np.array(list(chain.from_iterable(found)), np.int32)])
+        self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum([*map(len, found)])])
+        self._tokens = np.concatenate([self._tokens, np.array([*chain.from_iterable(found)], np.int32)])
 
     def _cut(self, words: list[str]) -> list[list[int]]:
         # The tokenizer lets other threads run; its own threads are off, as they do not survive a fork.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,8 @@ from anmi.corpus.related import documents_of, first_passages
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, by_document, crowd, equal, fuse
-from anmi.retrieval.index import build_index, load_index
-from anmi.search.folder import README, copy_model, read_settings, rendered, seal
-from anmi.search.retriever import MODELS, Encoded, Kind, Retriever
+from anmi.retrieval.index import Index, SparseIndex, Vectors, build_index, load_index, term_table
+from anmi.search.folder import COMPANION, README, copy_model, read_settings, rendered, seal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +124,98 @@ class Documents:
 
 def _columns(corpus: pd.DataFrame) -> pd.DataFrame:
     return corpus.assign(parent=documents_of(corpus))[list(COLUMNS)].astype(str)
+
+
+Encode = Callable[[Sequence[str]], Any]
+
+
+def open_encoder(
+    folder: Path, max_length: int | None, precision: Literal["auto", "float32", "bfloat16"], batch_size: int = 64
+) -> Encode:
+    """Return a function from queries to unit vectors, with the model's own prompt; for a sparse retriever to terms.
+
+    Parameters
+    ----------
+    folder
+        A sentence-transformers model.
+    max_length, precision, batch_size
+        As in :func:`anmi.retrieval.encoders.load_encoder` and :func:`anmi.retrieval.encoders.encode`.
+
+    Raises
+    ------
+    AnmiError
+        The folder holds more than data, or no such model.
+    """
+    from anmi.retrieval.encoders import cached_encoder, encode
+    from anmi.retrieval.model_folder import check_folder
+
+    check_folder(folder)
+    if (terms := term_table(folder)) is not None:
+        return terms
+    model = cached_encoder(str(folder), folder.parent, max_length)
+    return lambda texts: encode(model, texts, precision=precision, batch_size=batch_size, role="query")
+
+
+Kind = Literal["dense", "sparse"]
+# Where models lie in the folder of a search.
+MODELS: Final = ("model", COMPANION)
+
+
+class Encoded(NamedTuple):
+    """What a search is made of, of each retriever.
+
+    Attributes
+    ----------
+    model
+        Folder of the trained sentence-transformers model.
+    embeddings
+        Of the documents by the model: unit vectors, float32 [N, D], or a sparse retriever's, [N, V].
+    spread
+        What its scores are divided by to be compared, see :func:`anmi.retrieval.index.spread_of_scores`.
+    """
+
+    model: Path
+    embeddings: Vectors
+    spread: float
+
+
+@dataclass
+class Retriever:
+    """A trained retriever and its index.
+
+    Attributes
+    ----------
+    model
+        Folder of the sentence-transformers model.
+    index
+        Of its vectors, of either :attr:`kind`.
+    how
+        ``max_length``, ``precision`` and ``batch_size`` that texts are encoded with.
+    """
+
+    model: Path
+    index: Index
+    how: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def kind(self) -> Kind:
+        """What the model gives: a direction, or weights of terms."""
+        return "sparse" if isinstance(self.index, SparseIndex) else "dense"
+
+    @cached_property
+    def encode(self) -> Encode:
+        """From queries to their vectors, with the prompt that the model was trained with."""
+        return open_encoder(self.model, self.how["max_length"], self.how["precision"], self.how["batch_size"])
+
+    def search(self, queries: Sequence[str], k: int) -> Ranked:
+        """Return the rows of the best documents in the corpus, [Q, k], with their scores."""
+        return Ranked(*self.index.search(self.encode(queries), k))
+
+
+def companion_of(model: Path) -> list[Path]:
+    """Return the folder of the retriever that was trained beside a model, none where there is none."""
+    folder = model / COMPANION
+    return [folder] if folder.is_dir() else []
 
 
 System = Literal["hybrid", "bm25", "dense", "sparse"]

@@ -34,7 +34,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.sparse.model import inference_free
 from anmi.search import HybridSearch
-from anmi.search.retriever import Encoded
+from anmi.search.hybrid import Encoded
 from anmi.selection.recipe import RecipeBook
 
 AUDITED = pd.DataFrame({

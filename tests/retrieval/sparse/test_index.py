@@ -34,13 +34,6 @@ def test_search_is_exact(seed: int, documents: int, k: int, density: float):
         np.testing.assert_allclose(full[row][listed], full[row][order], rtol=1e-5)
 
 
-def test_a_share_of_the_largest_weight_prunes():
-    vectors = scipy.sparse.csr_matrix(np.array([[4.0, 1.0, 0.3], [0.0, 0.2, 0.1]], np.float32))
-    index = SparseIndex.build(vectors, ["a", "b"], share=0.2)
-    assert index.postings.T.toarray() == pytest.approx(np.array([[4.0, 1.0, 0.0], [0.0, 0.2, 0.1]]))
-    assert index.terms_per_document == 2.0
-
-
 def test_it_is_saved_and_opened(tmp_path: Path):
     index = SparseIndex.build(drawn(3, 50, 20, 0.2), [f"d{i}" for i in range(50)])
     index.save(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,25 +70,11 @@ def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:
     assert written.to_dict() == {name: text[::-1] for name, text in long.items()} and len(long) > 1
 
 
-@pytest.fixture(scope="module")
-def webnlg(shared_data: Path) -> tuple[KnowledgeGraph, list[str], list[str]]:
-    folder = shared_data / "kg_webnlg"
-    collection = load_collection(f"beir:{folder / 'beir_en'}")
-    lines = (folder / "entities.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    prefix = "http://dbpedia.org/resource/"
-    entities = pd.DataFrame(
-        [(row["uri"].removeprefix(prefix), row["label"], json.dumps(row["types"])) for row in rows],
-        columns=["uri", "label", "types"],
-    )
-    ids = collection.corpus.document_id.tolist()
-    graph = KnowledgeGraph.from_tables(entities, collection.graph, collection.facts, ids)
-    return graph, ids, document_texts(collection.corpus)
-
-
 @pytest.mark.data
-def test_nearly_every_document_of_a_real_graph_has_variants(webnlg: Any) -> None:
-    graph, ids, texts = webnlg
+def test_nearly_every_document_of_a_real_graph_has_variants(shared_data: Path) -> None:
+    collection = load_collection(f"kg:{shared_data / 'kg_webnlg' / 'beir_en'}")
+    ids, texts = collection.corpus.document_id.tolist(), document_texts(collection.corpus)
+    graph = KnowledgeGraph.from_tables(collection.entities, collection.graph, collection.facts, ids)
     asked = np.arange(0, len(ids), 8, dtype=np.int32)
     started = time.monotonic()
     found = make_variants(graph, asked, ids, texts, VariantParams(counterparts=4), 1)

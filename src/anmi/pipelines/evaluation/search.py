@@ -16,7 +16,7 @@ from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch
-from anmi.search.retriever import Encoded, Retriever
+from anmi.search.hybrid import Encoded, Retriever
 from anmi.store import Store
 
 KindOfQueries = Literal["labels", "pseudo_queries"]
@@ -77,7 +77,7 @@ def build_search(
     from anmi.adaptation.pseudo_tests import least_queries, with_pseudo_tests
     from anmi.corpus.texts import document_texts
     from anmi.search.fit import fit_on_dev
-    from anmi.search.retriever import companion_of
+    from anmi.search.hybrid import companion_of
 
     how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
     kind = training_summary.get("dev_queries", "labels")

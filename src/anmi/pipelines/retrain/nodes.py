@@ -30,7 +30,7 @@ from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, 
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.search.retriever import companion_of
+from anmi.search.hybrid import companion_of
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from tqdm import tqdm
 
 from anmi.errors import AnmiError
 from anmi.retrieval.kinds import device, is_static, quiet
 from anmi.retrieval.model_folder import check_base, checked_model, loading
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
+from anmi.retrieval.terms import counted_columns, idf_of
 from anmi.retrieval.token_table import learn_pieces
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) 
     from sklearn.feature_extraction.text import TfidfTransformer
 
     rows = [found.ids for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-    tokens, shape = np.concatenate(rows).astype(np.int64), (len(rows), tokenizer.get_vocab_size())
-    counts = scipy.sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, np.cumsum([0, *map(len, rows)])), shape)
-    counts.sum_duplicates()
+    counts = _counts(rows, tokenizer.get_vocab_size())
     weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     width = max(1, min(dimension, *(size - 1 for size in counts.shape)))
     found = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
@@ -108,25 +107,6 @@ SCALE: Final = 5.0
 UNSEEN: Final = 1.0
 
 
-def inverse_document_frequency(frequency: NDArray[np.int64], documents: int) -> NDArray[np.float32]:
-    """Return ln(1 + (N - df + 1/2) / (df + 1/2)) of every token, and 1 for one that stands in no document.
-
-    Parameters
-    ----------
-    frequency
-        df: how many documents hold the token, [V].
-    documents
-        N.
-
-    Examples
-    --------
-    >>> [round(float(idf), 3) for idf in inverse_document_frequency(np.array([3, 1, 0]), 3)]
-    [0.134, 0.981, 1.0]
-    """
-    found = np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
-    return np.where(frequency == 0, UNSEEN, found).astype(np.float32)
-
-
 def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_length: int = 512) -> SparseEncoder:
     """Return an untrained sparse retriever of a corpus: BM25 over sub-words, and the terms nearest to each document.
 
@@ -165,7 +145,7 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
         # Marks such as [PAD] are nobody's terms.
         document.threshold[tokenizer.all_special_ids] = 2.0
         document.log_scale.fill_(np.log(SCALE))
-        common = 2 * _frequency(rows, len(tokenizer)) > len(rows)
+        common = 2 * _frequency(_counts(rows, len(tokenizer))) > len(rows)
         document.log_factor[torch.from_numpy(common)] = NOTHING
     return routed(query, [document], str(encoder.device))
 
@@ -232,19 +212,22 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
     """
     from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
-    if not any(len(row) for row in rows):
+    counts = _counts(rows, len(tokenizer))
+    if not counts.nnz:
         raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
-    idf = torch.from_numpy(inverse_document_frequency(_frequency(rows, len(tokenizer)), len(rows)))
+    idf = torch.from_numpy(np.where(_frequency(counts) > 0, idf_of(counts), UNSEEN).astype(np.float32))
     idf[tokenizer.all_special_ids] = 0
     return SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
 
 
-def _frequency(rows: Sequence[Sequence[int]], count: int) -> NDArray[np.int64]:
+def _counts(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
+    """Return how often documents hold each token, float32 [N, V]."""
+    return counted_columns(np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32), [*map(len, rows)], width)
+
+
+def _frequency(counts: sparse.csr_matrix) -> NDArray[np.int64]:
     """Return how many documents hold each token, [V]."""
-    found = np.zeros(count, np.int64)
-    for row in rows:
-        found[np.unique(row).astype(np.int64)] += 1
-    return found
+    return np.bincount(counts.indices, minlength=counts.shape[1])
 
 
 def _rows(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[list[int]]:
@@ -267,7 +250,7 @@ def sparse_vectors(
     role: Literal["query", "document"],
     batch_size: int = 64,
     description: str = "",
-) -> scipy.sparse.csr_matrix:
+) -> sparse.csr_matrix:
     """Encode texts: float32 [T, V], rows in the order of the texts, columns ascending; a progress bar if described."""
     parts = []
     model.eval()
@@ -276,7 +259,6 @@ def sparse_vectors(
         for start in tqdm(starts, desc=description, unit="batch", disable=not description or None, delay=2):
             features: dict[str, Any] = model.preprocess(list(texts[start : start + batch_size]), task=role)
             features = {name: v.to(model.device) if torch.is_tensor(v) else v for name, v in features.items()}
-            parts.append(scipy.sparse.csr_matrix(model({**features, "task": role})["sentence_embedding"].cpu().numpy()))
-    if not parts:
-        return scipy.sparse.csr_matrix((0, model.get_embedding_dimension() or 0), dtype=np.float32)
-    return scipy.sparse.vstack(parts, format="csr", dtype=np.float32)
+            parts.append(sparse.csr_matrix(model({**features, "task": role})["sentence_embedding"].cpu().numpy()))
+    none = sparse.csr_matrix((0, model.get_embedding_dimension() or 0), dtype=np.float32)
+    return sparse.vstack([none, *parts], format="csr", dtype=np.float32)
