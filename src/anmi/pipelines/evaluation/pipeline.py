@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from kedro.pipeline import Pipeline
 
-from anmi.pipelines.evaluation.nodes import (
-    bucket_queries,
-    compare_systems,
-    describe_hardness,
-    measure_knowledge,
-    score_runs,
-)
+from anmi.pipelines.evaluation import nodes
 from anmi.pipelines.evaluation.search import build_search, run_systems
 from anmi.pipelines.wiring import by_name, node, stage
 
@@ -27,22 +21,22 @@ def create_pipeline() -> Pipeline:
             "search_index", "terms", "corpus_encoder", "corpus", "queries", "qrels", "pseudo_queries", "given_runs",
             "params:encoder", "params:recipe", "params:dense", "store", params="params:evaluation",
         ), "runs"),
-        node(score_runs, by_name(
+        node(nodes.score_runs, by_name(
             "runs", "corpus", "queries", "qrels", "pseudo_queries", "related_documents", "params:recipe",
             params="params:evaluation",
         ), "query_metrics"),
-        node(describe_hardness, [
+        node(nodes.describe_hardness, [
             "query_metrics", "queries", "pseudo_queries", "params:evaluation",
         ], "hardness_results"),
-        node(bucket_queries, by_name(
+        node(nodes.bucket_queries, by_name(
             "corpus", "queries", "qrels", "pseudo_queries", "training_rows", "training_summary", "new_documents",
             "params:seed", scores="query_metrics",
         ), "query_buckets"),
-        node(compare_systems, by_name(
+        node(nodes.compare_systems, by_name(
             "query_buckets", "params:encoder", "params:recipe", "params:seed", scores="query_metrics",
             info="collection_info", params="params:evaluation",
         ), ["metrics", "comparisons", "metrics_flat"]),
-        node(measure_knowledge, by_name(
+        node(nodes.measure_knowledge, by_name(
             "runs", "trained_model", "corpus", "queries", "qrels", "knowledge", "variants", "pseudo_queries",
             "corpus_encoder", "params:encoder", "params:recipe", "params:dense", "params:seed", "store",
             params="params:evaluation",

@@ -10,16 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi.candidates import CandidateShards
-from anmi.datasets.model_registry import (
-    CHAMPION,
-    PROFILE,
-    ROLLED_BACK,
-    SERVING,
-    WEIGHTS,
-    ModelRegistry,
-    model_folder,
-    read_beside,
-)
+from anmi.datasets import model_registry
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
@@ -85,7 +76,7 @@ def report_retraining(report: str, registration: dict[str, Any], drift: dict[str
 
 def evaluate_champion(
     corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *, collection: str, params: RetrainParams,
-    evaluation: EvaluationParams, dense: DenseParams, registry: ModelRegistry,
+    evaluation: EvaluationParams, dense: DenseParams, registry: model_registry.ModelRegistry,
 ) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:  # fmt: skip
     """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
 
@@ -99,9 +90,9 @@ def evaluate_champion(
     rolled_back = {
         entry.tags["fingerprint"]: entry.version
         for entry in registry.entries(name)
-        if ROLLED_BACK in entry.tags and "fingerprint" in entry.tags
+        if model_registry.ROLLED_BACK in entry.tags and "fingerprint" in entry.tags
     }
-    found = registry.at(name, CHAMPION)
+    found = registry.at(name, model_registry.CHAMPION)
     known: dict[str, Any] = {"model": name, "version": None, "rolled_back": rolled_back}
     if found is None:
         log.info('"%s" has no champion yet', name)
@@ -117,19 +108,19 @@ def evaluate_champion(
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
         # Prompts are its own or those it is served with, whatever today's challenger is trained with.
-        serving = _OWN_PROMPTS | read_beside(folder, SERVING)
+        serving = _OWN_PROMPTS | model_registry.read_beside(folder, model_registry.SERVING)
         hybrid = serving.pop(HYBRID)
         # Companions are asked as they are saved.
         for place, prompts in [(folder, {}), *((each, _OWN_PROMPTS) for each in companion_of(folder))]:
             own = dense.model_copy(update=serving | prompts)
-            encoder = load_encoder(str(place / WEIGHTS), place, own.max_length, own.prompts)
+            encoder = load_encoder(str(place / model_registry.WEIGHTS), place, own.max_length, own.prompts)
             # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
             run = ranked(
                 encoder, asked, qrels, corpus, max(*evaluation.cutoffs, hybrid["depth"]), precision=own.precision,
                 batch_size=own.batch_size, description=_SYSTEM,
             )  # fmt: skip
             runs.append(run.assign(system=_SYSTEM, retriever="sparse" if is_sparse(encoder) else "dense"))
-        profile = read_beside(folder, PROFILE)
+        profile = model_registry.read_beside(folder, model_registry.PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)
 
@@ -233,7 +224,7 @@ def _fingerprint(folder: Path) -> str:
 
 def register_challenger(
     trained_model: Path, *, promotion: dict[str, Any], champion: dict[str, Any], training_profile: dict[str, Any],
-    info: dict[str, Any], encoder: str, recipe: str, dense: DenseParams, registry: ModelRegistry,
+    info: dict[str, Any], encoder: str, recipe: str, dense: DenseParams, registry: model_registry.ModelRegistry,
     search_index: HybridSearch,
 ) -> dict[str, Any]:  # fmt: skip
     """Make the challenger a version of the registered model and, where it was promoted, its champion.
@@ -244,7 +235,7 @@ def register_challenger(
     from anmi.retrieval.kinds import prompts_of
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
-    before = registry.at(name, CHAMPION)
+    before = registry.at(name, model_registry.CHAMPION)
     if decision == PROMOTED and (before.version if before else None) != promotion["champion"]:
         decision = KEPT
         compared = "none" if promotion["champion"] is None else f"version {promotion['champion']}"
@@ -263,10 +254,11 @@ def register_challenger(
         serving = dense.model_dump(include={"max_length", "precision"})
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
         serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
-        folder = model_folder(model, Path(room) / "model", serving, training_profile)
+        folder = model_registry.model_folder(model, Path(room) / "model", serving, training_profile)
         for companion in companion_of(trained_model):
             # A model of its own, so that MLflow serves it as well.
-            model_folder(load_encoder(str(companion), companion.parent), folder / companion.name, {}, None)
+            beside = load_encoder(str(companion), companion.parent)
+            model_registry.model_folder(beside, folder / companion.name, {}, None)
         made = registry.register(name, folder, tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)

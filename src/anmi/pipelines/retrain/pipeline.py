@@ -8,15 +8,7 @@ from kedro.pipeline import Node, Pipeline
 
 from anmi.pipelines.audit.nodes import audit_recipes
 from anmi.pipelines.audit.pipeline import FINDINGS, NAMESPACE
-from anmi.pipelines.retrain.nodes import (
-    decide_promotion,
-    evaluate_champion,
-    measure_drift,
-    profile_training_data,
-    register_challenger,
-    report_retraining,
-    score_champion,
-)
+from anmi.pipelines.retrain import nodes
 from anmi.pipelines.wiring import by_name, node, stage
 from anmi.selection.recipe import STAGE_COLUMNS
 
@@ -27,30 +19,30 @@ _RETRIEVING: Final = {f"{NAMESPACE}.dense.encode_collection", f"{NAMESPACE}.dens
 def create_pipeline() -> Pipeline:
     """Return the pipeline without the stages that it shares with others; see :func:`with_stages`."""
     champion = stage("champion", [
-        node(evaluate_champion, by_name(
+        node(nodes.evaluate_champion, by_name(
             "corpus", "queries", "qrels", "params:collection", "params:evaluation", "params:dense",
             params="params:retrain", registry="model_registry",
         ), ["champion", "champion_profile", "champion_runs"]),
-        node(score_champion, by_name(
+        node(nodes.score_champion, by_name(
             "champion", "bm25_index", "corpus", "queries", "qrels", "related_documents", "params:evaluation",
             runs="champion_runs", params="params:retrain",
         ), "champion_metrics"),
     ])  # fmt: skip
     return champion + stage("retrain", [
-        node(profile_training_data, by_name(
+        node(nodes.profile_training_data, by_name(
             "queries", "corpus", "qrels", "selection", "selection_summary", "encoder_info", info="collection_info",
         ), "training_profile"),
-        node(measure_drift, ["training_profile", "champion_profile"], "drift"),
-        node(decide_promotion, by_name(
+        node(nodes.measure_drift, ["training_profile", "champion_profile"], "drift"),
+        node(nodes.decide_promotion, by_name(
             "champion", "champion_metrics", "query_metrics", "query_buckets", "equivalents", "qrels", "trained_model",
             "params:recipe", "params:recipes", "params:training", "params:evaluation", "params:seed",
             audited="audit_recipes", drawn="drawn_negatives", params="params:retrain",
         ), "promotion"),
-        node(register_challenger, by_name(
+        node(nodes.register_challenger, by_name(
             "trained_model", "promotion", "champion", "training_profile", "params:encoder", "params:recipe",
             "params:dense", "search_index", info="collection_info", registry="model_registry",
         ), "registration"),
-        node(report_retraining, ["report", "registration", "drift", "audit_recipes"], "retrain_report"),
+        node(nodes.report_retraining, ["report", "registration", "drift", "audit_recipes"], "retrain_report"),
     ])  # fmt: skip
 
 

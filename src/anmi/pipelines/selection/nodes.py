@@ -149,25 +149,12 @@ def summarise_selection(
 ) -> dict[str, Any]:  # fmt: skip
     """Count what happened to the candidates, and how many negatives were in truth relevant.
 
-    Reads ``equivalents``, so nothing that it returns goes back into
-    mining. With what it counts stands whose truth had a part in the judge's coefficients. Where a person marked pairs
-    (``marks``, of the ``corpus``), what the judges had said of them is compared with it.
+    It reads ``equivalents``, so nothing that it returns goes back into mining; beside the count it says on which
+    collections the judge's coefficients were fitted. Where a person marked pairs (``marks``, of the ``corpus``), it
+    compares the marks with what the judges had said.
     """
     from anmi.corpus.texts import values_by_id
-    from anmi.evaluation.diagnostics import (
-        SCORE_COLUMNS,
-        AgainstMarks,
-        BySource,
-        Distributions,
-        Expected,
-        Funnel,
-        Gap,
-        Origins,
-        RelevanceByNearness,
-        diagnose,
-        false_negatives,
-        ranges,
-    )
+    from anmi.evaluation import diagnostics
     from anmi.judging.fusing import provenance
     from anmi.report.console import expected_sentence
 
@@ -175,16 +162,18 @@ def summarise_selection(
     labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
     document_ids = corpus.document_id.tolist()
-    seen = diagnose(
-        selection, Distributions(ranges(selection, SCORE_COLUMNS)), BySource(rows, source_of, info["collection"]),
-        Origins(), Funnel(wanted), Expected(fused_judge), *(Gap(column) for column in ("dense", "elo")),
-        RelevanceByNearness(equivalents, document_ids),
-        *([] if marks is None or marks.empty else [AgainstMarks(marks, document_ids)]),
-    )  # fmt: skip
-    found = dict(zip(("distributions", "by_source", "origins", "funnel", "expected"), seen, strict=False))
-    found["gaps"] = dict(zip(("dense", "elo"), seen[5:7], strict=True))
-    found["by_nearness"] = seen[7]
-    found["marked"] = compared = seen[8] if len(seen) > 8 else None
+    measures: dict[str, Any] = {
+        "distributions": diagnostics.Distributions(diagnostics.ranges(selection, diagnostics.SCORE_COLUMNS)),
+        "by_source": diagnostics.BySource(rows, source_of, info["collection"]),
+        "origins": diagnostics.Origins(), "funnel": diagnostics.Funnel(wanted),
+        "expected": diagnostics.Expected(fused_judge), "dense": diagnostics.Gap("dense"),
+        "elo": diagnostics.Gap("elo"), "by_nearness": diagnostics.RelevanceByNearness(equivalents, document_ids),
+    }  # fmt: skip
+    if marks is not None and not marks.empty:
+        measures["marked"] = diagnostics.AgainstMarks(marks, document_ids)
+    found: dict[str, Any] = dict(zip(measures, diagnostics.diagnose(selection, *measures.values()), strict=True))
+    found["gaps"] = {name: found.pop(name) for name in ("dense", "elo")}
+    compared = found.setdefault("marked", None)
     if compared:
         _LOG.info(
             "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
@@ -193,7 +182,7 @@ def summarise_selection(
     if said := expected_sentence(found["expected"]):
         _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
     asked = labelled.drop_duplicates("query_id")
-    counted = false_negatives(asked, equivalents, qrels) if len(equivalents) and wanted else None
+    counted = diagnostics.false_negatives(asked, equivalents, qrels) if len(equivalents) and wanted else None
     return {
         "recipe": recipe,
         "rows": len(rows),
