@@ -41,28 +41,12 @@ def fit_model(
 ) -> FusedModel:
     """Fit the coefficients by weighted maximum likelihood with a ridge, then calibrate at the natural base rate.
 
-    Parameters
-    ----------
-    values
-        Inputs of n candidates, [n, K].
-    labels
-        1 for documents known to be relevant, 0 for the others, [n].
-    groups
-        Collection of each candidate, [n]; every collection weighs the same, and so do both classes within it.
-    ridge
-        Weight of the squared distance of the coefficients from their mean; inputs are standardised by the collections'
-        average mean and deviation.
-    extra
-        Further relevant examples [m, K] that are not calibrated on, such as made-up supersets of positives.
-    extra_weight
-        Their weight, relative to that of all relevant candidates.
-    without
-        Inputs whose coefficient is kept at 0.
-
-    Raises
-    ------
-    AnmiError
-        Only one class.
+    Of n candidates with inputs ``values`` [n, K], ``labels`` [n] say which are known to be relevant, and ``groups`` [n]
+    from which collection they are: all weigh the same, and so do both classes within each. ``ridge`` weights the
+    squared distance of the coefficients from their mean; inputs are standardised by the collections' average mean and
+    deviation. ``extra`` [m, K] are further relevant examples that are not calibrated on, such as made-up supersets of
+    positives, of ``extra_weight`` relative to all relevant candidates. The coefficients of inputs in ``without`` are
+    kept at 0.
     """
     if len(np.unique(labels)) < 2:
         raise AnmiError(

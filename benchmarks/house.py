@@ -6,17 +6,13 @@ the repository's root: ``python benchmarks/house.py [TIMES]``.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
-from anmi.pipelines.reporting.nodes import machine
+from common import ROOT, about, save
 
-ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "house.json"
 sys.path.insert(0, str(ROOT))
 
 
@@ -32,8 +28,8 @@ def main() -> None:
         began = time.monotonic()
         subprocess.run(["make", "test"], cwd=ROOT, check=True)
         seconds.append(round(time.monotonic() - began))
-    found = {"machine": machine(), **dict(measured()), "rooms": dict(rooms.most_common()), "make_test_seconds": seconds}
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    found = {**dict(measured()), "rooms": dict(rooms.most_common()), "make_test_seconds": seconds}
+    save("house", {"machine": about()["machine"], **found})
 
 
 if __name__ == "__main__":

@@ -158,12 +158,9 @@ class Opened:
 def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
     """Read a collection, hide some of its truth, and gather evidence on the dense top of every query.
 
-    Parameters
-    ----------
-    kind
-        ``equivalents``: queries whose equivalents the collection knows; ``all``: all queries, truth is the equivalents
-        there are; ``hidden``: queries with several positives, of which one stays known; ``half``: queries with several
-        documents that are relevant by labels or equivalents, of which half are hidden, rounded down.
+    ``equivalents`` are queries whose equivalents the collection knows; ``all`` are all queries, and truth is the
+    equivalents there are; ``hidden`` are queries with several positives, of which one stays known; ``half`` are queries
+    with several documents that are relevant by labels or equivalents, of which half are hidden, rounded down.
     """
     opened = Opened.of(name, encoder, work)
     read, texts = opened.read, opened.texts

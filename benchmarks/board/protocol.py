@@ -100,13 +100,7 @@ def with_copies(pairs: pd.DataFrame, duplicates: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_submission(path: Path, task: Task) -> pd.DataFrame:
-    """Return ``query_id, rank, document_id`` of a file of lines such as ``{"query_id": "q1", "negative_ids": ["d7"]}``.
-
-    Raises
-    ------
-    AnmiError
-        A line is no such object, names a query or a document that is not there, or has too many or equal negatives.
-    """
+    """Return ``query_id, rank, document_id`` of lines such as ``{"query_id": "q1", "negative_ids": ["d7"]}``."""
     queries, documents = set(task.queries.query_id), set(task.corpus.document_id)
     rows: list[tuple[str, int, str]] = []
     seen: set[str] = set()
