@@ -29,7 +29,7 @@ NEGATIVES = 7
 THRESHOLDS = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.015, 0.01, 0.007, 0.005, 0.003)
 RATES = (0.02, 0.05, 0.1, 0.2)
 EXPECTED = (0.001, 0.002, 0.005, 0.01, 0.02)
-PEERS: dict[str, tuple[float | None, list[Any]]] = {
+PEERS: dict[str, tuple[float | None, dict[str, Any]]] = {
     "naive_top": (None, {"top": {}}),
     "nv_retriever": (0.95, {"max_ratio": {"max_ratio": 0.95}, "top": {}}),
     "margin": (0.05, {"margin": {"margin": 0.05}, "top": {}}),

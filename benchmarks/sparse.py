@@ -3,9 +3,9 @@
 Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
 pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
 stay. ``--page`` only writes the tables of docs/search.md; ``--companion`` takes what the matrix `companion` of
-ablation.py left, hybrids as they are deployed. It needs the data root of a mining with ``encoder=static``:
+ablation.py left, hybrids as they are deployed. PARAMS are ``encoder=static,collection=beir:../shared/data/scifact``:
 
-    ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining --params collection=beir:../shared/data/scifact
+    ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining,adaptation --params PARAMS
     python benchmarks/sparse.py scifact data/peers/scifact
 """
 
@@ -187,7 +187,7 @@ def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dic
 
 def measured(mined: Mined, documents: Any, scores: Any) -> pd.DataFrame:
     """Return the metrics of every query."""
-    ranking = Ranking.of(mined.tests, mined.qrels, mined.document_ids, DEPTH)
+    ranking = Ranking.of(mined.tests, mined.qrels, mined.corpus, DEPTH)
     truth = mined.qrels[mined.qrels.query_id.isin(mined.tests.query_id)]
     return evaluate(truth, ranking.run(documents, scores), (10, documents.shape[1]), ignore_identical_ids=False)
 
