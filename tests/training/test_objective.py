@@ -10,7 +10,7 @@ from torch.nn import functional
 from anmi.retrieval.encoders import minilm_folder
 from anmi.retrieval.kinds import quiet
 from anmi.training.batch import Batcher, Row, Tokeniser
-from anmi.training.losses import WeightedInfoNCE
+from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 from anmi.training.objective import ContrastiveObjective
 

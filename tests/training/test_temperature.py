@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from anmi.training.losses import Facts
+from anmi.training.losses.common import Facts
 from anmi.training.losses.temperature import Adaptive, Temperature, build_temperature
 from anmi.training.options import TrainingOptions
 

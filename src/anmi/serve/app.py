@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from anmi.corpus.marks import Mark, Relevance, add, current_marks, question_of, questions, read_log
 from anmi.corpus.sentences import excerpt
@@ -85,7 +86,7 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
     @app.get("/api/search")
     def search(q: str, k: Annotated[int, Query(ge=1, le=100)] = 10) -> Response:
         found = run.found(_question(q), k)
-        return JSONResponse(_utf8({system: [hit.as_dict() for hit in hits] for system, hits in found.items()}))
+        return _json({system: [hit.as_dict() for hit in hits] for system, hits in found.items()})
 
     return Guarded(app, guard)
 
@@ -109,11 +110,8 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
 
     @app.get("/queries")
     def queries(find: str = "", page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
-        table = run.overview
-        if find.strip():
-            wanted = find.strip().lower()
-            columns = (table["text"].str.lower(), table["query_id"].str.lower())
-            table = table[columns[0].str.contains(wanted, regex=False) | columns[1].str.contains(wanted, regex=False)]
+        named = (run.overview["query_id"] + "\n" + run.overview["text"]).str.lower()
+        table = run.overview[named.str.contains(find.strip().lower(), regex=False).astype(bool)]
         standing_marks = current_marks(read_log(marks))["query_id"].value_counts()
         rows = table.iloc[(page - 1) * _PAGE : page * _PAGE].to_dict("records")
         for row in rows:
@@ -202,7 +200,7 @@ def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
 
     def answer(request: Request, status: int, text: str) -> Response:
         if request.url.path.startswith("/api/"):
-            return JSONResponse(_utf8({"error": text}), status)
+            return _json({"error": text}, status)
         return show("error", status, reason=text)
 
     def plain(request: Request, error: Exception) -> Response:
@@ -221,10 +219,6 @@ def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
     app.add_exception_handler(HTTPException, other)
 
 
-def _utf8(value: Any) -> Any:
-    """Return plain data without lone surrogates, which JSON allows and UTF-8 does not."""
-    if isinstance(value, dict):
-        return {key: _utf8(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_utf8(item) for item in value]
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+def _json(value: Any, status: int = 200) -> Response:
+    """Answer in ASCII, since JSON allows lone surrogates and UTF-8 does not."""
+    return Response(json.dumps(value, allow_nan=False), status, media_type="application/json")

@@ -20,6 +20,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
+from anmi.evaluation.retrieval import side_by_side
 from anmi.retrieval.kinds import resolve_precision
 from anmi.retrieval.related import RelatedDocuments
 from anmi.training.batch import NegativeSampler, Row
@@ -56,7 +57,7 @@ class Stock:
     number
         Of each by its id.
     origin
-        The document that each is, or is a variant of, int32 [D + V].
+        The document that each is, or is a variant of, int64 [D + V].
     about
         Number of the entity that a document is about, int32 [D]; -1 where it is about none.
     uris
@@ -71,7 +72,7 @@ class Stock:
     ids: NDArray[np.object_]
     texts: NDArray[np.object_]
     number: dict[str, int]
-    origin: NDArray[np.int32]
+    origin: NDArray[np.int64]
     about: NDArray[np.int32]
     uris: tuple[str, ...]
     related: sparse.csr_array
@@ -110,25 +111,16 @@ class Stock:
         same = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
         number = {identifier: place for place, identifier in enumerate(ids)}
         variants = variants[variants.document_id.isin(number)]
-        origin = variants.document_id.map(number).to_numpy(np.int32)
+        origin = variants.document_id.map(number).to_numpy(np.int64)
         made = ~variants.variant_id.isin(number).to_numpy()
         number |= {identifier: len(ids) + place for place, identifier in enumerate(variants.variant_id[made])}
-        numbers, graph_kind = variants.variant_id.map(number).to_numpy(np.int32), variants.kind.isin(GRAPH_KINDS)
-        swaps, edits = (_by_row(origin[kind], numbers[kind], len(ids)) for kind in (graph_kind, ~graph_kind))
+        numbers, graph_kind = variants.variant_id.map(number).to_numpy(np.int64), variants.kind.isin(GRAPH_KINDS)
+        swaps, edits = (side_by_side(origin[kind], numbers[kind], len(ids)) for kind in (graph_kind, ~graph_kind))
         everything, texts = [*ids, *variants.variant_id[made]], [*document_texts(corpus), *variants.text[made]]
         return cls(
             np.array(everything, object), np.array(texts, object), number, np.concatenate([own, origin[made]]),
             graph.about, graph.uris, same + graph.entailing(own[:, None]).astype(np.int32), swaps, edits,
         )  # fmt: skip
-
-
-def _by_row(rows: NDArray[np.int32], values: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    order = np.argsort(rows, kind="stable")
-    rows, values = rows[order], values[order]
-    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    result = np.full((count, int(place.max(initial=-1)) + 1), PADDING, np.int32)
-    result[rows, place] = values
-    return result
 
 
 class LatentIndex:

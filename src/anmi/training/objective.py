@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from anmi.errors import AnmiError
-from anmi.training.losses import Facts
+from anmi.training.losses.common import Facts
 from anmi.training.options import SparsityOptions
 
 # Added to an idf by which weights are divided.

@@ -45,7 +45,8 @@ from anmi.training.loop import (
     build_optimizer,
     training_arguments,
 )
-from anmi.training.losses import Loss, build_loss
+from anmi.training.losses import build_loss
+from anmi.training.losses.common import Loss
 from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions

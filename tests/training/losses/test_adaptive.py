@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from anmi.errors import AnmiError
-from anmi.training.losses import Facts, WeightedInfoNCE, build_loss
+from anmi.training.losses import build_loss
 from anmi.training.losses.adaptive import HardnessAdaptive
-from anmi.training.losses.contrastive import Triplet
+from anmi.training.losses.common import Facts
+from anmi.training.losses.contrastive import Triplet, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import Adaptation, HansOptions

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.pipelines.training.params import estimate_tau_plus
-from anmi.training.losses import (
+from anmi.training.losses import build_loss
+from anmi.training.losses.contrastive import (
     DebiasedContrastive,
     HardDebiasedContrastive,
     TauPlus,
     Triplet,
     WeightedInfoNCE,
-    build_loss,
 )
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from tests.mined import row
 
 from anmi.errors import AnmiError
-from anmi.training.losses import Distillation, Facts, WeightedInfoNCE, build_loss
+from anmi.training.losses import build_loss
+from anmi.training.losses.common import Facts
+from anmi.training.losses.contrastive import WeightedInfoNCE
+from anmi.training.losses.judged import Distillation
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
 

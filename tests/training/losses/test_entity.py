@@ -8,7 +8,9 @@ from tests.mined import row
 from torch.nn import functional
 
 from anmi.errors import AnmiError
-from anmi.training.losses import EntityClassification, Facts, WeightedInfoNCE
+from anmi.training.losses.common import Facts
+from anmi.training.losses.contrastive import WeightedInfoNCE
+from anmi.training.losses.judged import EntityClassification
 from anmi.training.losses.temperature import Temperature
 
 ENTITIES, DIMENSIONS = (2, 5, 7), 3

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from anmi.training.losses import Facts, build_loss
+from anmi.training.losses import build_loss
+from anmi.training.losses.common import Facts
 from anmi.training.options import TrainingOptions
 
 LOSSES = {

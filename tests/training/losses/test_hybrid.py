@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from tests.mined import row as any_row
 
 from anmi.errors import AnmiError
-from anmi.training.losses import Facts, Hybrid, WeightedInfoNCE
+from anmi.training.losses.common import Facts
+from anmi.training.losses.contrastive import WeightedInfoNCE
+from anmi.training.losses.judged import Hybrid
 from anmi.training.losses.temperature import Temperature
 
 

@@ -18,7 +18,7 @@ import torch
 from anmi.errors import AnmiError
 from anmi.training import parts
 from anmi.training.losses.adaptive import HardnessAdaptive
-from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss
+from anmi.training.losses.common import Loss
 from anmi.training.losses.contrastive import (
     DebiasedContrastive,
     HardDebiasedContrastive,
@@ -30,11 +30,6 @@ from anmi.training.losses.drawn import DrawnBySimAns, LearnableSimAns
 from anmi.training.losses.judged import Distillation, EntityClassification, Hybrid
 from anmi.training.losses.temperature import build_temperature
 from anmi.training.options import TrainingOptions
-
-__all__ = [
-    "NOTHING_KNOWN", "DebiasedContrastive", "Distillation", "DrawnBySimAns", "EntityClassification", "Facts",
-    "HardDebiasedContrastive", "Hybrid", "Loss", "TauPlus", "Triplet", "WeightedInfoNCE", "build_loss",
-]  # fmt: skip
 
 
 def build_loss(options: TrainingOptions, dimensions: int | None = None, seed: int = 0) -> Loss:
