@@ -18,15 +18,9 @@ from anmi.selection.steps import STEPS, Context, Params, StepType, named
 STAGE_COLUMNS: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
 
 
-def with_stage_columns(
-    candidates: CandidateShards,
-    consistency: ColumnShards,
-    evidence: ColumnShards,
-    judgments: ColumnShards,
-    ratings: ColumnShards,
-) -> CandidateShards:
-    """Return the candidates of retrieval with the columns that the stages added to them."""
-    return candidates.joined(consistency, evidence, judgments, ratings)
+def with_stage_columns(candidates: CandidateShards, **added: ColumnShards) -> CandidateShards:
+    """Return the candidates of retrieval with the columns that all other :data:`STAGE_COLUMNS` hold."""
+    return candidates.joined(*(added[name] for name in STAGE_COLUMNS[1:]))
 
 
 def with_probabilities(block: Candidates) -> Candidates:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.texts import values_by_id
 from anmi.engine.threads import ahead
-from anmi.ragged import read_table
+from anmi.ragged import lists, read_table
 from anmi.retrieval.pool import Positives, compacted, without
 from anmi.retrieval.related import RelatedDocuments
 
@@ -265,7 +265,7 @@ class _RowMaker:
         self.used[itself[itself != PADDING]] = True
         lengths = np.bincount(row, minlength=len(block))
 
-        def lists(values: pa.Array | NDArray[Any]) -> pa.Array:
+        def by_row(values: pa.Array | NDArray[Any]) -> pa.Array:
             return listed(values if isinstance(values, pa.Array) else pa.array(values), lengths)
 
         table: dict[str, Any] = {
@@ -278,19 +278,19 @@ class _RowMaker:
         table |= {
             "origin": pa.array(["qrels"] * len(block), pa.string()),
             "positive_id": pa.array(own),
-            "positive_ids": _ragged(positives),
-            "negative_ids": lists(chosen),
-            "weights": lists(block.weight[row, slot]),
-            "sources": lists(pa.DictionaryArray.from_arrays(block.source[row, slot].astype(np.int32), _SOURCE_NAMES)),
+            "positive_ids": lists(positives, positives != PADDING),
+            "negative_ids": by_row(chosen),
+            "weights": by_row(block.weight[row, slot]),
+            "sources": by_row(pa.DictionaryArray.from_arrays(block.source[row, slot].astype(np.int32), _SOURCE_NAMES)),
         }
         for score in _SCORES:
             if score in block.columns:
-                table[f"negative_{score}"] = lists(block.columns[score][row, slot])
+                table[f"negative_{score}"] = by_row(block.columns[score][row, slot])
                 if score in block.positive_columns:
                     table[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
         doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
         others = np.concatenate([doubtful, without(self.related.barred(positives, selves), positives)], axis=1)
-        table["excluded_ids"] = _ragged(others)
+        table["excluded_ids"] = lists(others, others != PADDING)
         return self._by_positive(pa.table(table), block, promoted)
 
     def known(self, table: pa.Table) -> pa.Table:
@@ -327,12 +327,6 @@ class _RowMaker:
 
 def _both(first: NDArray[Any], second: NDArray[Any], order: NDArray[np.int64]) -> pa.Array:
     return pa.array(np.concatenate([first, second])[order])
-
-
-def _ragged(documents: NDArray[np.int32]) -> pa.ListArray:
-    """Return the documents of each row without padding."""
-    filled = documents != PADDING
-    return listed(pa.array(documents[filled]), filled.sum(axis=1))
 
 
 def pair_rows(

@@ -17,16 +17,8 @@ from anmi.corpus.texts import to_json
 from anmi.errors import AnmiError
 from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import in_words
-from anmi.selection.export.formats import (
-    FORMATS,
-    Collection,
-    ExportOptions,
-    coverage_text,
-    find_format,
-    flatten,
-    known_shares,
-    preferred_score,
-)
+from anmi.selection.export import formats
+from anmi.selection.export.formats import FORMATS, Collection, ExportOptions, find_format
 
 README: Final = "README.md"
 _OURS: Final = re.compile(r"README\.md|train\.(parquet|jsonl)|part_([\w.-]+_)?\d{3,}\.jsonl")
@@ -145,12 +137,12 @@ def make_export(
     """
     options = options or ExportOptions()
     found = find_format(name, options)
-    score = options.score or (preferred_score(rows) if found.needs_score and len(rows) else None)
-    laid = flatten(rows, options.negatives, score)
+    score = options.score or (formats.preferred_score(rows) if found.needs_score and len(rows) else None)
+    laid = formats.flatten(rows, options.negatives, score)
     table = found.make(laid, options, collection)
     if not len(table):
         lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
-        known = f"; scores of these rows: {coverage_text(known_shares(rows))}" if score else ""
+        known = f"; scores of these rows: {formats.coverage_text(formats.known_shares(rows))}" if score else ""
         raise AnmiError(f'nothing is left to export as "{name}": {lost or "there are no training rows"}{known}')
     prompts = (encoder_info or {}).get("prompts") or {}
     parted = "source" if options.by_source else None
