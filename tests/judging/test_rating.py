@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.judging.rating import Rater, RatingOptions, Texts
+from anmi.judging.rating import Rater, RatingOptions
 
 JUDGES = ("bm25", "dense", "cross")
 
@@ -137,66 +136,6 @@ def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_with
         # A single comparison is met exactly: Φ(gap / (200 s)) = σ(5 · 0.4).
         assert gap == pytest.approx(200 * deviation * ndtri(1 / (1 + np.exp(-5 * 0.4))), rel=0.01)
         assert np.isfinite(found.columns["gap_se"][0, 0]) == (variant == "star")
-
-
-class Reader:
-    """Prefers by the number in the text, with noise that belongs to the pair, and fails where told to."""
-
-    def __init__(self, failing: str = "none") -> None:
-        self.failing = failing
-
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        answers = []
-        for query, a, b in zip(queries, first, second, strict=True):
-            low, high = sorted((a, b), key=lambda text: float(text.split()[0]))
-            luck = np.random.default_rng([int(t.split()[1]) for t in (query, low, high)]).random()
-            high_wins = luck < ndtr((float(high.split()[0]) - float(low.split()[0])) / np.sqrt(2))
-            failed = self.failing in (a, b) or self.failing == "all"
-            answers.append(np.nan if failed else float(high_wins == (a == high)))
-        return np.array(answers)
-
-
-def read_block(queries: int = 30, seed: int = 0) -> tuple[Candidates, Texts]:
-    """Candidates whose texts tell their quality and their number; documents are not shared among queries."""
-    plain = block(queries=queries, seed=seed)
-    documents = np.arange(plain.documents.size, dtype=np.int32).reshape(plain.documents.shape)
-    documents[plain.documents == PADDING] = PADDING
-    last = plain.documents.size
-    positives = plain.positives.copy()
-    positives[positives != PADDING] = last + np.arange((positives != PADDING).sum())
-    texts = [f"{value} {number}" for number, value in enumerate(plain.columns["quality"].ravel())]
-    texts += [f"{1.5} {last + place}" for place in range(int((positives != PADDING).sum()))]
-    candidates = Candidates(
-        plain.query_ids, positives, documents, plain.source, plain.columns, plain.positive_columns
-    )  # fmt: skip
-    return candidates, Texts({f"q{q}": f"q {q}" for q in range(queries)}, texts)
-
-
-def read(candidates: Candidates, texts: Texts, reader: Reader, **options: object) -> Candidates:
-    settings = RatingOptions(pairwise_judges={"reader": 1.0}, **options)  # type: ignore[arg-type]
-    rater = Rater(settings, seed=5, pairwise={"reader": reader}, texts=texts)
-    rater.fit(CandidateShards.of([candidates]))
-    return rater(candidates)
-
-
-def test_pairwise_judges_alone_rate_by_what_the_texts_say() -> None:
-    candidates, texts = read_block()
-    found = read(candidates, texts, Reader(), judges={})
-    judged = found.filled
-    assert np.isfinite(found.columns["elo"][judged]).all()
-    assert np.corrcoef(found.columns["elo"][judged], found.columns["quality"][judged])[0, 1] > 0.6
-    gap = found.positive_columns["elo"][:, :1] - found.columns["elo"]
-    error = gap - 200 * (1.5 - found.columns["quality"])
-    assert (np.abs(error) <= 2 * found.columns["gap_se"])[judged].mean() > 0.93
-
-
-def test_a_pairwise_judge_makes_scores_more_certain_and_one_that_fails_changes_nothing() -> None:
-    candidates, texts = read_block()
-    scores = rated(candidates)
-    both, failed = read(candidates, texts, Reader()), read(candidates, texts, Reader("all"))
-    assert np.nanmean(both.columns["gap_se"]) < 0.95 * np.nanmean(scores.columns["gap_se"])
-    for name in ("elo", "elo_se", "gap_se"):
-        np.testing.assert_allclose(failed.columns[name], scores.columns[name], atol=1e-2)
 
 
 @pytest.mark.parametrize(

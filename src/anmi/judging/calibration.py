@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
@@ -117,21 +118,17 @@ def reliability(
     dict
         ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their mean distance.
     """
-    known = np.isfinite(probabilities)
-    weights = np.ones(known.sum()) if weights is None else np.asarray(weights, np.float64)[known]
-    probabilities, labels = np.asarray(probabilities)[known], np.asarray(labels)[known]
-    place = np.minimum((probabilities * bins).astype(int), bins - 1)
-    mass = np.bincount(place, weights=weights, minlength=bins)
-    with np.errstate(invalid="ignore"):
-        predicted = np.bincount(place, weights=weights * probabilities, minlength=bins) / mass
-        observed = np.bincount(place, weights=weights * labels, minlength=bins) / mass
-    used = mass > 0
-    error = float((mass[used] * np.abs(predicted - observed)[used]).sum() / mass.sum()) if used.any() else 0.0
-    count = np.bincount(place, minlength=bins)
-    rows = [
-        {"predicted": float(predicted[i]), "observed": float(observed[i]), "count": int(count[i])}
-        for i in np.nonzero(used)[0]
-    ]
+    table = pd.DataFrame(
+        {"predicted": probabilities, "observed": labels, "weight": 1.0 if weights is None else weights}
+    )
+    table = table[np.isfinite(table.predicted)].astype(float)
+    place = np.minimum((table.predicted * bins).astype(int), bins - 1)
+    mass = table.weight.groupby(place).sum()
+    mass = mass[mass > 0]
+    sums = table[["predicted", "observed"]].mul(table.weight, axis=0).groupby(place).sum()
+    means = sums.loc[mass.index].div(mass, axis=0)
+    error = float((mass * (means.predicted - means.observed).abs()).sum() / mass.sum()) if len(mass) else 0.0
+    rows = means.assign(count=place.value_counts()).to_dict("records")
     return {"bins": rows, "expected_calibration_error": error}
 
 

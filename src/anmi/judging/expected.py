@@ -32,12 +32,9 @@ class ExpectedShare:
     """
 
     documents: int = 0
-    _queries: int = 0
-    _sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
     _chance: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
-    _squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
-    _products: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
-    _counts: float = 0.0
+    # Of each query, how many documents and the sum of their probabilities by each factor.
+    _queries: list[NDArray[np.float64]] = field(default_factory=lambda: [np.zeros((0, 4))])
 
     def add(self, probabilities: NDArray[Any], queries: NDArray[Any]) -> None:
         """Count chosen documents.
@@ -53,30 +50,25 @@ class ExpectedShare:
         chance = np.asarray(probabilities, np.float64)[known][:, None]
         scaled = _FACTORS * chance / (1 - chance + _FACTORS * chance)
         names, row = np.unique(queries, return_inverse=True)
-        count = np.bincount(row[place], minlength=len(names))
-        sums = np.stack([np.bincount(row[place], each, len(names)) for each in scaled.T], axis=1)
+        each = [np.bincount(row[place], weights, len(names)) for weights in (np.ones(len(place)), *scaled.T)]
         self.documents += len(place)
-        self._queries += int((count > 0).sum())
-        self._sums += sums.sum(axis=0)
         self._chance += (scaled * (1 - scaled)).sum(axis=0)
-        self._squares += (sums**2).sum(axis=0)
-        self._products += count @ sums
-        self._counts += float(count @ count)
+        self._queries.append(np.stack(each, axis=1))
 
     @property
     def share(self) -> float:
         """Mean probability of the documents; NaN of none."""
-        return float(self._sums[1] / self.documents) if self.documents else np.nan
+        return sum(float(part[:, 2].sum()) for part in self._queries) / self.documents if self.documents else np.nan
 
     @property
     def interval(self) -> tuple[float, float]:
         """Lower and upper bound of the share, in [0, 1]; all of it where nothing was chosen."""
         if not self.documents:
             return 0.0, 1.0
-        shares = self._sums / self.documents
-        between = self._squares - 2 * shares * self._products + shares**2 * self._counts
-        between *= self._queries / max(self._queries - 1, 1)
-        half = _NORMAL * np.sqrt(np.maximum(between, 0) + self._chance) / self.documents
+        count, sums = np.split(np.concatenate(self._queries), [1], axis=1)
+        shares, queries = sums.sum(axis=0) / self.documents, int((count > 0).sum())
+        between = ((sums - shares * count) ** 2).sum(axis=0) * queries / max(queries - 1, 1)
+        half = _NORMAL * np.sqrt(between + self._chance) / self.documents
         return max(float(shares[0] - half[0]), 0.0), min(float(shares[2] + half[2]), 1.0)
 
 
