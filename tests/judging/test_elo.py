@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -61,30 +59,6 @@ def test_strengths_are_those_of_a_general_optimiser(sizes: list[int], seed: int)
         np.testing.assert_allclose(fitted.elo[q, :size], expected, atol=0.02)  # 1e-4 in units of strength
         assert np.isnan(fitted.elo[q, size:]).all()
         assert fitted.elo[q, :size].mean() == pytest.approx(1000, abs=1e-6)
-
-
-@given(
-    sizes=st.lists(st.integers(2, 20), min_size=1, max_size=4), seed=st.integers(0, 500), draw=st.randoms()
-)  # fmt: skip
-@settings(max_examples=25, deadline=None)
-def test_numbering_nodes_queries_and_comparisons_otherwise_changes_nothing_else(
-    sizes: list[int], seed: int, draw: random.Random
-) -> None:
-    rng = np.random.default_rng(seed)
-    first, second, valid = graph(sizes, seed=seed)
-    share = np.where(valid, rng.random(valid.shape), np.nan)
-    before = elo.fit(first, second, share, np.array(sizes))
-    rows = np.array(draw.sample(range(len(sizes)), len(sizes)))
-    places = np.array(draw.sample(range(share.shape[1]), share.shape[1]))
-    name = np.zeros((len(sizes), max(sizes)), int)
-    for q, size in enumerate(sizes):
-        name[q] = np.arange(max(sizes))
-        name[q, 1:size] = draw.sample(range(1, size), size - 1)
-    renamed = (np.take_along_axis(name, index, axis=1)[rows][:, places] for index in (first, second))
-    after = elo.fit(*renamed, share[rows][:, places], np.array(sizes)[rows])
-    for measure in ("elo", "se", "gap_se"):
-        found = np.take_along_axis(getattr(after, measure), name[rows], axis=1)
-        np.testing.assert_allclose(found, getattr(before, measure)[rows], atol=1e-3)
 
 
 def test_queries_are_fitted_in_blocks_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:

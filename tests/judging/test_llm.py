@@ -92,10 +92,7 @@ class World:
 
 @pytest.mark.parametrize(("hit", "false"), [(0.98, 0.02), (0.9, 0.1), (1.0, 0.2)])
 def test_false_negatives_go_positives_come_and_a_second_run_asks_nobody(
-    hit: float,
-    false: float,
-    server: Server,
-    store: Store,
+    hit: float, false: float, server: Server, store: Store
 ) -> None:
     world = World()
     server.behave = world.says(hit, false)
@@ -133,10 +130,7 @@ def test_a_few_answers_mend_what_was_never_asked(shift: float, server: Server, s
 
 
 LIES = {
-    "says yes to everything": (
-        '{"grade": 3, "snippet": "document"}',
-        "50 of 50 random documents, so its",
-    ),
+    "says yes to everything": ('{"grade": 3, "snippet": "document"}', "50 of 50 random documents, so its"),
     "says no to everything": ('{"grade": 0, "snippet": ""}', "0 of 50 labelled positives relevant and 0 of"),
     "another schema": ('{"relevance": "high"}', "100 × another schema"),
     "no JSON": ("Relevant!", "100 × another schema"),
@@ -146,10 +140,7 @@ LIES = {
 
 @pytest.mark.parametrize("how", LIES)
 def test_a_judge_that_says_nothing_is_recognised_and_not_used(
-    how: str,
-    server: Server,
-    store: Store,
-    caplog: pytest.LogCaptureFixture,
+    how: str, server: Server, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, (text, message) = World(), LIES[how]
     server.says(text)
@@ -159,9 +150,7 @@ def test_a_judge_that_says_nothing_is_recognised_and_not_used(
 
 
 def test_refusals_and_a_slow_server_are_missing_judgments(
-    server: Server,
-    store: Store,
-    caplog: pytest.LogCaptureFixture,
+    server: Server, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()
     well = world.says(1, 0)

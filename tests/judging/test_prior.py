@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from anmi.candidates import PADDING, Candidates
-from anmi.judging.evidence import Material, Terms, gather
-from anmi.judging.fused import FEATURES, FusedModel, features
-from anmi.judging.prior import as_relevant, clusters, most_similar, share_by_known, with_mean
+from anmi.candidates import Candidates
+from anmi.judging.evidence import Material, Terms
+from anmi.judging.fused import FEATURES, FusedModel
+from anmi.judging.prior import as_relevant, clusters, share_by_known, with_mean
 
 WIDTH = len(FEATURES)
 
@@ -62,22 +62,6 @@ def collection(queries: int, width: int = 12) -> tuple[Candidates, Material]:
         positive_columns={"dense": np.full((queries, 1), 0.9, np.float32)},
     )
     return block, material
-
-
-def test_only_the_most_similar_are_looked_at() -> None:
-    block, material = collection(6)
-    documents = block.documents.copy()
-    documents[0, 2] = PADDING
-    block = replace(block, documents=documents)
-    whole = features(gather(block, material))
-    parts = most_similar([block.take(slice(0, 2)), block.take(slice(2, None))], material, 5)
-    found = np.concatenate([features(part)[part.filled] for part in parts])
-    expected = []
-    for row in range(6):
-        there = [place for place in range(12) if block.documents[row, place] != PADDING]
-        near = sorted(there, key=lambda place: -block.columns["dense"][row, place])[:5]
-        expected += [whole[row, place] for place in near]
-    np.testing.assert_allclose(found, np.array(expected), rtol=1e-5)
 
 
 def test_too_few_known_positives_among_the_most_similar_say_nothing() -> None:

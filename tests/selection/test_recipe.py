@@ -38,17 +38,6 @@ def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> N
     assert "loss" in recipe.training
 
 
-def test_published_recipes_ask_for_seven_negatives() -> None:
-    book = recipe_book(RECIPES)
-    assert len(book.names()) <= 25
-    # HANS asks for one to three by the hardness of a query; with mixed sources, training draws its own.
-    others = {"in_batch": 0, "dnh_linear": 0, "dnh_triggered": 0, "hans": 3, "hans_as_published": 3}
-    others |= {"anmi_2_1_as_published": 10} | dict.fromkeys(
-        ("anmi", "anmi_labels_only", "anmi_pseudo_only", "anmi_and_sparse", "sparse"), 15
-    )
-    assert {name: book.get(name).negatives for name in book.names() if book.get(name).negatives != 7} == others
-
-
 def test_one_that_extends_another_takes_its_steps_setting_by_setting() -> None:
     steps = {"route": {"barred": 0.05}, "top": {"by": "cross"}}
     mine = {"extends": "anmi_labels_only", "steps": steps, "mining": {"bm25": {"k1": 1.2}}}
