@@ -1,113 +1,137 @@
-"""Draws of negatives in training."""
+"""Negatives drawn by a learned SimANS: the draw of the step, the gradient of the softmax, and a training with it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 
 import numpy as np
-import pandas as pd
+import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tests.mined import row as any_row
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from anmi import seeds
-from anmi.candidates import PADDING, Candidates
-from anmi.retrieval.sparse.model import inference_free
-from anmi.selection.steps.samplers import row_keys
-from anmi.selection.steps.simans import SimAns, log_chances
-from anmi.training.batch import Row, Tokeniser
-from anmi.training.losses.drawn import LearnableSimAns
-from anmi.training.sampling import InTurn
+from anmi.training.batch import Row, assemble
+from anmi.training.losses import build_loss
+from anmi.training.losses.common import Facts
+from anmi.training.losses.drawn import SLOT, DrawnBySimAns
+from anmi.training.options import TrainingOptions
+from anmi.training.sampling import SimAnsSampler
 
-GAPS = range(100, 900, 50)
-
-
-def row(number: int) -> Row:
-    """A row whose negatives are called by row, place and gap."""
-    names = tuple(f"{number}:{place}:{gap}" for place, gap in enumerate(GAPS))
-    judged = {"elo": (0.0, tuple(-float(gap) for gap in GAPS)), "cross": (1.0, (0.5,) * len(GAPS))}
-    return any_row(f"q{number}", "document", names, judged=judged)
+WIDTH, COUNT, SEED = 9, 3, 4
 
 
-ROWS = [row(number) for number in range(3)]
+def options(form: str = "score") -> TrainingOptions:
+    draw = {"simans": {"form": form}}
+    return TrainingOptions(negatives=COUNT, temperature={"fixed": {"value": 0.5}}, draw=draw)
 
 
-def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
-    known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
-    rows = [replace(ROWS[0], query_id="q", positive_id=f"d{n}", judged={}) for n in (3, 7, 9)]
-    rows += [replace(rows[0], positive_id="promoted"), replace(rows[0], judged=ROWS[0].judged)]
-    sampler = InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
-    epochs = [[row.positive_id for row in sampler(np.arange(5), step)] for step in range(0, 14, 2)]
-    assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
-    assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
-    assert [row.positive_id for row in sampler(np.arange(5), 1)] == epochs[0]
-
-
-TEXTS = ["a b", "c", "", "b b a", "a b"]
-
-
-def encoder(**arguments) -> SentenceTransformer:
-    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "a": 1, "b": 2, "c": 3, "q": 4}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu", **arguments)
-
-
-def test_remembered_tokens_are_those_of_the_encoder():
-    model = encoder()
-    tokenise = Tokeniser(model, None)
-    for texts in (TEXTS[:2], TEXTS, TEXTS[::-1]):
-        expected = model.preprocess(texts)
-        got = tokenise(texts, "document")
-        assert got.keys() == expected.keys()
-        for name, tensor in expected.items():
-            assert torch.equal(got[name], tensor)
-
-
-def test_a_sparse_retriever_remembers_its_documents(word_encoder):
-    model = inference_free(word_encoder(["a", "b", "c"]), ["a b", "c b"])
-    tokenise = Tokeniser(model, None)
-    for role in ("document", "query", "document"):
-        for texts in (TEXTS, TEXTS[::-1]):
-            expected, got = model.preprocess(texts, task=role), tokenise(texts, role)
-            # Of networks alone, which read several kinds of input.
-            expected.pop("modality", None)
-            assert got.keys() - {"modality"} == expected.keys()
-            for name, value in expected.items():
-                assert torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value
-
-
-A, B = 30.0, -0.1
-
-
-def rows(queries: int = 40, width: int = 12) -> Candidates:
+def rows(form: str = "score", count: int = 6) -> list[Row]:
     rng = np.random.default_rng(0)
-    filled = np.arange(width) < rng.integers(0, width + 1, queries)[:, None]
-    documents = np.where(filled, np.tile(np.arange(width), (queries, 1)), PADDING).astype(np.int32)
-    return Candidates(
-        query_ids=np.array([f"q{i}" for i in range(queries)]), positives=np.full((queries, 1), 1000, np.int32),
-        documents=documents, source=np.ones(documents.shape, np.uint8),
-        columns={"dense": np.where(filled, rng.uniform(0, 1, documents.shape), np.nan).astype(np.float32)},
-        positive_columns={"dense": rng.uniform(0.5, 0.9, (queries, 1)).astype(np.float32)},
-    )  # fmt: skip
+    made = []
+    for number in range(count):
+        names = tuple(f"{number}:{place}" for place in range(WIDTH - number % 2))
+        scores = rng.uniform(0, 1, len(names)) if form == "score" else rng.permutation(40)[: len(names)] + 1.0
+        own = rng.uniform(0.4, 0.8) if form == "score" else float(rng.integers(1, 12))
+        column = "dense" if form == "score" else "dense_rank"
+        weights = tuple(0.0 if place == 2 else 1.0 for place in range(len(names)))
+        made.append(
+            Row(
+                f"q{number}", "what", f"d{number}", f"answer {number}", names, names, weights, 1.0,
+                frozenset({f"d{number}"}),
+                judged={column: (own, tuple(map(float, scores))), "cross": (1.0, (0.0,) * len(names))},
+            )
+        )  # fmt: skip
+    return made
 
 
-def tensors(block: Candidates, seed: int = 5) -> tuple[torch.Tensor, ...]:
-    uniform = seeds.uniform(seed, "selection/simans", row_keys(block), block.documents)
-    return (
-        torch.from_numpy(block.columns["dense"].astype(np.float64)),
-        torch.from_numpy(block.positive_columns["dense"].astype(np.float64)),
-        torch.from_numpy(block.undecided),
-        torch.from_numpy(uniform),
+def made(form: str = "score") -> tuple[DrawnBySimAns, SimAnsSampler, list[Row]]:
+    loss, data = build_loss(options(form)), rows(form)
+    assert isinstance(loss, DrawnBySimAns)
+    loss.prepare(data)
+    column = "dense" if form == "score" else "dense_rank"
+    return loss, SimAnsSampler(data, COUNT, SEED, loss, column, ["cross"]), data
+
+
+def energy(row: Row, form: str, a: float, b: float, variance: float) -> np.ndarray:
+    own, values = next(value for name, value in row.judged.items() if name != "cross")
+    if form == "rank":
+        return np.array([-a * abs((rank - 1) - b * (own - 1)) for rank in values])
+    return np.array([-a / variance * (score - own - b) ** 2 for score in values])
+
+
+@pytest.mark.parametrize("form", ["score", "rank"])
+def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
+    loss, sampler, data = made(form)
+    gaps = (
+        [score - row.judged["dense"][0] for row in data for score in row.judged["dense"][1]] if form == "score" else []
     )
+    a, b, variance = (0.5, 0.0, np.var(gaps)) if form == "score" else (1.0, 1.5, 1.0)
+    assert loss.report()["simans_a"] == pytest.approx(a) and loss.report()["simans_b"] == pytest.approx(b)
+    chosen = np.array([4, 0, 3])
+    for step in (0, 7):
+        drawn = sampler(chosen, step)
+        for number, found in zip(chosen, drawn, strict=True):
+            row = data[number]
+            keys = seeds.uniform(
+                SEED, f"training/simans/{step}", [f"{row.query_id}\x1f{row.positive_id}"],
+                np.arange(WIDTH, dtype=np.int32)[None, :],
+            )[0]  # fmt: skip
+            gumbel = -np.log(-np.log(keys[: len(row.negatives)]))
+            keys = energy(row, form, a, b, variance) + gumbel
+            keys[2] = -np.inf  # weighs nothing
+            best = np.argsort(-keys)[:COUNT]
+            assert found.negatives == tuple(row.negatives[place] for place in best)
+            assert found.judged[SLOT][1] == tuple(map(float, best)) and set(found.judged) == {"cross", SLOT}
 
 
-def test_its_chances_are_those_of_the_step() -> None:
-    block = rows()
-    scores, positive, usable, _ = tensors(block)
-    ours = LearnableSimAns(A, B).log_chances(scores, positive, usable).detach().numpy()
-    theirs = log_chances(block, SimAns(a=A, b=B, scale=False))
-    np.testing.assert_allclose(ours[block.undecided], theirs[block.undecided], rtol=1e-4, atol=1e-5)
+def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax() -> None:
+    loss, sampler, data = made()
+    chosen = np.arange(len(data))
+    drawn = sampler(chosen, 3)
+    layout = assemble(drawn, "none")
+    similarity = torch.rand(layout.weights.shape, generator=torch.Generator().manual_seed(0))
+    positive = similarity.gather(1, torch.from_numpy(layout.positive)[:, None])[:, 0]
+    facts = Facts(judged={SLOT: torch.from_numpy(layout.judged[SLOT])})
+    block = positive, similarity, torch.from_numpy(layout.weights).log()
+    value = loss(*block, facts)
+    torch.testing.assert_close(value, loss.loss(*block))
+    value.sum().backward()
+
+    def soft() -> list[list[float]]:
+        sampler(chosen, 3)
+        assert loss.relaxed is not None
+        return [[loss.relaxed[i, int(slot)].item() for slot in row.judged[SLOT][1]] for i, row in enumerate(drawn)]
+
+    # ∂ log(1 + Σ wᵢ exp((sᵢ - s⁺)/t)) / ∂wᵢ at w = 1, times how the softmax changes with a and b.
+    share = [
+        [math.exp((similarity[i, column] - positive[i]).item() / 0.5) for column in layout.negatives[i]]
+        for i in range(len(drawn))
+    ]
+    for name, parameter in (("a", loss.drawing.free_a), ("b", loss.drawing.b)):
+        with torch.no_grad():
+            parameter.add_(1e-3)
+            up = soft()
+            parameter.sub_(2e-3)
+            down = soft()
+            parameter.add_(1e-3)
+        expected = sum(
+            s / (1 + sum(share[i])) * (up[i][n] - down[i][n]) / 2e-3
+            for i in range(len(drawn))
+            for n, s in enumerate(share[i])
+        )
+        assert parameter.grad is not None and parameter.grad.item() == pytest.approx(expected, rel=0.02, abs=1e-3), name
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"curriculum": "tiers"}, "so does curriculum tiers; take one"),
+        ({"hardness": "hans"}, "so does hardness hans; take one"),
+        ({"loss": "triplet"}, "which triplet has no place for"),
+        ({"pseudo_queries": {"kinds": ["cloze"]}}, "which draw simans needs"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(other: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TrainingOptions(negatives=3, draw="simans", **other)
+    assert TrainingOptions(negatives=3, draw="simans").draws
+    assert TrainingOptions(draw={"simans": {"form": "rank"}}).reads == {"dense_rank"}
