@@ -27,7 +27,7 @@ from anmi.judging.evidence import Material, Terms
 from anmi.judging.fusing import FusedJudge, FusedOptions
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import encode, load_encoder
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 from anmi.selection.recipe import Runner, recipe_book
 from common import MODELS, recipes, save_cases

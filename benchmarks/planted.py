@@ -30,7 +30,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import encode, load_encoder, place_of
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.index import DenseIndex
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.terms import counted
 from anmi.retrieval.tokenize import tokenizer
 from anmi.selection.recipe import Recipe, Runner

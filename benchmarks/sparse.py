@@ -30,7 +30,7 @@ from anmi.evaluation.retrieval import Ranking, dev_metric
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import SHARE, SparseIndex
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import PseudoRows

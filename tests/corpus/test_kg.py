@@ -12,7 +12,7 @@ import rdflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.kg import by_name, meant, read_rdf, resolver
+from anmi.corpus.knowledge import by_name, meant, read_rdf, resolver
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 

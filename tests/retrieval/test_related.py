@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anmi.candidates import PADDING
 from anmi.corpus.related import COPY
-from anmi.retrieval.related import KINDS, RelatedDocuments
+from anmi.retrieval.pool import KINDS, RelatedDocuments
 
 N = 10
 DOCUMENT = st.integers(0, N - 1)

@@ -13,7 +13,7 @@ from anmi.corpus.related import COPY
 from anmi.retrieval import bm25, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 
 DOCUMENTS, QUERIES, WIDTH = 150, 11, 8

@@ -14,7 +14,7 @@ import pytest
 from tests.selection.conftest import with_lists
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.selection.rows import load, pair_rows, training_rows
 from anmi.training.batch import assemble, read_rows
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.training import resuming
 
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.training.options import TrainingOptions
 from anmi.training.pseudo import OneKindBatches, PseudoRows
 from anmi.training.trainer import train

@@ -171,13 +171,9 @@ def of_pdf(data: bytes) -> PlainText:
 
 # By the ending of a file's name.
 KINDS: Final[dict[str, Callable[[bytes], PlainText]]] = {
-    ".txt": of_text,
-    ".rst": of_text,
-    ".md": of_markdown,
-    ".markdown": of_markdown,
-    ".html": of_html,
-    ".htm": of_html,
-    ".xhtml": of_html,
+    **dict.fromkeys((".txt", ".rst"), of_text),
+    **dict.fromkeys((".md", ".markdown"), of_markdown),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), of_html),
     ".pdf": of_pdf,
 }
 _ENDINGS: Final = ", ".join(sorted({*KINDS, *ROW_FILES}))
@@ -325,8 +321,7 @@ def read_docs(location: str, options: Options) -> RawCollection:
 
     files = files_of_docs(location)
     documents, kinds = TextTable("document"), Counter[str]()
-    damaged: list[tuple[str, str, str, int, str]] = []
-    left_out: list[tuple[str, str, str, int, str]] = []
+    damaged, left_out = list[tuple[str, str, str, int, str]](), list[tuple[str, str, str, int, str]]()
     for name, path in tqdm(files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None):
         kind, before, entry = kind_of(path), len(documents), ("document", clean(name), str(path), 0)
         try:

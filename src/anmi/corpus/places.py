@@ -14,7 +14,7 @@ from anmi.errors import AnmiError, nearest
 READERS: Final[dict[str, tuple[str, str]]] = {
     "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
     "beir": ("anmi.corpus.beir:read_beir", "DIR"),
-    "kg": ("anmi.corpus.kg:read_kg", "DIR"),
+    "kg": ("anmi.corpus.knowledge:read_kg", "DIR"),
     "pairs": ("anmi.corpus.rows:read_pairs", "GLOB[;GLOB…]"),
     "docs": ("anmi.corpus.documents:read_docs", "GLOB[;GLOB…]"),
     "ir_datasets": ("anmi.corpus.beir:read_ir_datasets", "ID"),

@@ -143,7 +143,7 @@ def find_related(
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
     Documents with the same text are in ``duplicates`` already; only the first of them is compared with others, and
-    what is related to it is related to all of them (see :class:`anmi.retrieval.related.RelatedDocuments`).
+    what is related to it is related to all of them (see :class:`anmi.retrieval.pool.RelatedDocuments`).
 
     Parameters
     ----------

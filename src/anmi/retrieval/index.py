@@ -132,10 +132,8 @@ def pruned(vectors: sparse.csr_matrix, share: float) -> sparse.csr_matrix:
     [[0.0, 4.0], [1.0, 0.0]]
     """
     kept = sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
-    if share > 0:
-        row = np.repeat(np.arange(kept.shape[0]), np.diff(kept.indptr))
-        largest = kept.max(axis=1).toarray().ravel()
-        kept.data[kept.data < share * largest[row]] = 0
+    largest = kept.max(axis=1).toarray().ravel()
+    kept.data[kept.data < share * np.repeat(largest, np.diff(kept.indptr))] = 0
     kept.eliminate_zeros()
     return kept
 

@@ -14,7 +14,7 @@ from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 
 Floats = NDArray[np.float32]
 

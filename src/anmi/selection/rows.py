@@ -21,8 +21,7 @@ from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.texts import values_by_id
 from anmi.engine.threads import ahead
 from anmi.ragged import lists, read_table
-from anmi.retrieval.pool import Positives, compacted, without
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import Positives, RelatedDocuments, compacted, without
 
 # Rows of a row group. Its texts are held at once when it is written, and stored once.
 GROUP: Final = 8192

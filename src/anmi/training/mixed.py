@@ -22,7 +22,7 @@ from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import side_by_side
 from anmi.retrieval.kinds import resolve_precision
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.parts import SOURCES, MixedSources

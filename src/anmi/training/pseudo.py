@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler
 
 from anmi import seeds
 from anmi.candidates import PADDING
-from anmi.retrieval.related import RelatedDocuments
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.options import TrainingOptions
 

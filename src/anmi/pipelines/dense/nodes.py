@@ -110,7 +110,7 @@ def retrieve(
     """
     from anmi.corpus.related import first_passages
     from anmi.retrieval import pool
-    from anmi.retrieval.related import RelatedDocuments
+    from anmi.retrieval.pool import RelatedDocuments
     from anmi.retrieval.retrieve import Marked, Queries, Retrieve
 
     asked = recipes.get(recipe)

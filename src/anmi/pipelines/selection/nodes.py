@@ -70,8 +70,7 @@ def make_training_rows(
     """
     from anmi.corpus.texts import joined_texts
     from anmi.evaluation.diagnostics import Funnel, diagnose
-    from anmi.retrieval.pool import Positives, own_documents
-    from anmi.retrieval.related import RelatedDocuments
+    from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
     from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))

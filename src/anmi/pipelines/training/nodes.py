@@ -226,7 +226,7 @@ def _pseudo_rows(
     those ``asked`` for, not one that the recipe tries. Where nothing is labelled either, that the recipe makes none is
     an error, and that none is offered leaves the encoder untrained.
     """
-    from anmi.retrieval.related import RelatedDocuments
+    from anmi.retrieval.pool import RelatedDocuments
     from anmi.training.pseudo import PseudoRows
 
     there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
