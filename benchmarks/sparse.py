@@ -25,7 +25,7 @@ import scipy.sparse
 
 from ablation import newest
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.metrics import evaluate
+from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import Ranking, dev_metric
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
@@ -189,7 +189,12 @@ def measured(mined: Mined, documents: Any, scores: Any) -> pd.DataFrame:
     """Return the metrics of every query."""
     ranking = Ranking.of(mined.tests, mined.qrels, mined.corpus, DEPTH)
     truth = mined.qrels[mined.qrels.query_id.isin(mined.tests.query_id)]
-    return evaluate(truth, ranking.run(documents, scores), (10, documents.shape[1]), ignore_identical_ids=False)
+    return evaluate(
+        of_documents(truth, mined.corpus),
+        ranking.run(documents, scores),
+        (10, documents.shape[1]),
+        ignore_identical_ids=False,
+    )
 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
