@@ -6,12 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from kedro.pipeline import Node
 
 from anmi.errors import AnmiError
-from anmi.hooks.checks import CheckHooks, check_collection, check_encoder, check_packages, check_recipes
+from anmi.hooks.checks import check_collection, check_encoder, check_packages, check_recipes
 from anmi.pipelines.params import BM25Params
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
@@ -24,15 +22,6 @@ def test_what_any_recipe_says_of_mining_is_checked() -> None:
     check_recipes(stated(k1=1.5, engine="rank_bm25", epsilon=0.25), {"bm25": BM25Params})
     with pytest.raises(AnmiError, match=r'no parameter "recipes.mine.mining.bm25.k2": did you mean "k1"'):
         check_recipes(stated(k2=1.5), {"bm25": BM25Params})
-
-
-@pytest.mark.parametrize(("split", "said"), [("test", "1 pseudo-query of held-out"), ("dev", "nothing is measured")])
-def test_pseudo_queries_are_told_of_where_there_are_some(split: str, said: str, caplog: Any) -> None:
-    hooks = CheckHooks()
-    hooks._evaluated = "test"
-    made = {"pseudo_queries": pd.DataFrame({"split": ["train", split]})}
-    hooks.after_node_run(Node(len, "corpus", "pseudo_queries", name="ask_corpus"), made, {})
-    assert said in caplog.text and len(caplog.records) == 1
 
 
 def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,8 +33,6 @@ from anmi.seeds import is_seed
 from anmi.selection.recipe import RecipeBook, inherited
 from anmi.training.options import TrainingOptions
 
-log = logging.getLogger(__name__)
-
 ENCODERS: Final = ("corpus", "minilm", "static")
 # Parameters of a single value, which nodes read as they are, and what is expected of them.
 _TEXTS: Final = {
@@ -104,36 +102,20 @@ class CheckHooks:
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
         """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
-        split = self._evaluated
-        if node.name == "ingestion.ingest":
-            collection = inputs["params:collection"]
-            if self._draws_on_facts and not len(outputs["knowledge"].facts):
-                raise AnmiError(
-                    f'the recipe draws negatives from mixed sources, and the documents of "{collection}" state no '
-                    "facts: read a collection with a graph by kg:DIR, or choose another recipe"
-                )
-            if split is None or (outputs["queries"]["split"] == split).any():
-                self._evaluated = None
-            elif not self._asks_corpus:
-                raise AnmiError(
-                    f'the collection "{collection}" has no "{split}" query with a relevant document, so nothing could '
-                    f"be evaluated: add labels for the split, raise ingestion.{split}_share, take a recipe that trains "
-                    "on pseudo-queries, such as anmi, or run `--pipelines mining,adaptation,training`"
-                )
-        elif node.short_name == "ask_corpus" and split is not None:
-            made = outputs["pseudo_queries"]
-            if count := int((made["split"] == split).sum()):
-                log.warning(
-                    "No %s query has a label, so %d pseudo-%s of held-out documents will test the search. This is "
-                    "weaker evidence: people use other words than the documents that they look for",
-                    split, count, "query" if count == 1 else "queries",
-                )  # fmt: skip
-            else:
-                log.warning(
-                    "The run builds the search, but nothing is measured: no %s query has a label, and none of the %d "
-                    "pseudo-queries is of a held-out document; label queries, or add documents",
-                    split, len(made),
-                )  # fmt: skip
+        if node.name != "ingestion.ingest":
+            return
+        collection, split = inputs["params:collection"], self._evaluated
+        if self._draws_on_facts and not len(outputs["knowledge"].facts):
+            raise AnmiError(
+                f'the recipe draws negatives from mixed sources, and the documents of "{collection}" state no '
+                "facts: read a collection with a graph by kg:DIR, or choose another recipe"
+            )
+        if split and not self._asks_corpus and not (outputs["queries"]["split"] == split).any():
+            raise AnmiError(
+                f'the collection "{collection}" has no "{split}" query with a relevant document, so nothing could '
+                f"be evaluated: add labels for the split, raise ingestion.{split}_share, take a recipe that trains "
+                "on pseudo-queries, such as anmi, or run `--pipelines mining,adaptation,training`"
+            )
 
 
 def make_root(context: KedroContext, name: str, setting: str) -> None:

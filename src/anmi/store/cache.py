@@ -16,7 +16,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -52,7 +52,7 @@ _DAY: Final = 86_400.0
 _MADE_ANEW: Final = ("teacher-", "static-", ".")
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Vectors by (fingerprint, text).
 
     Parameters
@@ -98,8 +98,6 @@ class Store:
         # Fingerprint and name by prefix, for every fingerprint that keys were made for.
         self._known: dict[bytes, tuple[str, str]] = {}
         self._used: set[bytes] = set()
-        # Values that were asked for since this was opened, and those of them that were there.
-        self.asked = self.found = 0
 
     def _open(self) -> None:
         def opened() -> Any:
@@ -170,9 +168,6 @@ class Store:
         """Release the database; needed before the same process opens the folder again."""
         self._environment.close()
 
-    def __enter__(self) -> Store:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -191,10 +186,8 @@ class Store:
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
         values: dict[bytes, bytes | None] = dict.fromkeys(keys)
-        self.asked += len(values)
         for some, _ in self._found(values):
             values |= some
-            self.found += len(some)
         return [values[key] for key in keys]
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
@@ -343,8 +336,6 @@ class Store:
                 values = np.empty((len(texts), record["dimension"]), np.float32)
             read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(-1, record["dimension"])
             values[[absent.pop(key) for key in found]] = read.astype(number, copy=False)
-        self.asked += len(first)
-        self.found += len(first) - len(absent)
         # Longest first: batches of like length waste little padding, and too large a batch fails early.
         order = sorted(absent, key=lambda key: (-len(texts[first[key]]), key))
         if bar is not None:
