@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from kedro.io import CatalogProtocol
 from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
 from pydantic import ValidationError
 
 from anmi.corpus.places import files_of_docs, files_of_pairs, kind_and_place
@@ -193,51 +195,43 @@ def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -
             raise AnmiError(f'there is no version {version} of "{name}": {hint}')
         chosen = {other: its for other, its in runs.versions(version).items() if _has(datasets, other, its)} | chosen
     depth: dict[str, int] = {}
-    makers: dict[str, Any] = {}
-    for pipeline in known:
-        for place, node in enumerate(pipeline.nodes):
-            depth |= {name: max(place, depth.get(name, 0)) for name in node.outputs}
-            makers |= dict.fromkeys(node.outputs, node)
+    makers: dict[str, Node] = {}
+    for place, node in chain.from_iterable(enumerate(pipeline.nodes) for pipeline in known):
+        depth |= {name: max(place, depth.get(name, 0)) for name in node.outputs}
+        makers |= dict.fromkeys(node.outputs, node)
     for name in sorted(datasets, key=lambda name: (-depth.get(name, 0), name)):
         if name not in chosen:
-            maker = makers.get(name)
-            found = _newest([name, *(maker.outputs if maker else ())], datasets, chosen, given, runs)
-            if not found:
-                stage = maker.namespace or maker.name if maker else "?"
-                raise AnmiError(
-                    f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
-                )
-            chosen |= found
+            chosen |= _newest(name, makers.get(name), datasets, chosen, given, runs)
     for name, version in chosen.items():
         _load(datasets[name], version)
 
 
 def _newest(
-    made: Sequence[str], datasets: Mapping[str, Any], chosen: Mapping[str, str], given: Mapping[str, str], runs: Runs
-) -> dict[str, str]:
+    name: str, maker: Node | None, datasets: Mapping[str, Any], chosen: Mapping[str, str], given: Mapping[str, str],
+    runs: Runs,
+) -> dict[str, str]:  # fmt: skip
     """Return the newest version that agrees with the chosen ones, and those of the others that it was made from.
 
-    Nothing where it was never made. The first of ``made`` is looked for; the others one node made with it, so half of
-    what a node made does not count.
+    What one node made belongs together, so half of what a node made does not count.
     """
-    name, obstacle = made[0], ""
+    stage = maker.namespace or maker.name if maker else "?"
+    obstacle = f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
     # Who asked for a version may want it with what does not belong to it.
     for asked in ({}, given) if given else ({},):
         for version in datasets[name].versions():
             lineage = runs.versions(version)
-            sources = lineage | dict.fromkeys(made if lineage else [name], version)
+            sources = lineage | dict.fromkeys([name, *(maker.outputs if maker and lineage else ())], version)
             wanted = {other: its for other, its in sources.items() if other in datasets and other not in asked}
             other = next(
                 (o for o, its in wanted.items() if chosen.get(o, its) != its or not _has(datasets, o, its)), ""
             )
             if not other:
                 return wanted
-            lack = f"the rest belongs to that of run {chosen[other]}" if other in chosen else "that is not there"
-            told = f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}: {_WAYS_OUT}'
-            obstacle = obstacle or told
-    if obstacle:
-        raise AnmiError(obstacle)
-    return {}
+            if _WAYS_OUT not in obstacle:
+                lack = f"the rest belongs to that of run {chosen[other]}" if other in chosen else "that is not there"
+                told = f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}'
+                obstacle = f"{told}: {_WAYS_OUT}"
+    raise AnmiError(obstacle)
 
 
 def _has(datasets: Mapping[str, Any], name: str, version: str) -> bool:
