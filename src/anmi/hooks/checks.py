@@ -57,6 +57,7 @@ class CheckHooks:
         """Check runtime parameters, recipe, encoder and collection, and that no parameter holds a secret."""
         mask_logs()
         loader = context.config_loader
+        check_no_secrets(loader.runtime_params or {})
         self._context, parameters = context, loader["parameters"]
         check_no_secrets(parameters)
         check_names(parameters, dict(pipelines))
