@@ -7,12 +7,10 @@ import torch
 from torch import Tensor
 
 from anmi.errors import AnmiError
-from anmi.training.losses import build_loss
 from anmi.training.losses.adaptive import HardnessAdaptive
 from anmi.training.losses.common import Facts
 from anmi.training.losses.contrastive import Triplet, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
-from anmi.training.options import TrainingOptions
 from anmi.training.parts import Adaptation, HansOptions
 
 OFF = Adaptation(low=0, high=0, direction="off")
@@ -120,11 +118,3 @@ def test_a_loss_without_temperature_says_what_to_turn_off():
     loss.predictor.hardness = torch.tensor([0.0, 1.0])
     losses = loss(*numbers(), facts([0.0, 1.0])).tolist()
     assert losses[1] == pytest.approx(3 * losses[0])
-
-
-def test_it_is_built_from_options_and_reports():
-    loss = build_loss(TrainingOptions(hardness="hans"), dimensions=8)
-    loss(*numbers(), facts([0.25, 0.75]))
-    assert 0 < loss.report()["hardness"] < 1
-    assert loss.report()["hardness_error"] > 0
-    assert {name.split(".")[0] for name in loss.state_dict()} == {"loss", "predictor"}
