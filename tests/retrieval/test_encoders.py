@@ -17,7 +17,7 @@ import pytest
 
 from anmi.engine.threads import for_threads, in_threads
 from anmi.retrieval import encoders
-from anmi.retrieval.kinds import quiet
+from anmi.retrieval.kinds import is_routed, is_static, quiet, two_encoders
 from anmi.store import Store
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
@@ -180,3 +180,20 @@ def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
     for _ in range(3):
         found = [*in_threads(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)]
         assert all(np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))
+
+
+def test_two_encoders_begin_alike_and_have_weights_of_their_own(word_encoder: Any) -> None:
+    shared = word_encoder(["a", "b", "c", "q"], dimension=6, prompts={"query": "q ", "document": ""})
+    import torch
+
+    model = two_encoders(shared)
+    expected = {role: encoders.encode(shared, ["a b", "c", "b b a"], role=role) for role in ("query", "document")}
+    for role, vectors in expected.items():
+        assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role=role), vectors, atol=1e-6)
+    assert is_routed(model) and is_static(model) and not is_routed(shared)
+    assert model.prompts == shared.prompts and two_encoders(model) is model
+    with torch.no_grad():
+        model[0].sub_modules["query"][0].embedding.weight += 1.0
+    assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role="document"), expected["document"], atol=1e-6)
+    assert not np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role="query"), expected["query"])
+    assert np.allclose(encoders.encode(shared, ["a b", "c", "b b a"], role="query"), expected["query"])

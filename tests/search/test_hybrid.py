@@ -133,14 +133,11 @@ def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "model"
     shutil.copytree(model, other)
     (other / "config.json").write_text('{"auto_map": {"AutoModel": "x.Y"}}')
+    search = built(model)
+    search.main.model = other
     with pytest.raises(AnmiError, match="auto_map"):
-        built(model).__class__.save(_with_model(built(model), other), tmp_path / "search")
+        search.save(tmp_path / "search")
     assert not (tmp_path / "search" / "hybrid.json").exists()
-
-
-def _with_model(search: HybridSearch, model: Path) -> HybridSearch:
-    search.main.model = model
-    return search
 
 
 def test_what_the_readme_says_runs(folder: Path) -> None:
