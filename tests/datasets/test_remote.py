@@ -262,17 +262,14 @@ def test_what_is_wrong_is_one_sentence(
         s3fs.S3FileSystem.clear_instance_cache()
 
 
-def test_an_unknown_kind_of_place_is_one_sentence() -> None:
+def test_a_place_that_cannot_be_used_is_one_sentence() -> None:
     with pytest.raises(AnmiError, match="nowhere://x/y cannot be used"):
         JsonDataset(filepath="nowhere://x/y")
+    with pytest.raises(AnmiError, match="needs a local disk"):
+        StoreDataset(filepath="s3://bucket/x")
 
 
 def test_a_small_file_that_is_not_there_is_none(place: str) -> None:
     assert buckets.read_text(f"{place}/run.json") is None
     buckets.write_text(f"{place}/run.json", "é")
     assert buckets.read_text(f"{place}/run.json") == "é"
-
-
-def test_what_needs_a_local_disk_says_so() -> None:
-    with pytest.raises(AnmiError, match="needs a local disk"):
-        StoreDataset(filepath="s3://bucket/x")
