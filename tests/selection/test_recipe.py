@@ -100,7 +100,7 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         ({"bm25": recipe_of("random")["mine"]}, "recipe bm25: results use the name for another system"),
         (recipe_of("random", "top"), 'mine: steps 1 "random" and 2 "top" both draw the negatives; keep one'),
         (recipe_of("confidence"), "no step draws its 7 negatives; .*draw, random, simans, top"),
-        (recipe_of("random", "margin"), 'step "margin" stands behind "random"'),
+        (recipe_of("random", "margin"), 'step "margin" comes after "random"'),
         (recipe_of("margin", {"top": {"by": "hardness"}}), 'step 2, "top", reads hardness, which "mixture" makes; put'),
         (recipe_of({"top": {"by": "zone_preference"}}), 'step 1, .*zone_preference, which "zone_weight" makes'),
         (recipe_of({"top": {"first": "preferred"}}), 'reads preferred, which "elo_window" makes'),

@@ -43,7 +43,7 @@ class FilterOptions(BaseModel):
 
 
 def reasons(
-    made: pd.DataFrame, copies: frozenset[str], options: FilterOptions, barred: frozenset[str] = frozenset()
+    made: pd.DataFrame, copies: frozenset[str], options: FilterOptions, held_out: frozenset[str] = frozenset()
 ) -> pd.Series[str]:
     """Return why each pseudo-query is dropped, empty where it is kept.
 
@@ -55,7 +55,7 @@ def reasons(
         Documents with the text of another one before them: one of a group is enough.
     options
         Bounds.
-    barred
+    held_out
         Normalised texts of dev and test queries.
 
     Returns
@@ -76,7 +76,7 @@ def reasons(
     repeats = [kind != "keyphrase" and _repeats(text, form) for kind, form, text in shown]
     least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
     found: dict[str, NDArray[np.bool_]] = {
-        "test_query": np.array([form in barred for form in forms], bool),
+        "test_query": np.array([form in held_out for form in forms], bool),
         "copy": made.document_id.isin(copies).to_numpy(bool),
         "too_short": words < least,
         "too_long": words > options.most_words,
@@ -167,7 +167,7 @@ def make_pseudo_queries(
     most_documents: int = 100_000,
     new: Mapping[str, str] = MappingProxyType({}),
     copies: frozenset[str] = frozenset(),
-    barred: frozenset[str] = frozenset(),
+    held_out: frozenset[str] = frozenset(),
     filters: FilterOptions | None = None,
     question: QuestionOptions | None = None,
     writer: Writer | None = None,
@@ -193,7 +193,7 @@ def make_pseudo_queries(
         Documents that are asked at most, chosen by a hash of their ids.
     new
         By document id the split, ``dev`` or ``test``, of documents that training must not see; the others are for it.
-    copies, barred
+    copies, held_out
         See :func:`anmi.adaptation.make.reasons`.
     filters
         What is dropped; the defaults where None.
@@ -239,7 +239,7 @@ def make_pseudo_queries(
                 columns_of[column_name] += [value] * len(found)
     # As Python's own strings for now: to make others of texts that are dropped takes longer than finding out which.
     made = pd.DataFrame(columns_of, dtype=object)
-    why = reasons(made, copies, filters or FilterOptions(), barred)
+    why = reasons(made, copies, filters or FilterOptions(), held_out)
     dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
     kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}

@@ -81,7 +81,7 @@ def _on_dev(item: Step) -> bool:
     return getattr(item.params, "per", None) == "dev"
 
 
-# Columns by what makes them.
+# The columns that each stage makes.
 OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
 OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
 OF_CROSS_ENCODER: Final = frozenset({"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se", "p_preferred"})
@@ -183,12 +183,12 @@ class Recipe(Params):
 
     @property
     def sources(self) -> frozenset[str]:
-        """What candidates are retrieved by: ``bm25``, ``dense``, both or neither; judgments are of what both find."""
+        """The retrievers of candidates: ``bm25``, ``dense``, both or neither; judges need both."""
         wanted = {"bm25": OF_BM25, "dense": OF_ENCODER}
         return frozenset(name for name, columns in wanted.items() if self.judged or self.requires & columns)
 
-    def ranks_of(self, column: str) -> int:
-        """Return the worst rank that a step tells from those behind it, such as 100 for ``rank_window``; 0 for none."""
+    def deepest_rank(self, column: str) -> int:
+        """Return the deepest rank that a step distinguishes, such as 100 for ``rank_window``; 0 without such a step."""
         reading = [item.params for item in self.steps if column in item.type.requires(item.params)]
         return max((getattr(params, "last", 0) for params in reading), default=0)
 
@@ -225,12 +225,12 @@ class RecipeBook(BaseModel):
         return {name: inherited(name, value) for name in value}
 
     @model_validator(mode="after")
-    def _make_sense(self) -> RecipeBook:
+    def _consistent(self) -> RecipeBook:
         for name, recipe in self.__pydantic_extra__.items():
             if not is_plain_name(name):
                 # Files are named by recipes.
                 raise ValueError(f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of them")
-            if found := _sampling(recipe) or _order(recipe.steps):
+            if found := _sampler_problem(recipe) or _order_problem(recipe.steps):
                 raise ValueError(f"{name}: {found}")
         return self
 
@@ -239,7 +239,7 @@ class RecipeBook(BaseModel):
         return sorted(self.__pydantic_extra__)
 
     def get(self, name: str) -> Recipe:
-        """Return a recipe; under the name ``*`` one that reads what all of them read, for judging once for all.
+        """Return a recipe; for ``*``, one that reads the columns that any of them reads, so that judges run once.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class RecipeBook(BaseModel):
         return self.__pydantic_extra__[name]
 
 
-def inherited(name: str, recipes: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> Any:
+def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()) -> Any:
     """Return a recipe as read, with the fields of those that it extends; what is no mapping is left as it is.
 
     Examples
@@ -268,12 +268,12 @@ def inherited(name: str, recipes: Mapping[str, Any], heirs: tuple[str, ...] = ()
     own = recipes[name]
     if not isinstance(own, Mapping) or own.get("extends") is None:
         return own
-    parent, heirs = str(own["extends"]), (*heirs, name)
-    if parent in heirs:
-        raise ValueError(f"{name}: extends goes in a circle ({' → '.join((*heirs, parent))}); one must stand alone")
+    parent, chain = str(own["extends"]), (*chain, name)
+    if parent in chain:
+        raise ValueError(f"{name}: extends goes in a circle ({' → '.join((*chain, parent))}); one must stand alone")
     if parent not in recipes:
         raise ValueError(f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}')
-    base = inherited(parent, recipes, heirs)
+    base = inherited(parent, recipes, chain)
     if not isinstance(base, Mapping):
         raise ValueError(f'{name}: extends "{parent}", which has no fields to take')
     found = {**base, **own}
@@ -285,7 +285,7 @@ def inherited(name: str, recipes: Mapping[str, Any], heirs: tuple[str, ...] = ()
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one mapping with another put over it, branch by branch.
+    """Merge nested mappings; where both have a value, that of the second holds.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def _sentence(error: ValidationError) -> str:
     return f"{where}: {message}" if where else message
 
 
-def _sampling(recipe: Recipe) -> str | None:
+def _sampler_problem(recipe: Recipe) -> str | None:
     """Say what is wrong unless exactly one step draws the negatives, and it comes last."""
     drawing = [place for place, item in enumerate(recipe.steps) if item.type.sampler]
     if len(drawing) > 1:
@@ -333,11 +333,11 @@ def _sampling(recipe: Recipe) -> str | None:
     if drawing and drawing[0] + 1 < len(recipe.steps):
         late = recipe.steps[drawing[0] + 1].name
         sampler = recipe.steps[drawing[0]].name
-        return f'step "{late}" stands behind "{sampler}", which draws the negatives, so it decides nothing; move it up'
+        return f'step "{late}" comes after "{sampler}", which draws the negatives, so it has no effect; move it before'
     return None
 
 
-def _order(steps: Sequence[Step]) -> str | None:
+def _order_problem(steps: Sequence[Step]) -> str | None:
     """Say which step reads a column before the step that makes it."""
     makers = {column: name for name, kind in STEPS.items() for column in kind.makes}
     made: set[str] = set()
@@ -354,7 +354,7 @@ def _order(steps: Sequence[Step]) -> str | None:
 
 @dataclass
 class Runner:
-    """Applies a recipe to shards of candidates, one row per (query, positive).
+    """Applies a recipe to shards of candidates, one row per query.
 
     Parameters
     ----------
@@ -396,19 +396,19 @@ class Runner:
     def _context(self, place: int) -> Context:
         return Context(self.seed, self.recipe.pool or self.recipe.negatives, self._fitted.get(place))
 
-    def _apply(self, block: Candidates, upto: int) -> Candidates:
+    def _apply(self, block: Candidates, stop: int) -> Candidates:
         missing = self.recipe.requires - set(block.columns) - set(block.query_columns)
         if missing:
             raise AnmiError(
                 f"the recipe reads {', '.join(sorted(missing))}, which no stage has measured for these candidates; "
                 "run the mining again with this recipe"
             )
-        for place, item in enumerate(self.recipe.steps[:upto]):
+        for place, item in enumerate(self.recipe.steps[:stop]):
             try:
                 block = item.type.apply(block, item.params, self._context(place))
             except KeyError as error:
                 raise AnmiError(
-                    f'step {place + 1} of the recipe, "{item.name}", reads {error}, which neither a stage nor a step '
-                    f"before it makes for what is read; {nearest(str(error.args[0]), block.columns)}"
+                    f'step {place + 1} of the recipe, "{item.name}", reads the column {error}, which no stage or '
+                    f"earlier step makes; {nearest(str(error.args[0]), block.columns)}"
                 ) from error
         return block

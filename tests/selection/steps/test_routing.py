@@ -1,4 +1,4 @@
-"""Routing: both bars, what becomes of candidates between and above them, and target rates on simulated judges."""
+"""Routing: both thresholds, what becomes of candidates between and above them, and target rates on simulated judges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.selection.conftest import candidates, named
 from anmi.candidates import Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner
 from anmi.selection.steps import Context
-from anmi.selection.steps.routing import Bars, Route, fit_route
+from anmi.selection.steps.routing import Route, Thresholds, fit_route
 from anmi.selection.steps.samplers import TIERS
 
 
@@ -20,7 +20,7 @@ def block_of(probability: NDArray[np.floating], heldout: NDArray[np.floating] | 
     return candidates({"p_relevant": probability, "dense": dense}, own, 2)
 
 
-def bars(block: Candidates, **params: object) -> Bars:
+def thresholds(block: Candidates, **params: object) -> Thresholds:
     return fit_route([block], Route(**params), Context(seed=1, negatives=2))
 
 
@@ -56,7 +56,7 @@ def test_only_the_likelier_of_the_uncertain_are_barred_inside_a_batch() -> None:
 def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> None:
     rng = np.random.default_rng(3)
     heldout = rng.beta(2, 2, 2000)
-    found = bars(block_of(rng.beta(0.3, 5, (2000, 5)), heldout), max_false_negative_rate=0.1)
+    found = thresholds(block_of(rng.beta(0.3, 5, (2000, 5)), heldout), max_false_negative_rate=0.1)
     # Independent: the empirical quantile.
     assert found.negative == pytest.approx(np.quantile(heldout, 0.1), abs=1e-3)
     fresh = rng.beta(2, 2, 20_000)
@@ -66,7 +66,7 @@ def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> N
 def test_with_few_held_out_positives_the_expected_share_of_the_nearest_decides() -> None:
     rng = np.random.default_rng(4)
     probability = rng.beta(0.5, 10, (3000, 20))
-    found = bars(block_of(probability, np.full(3000, np.nan)), max_expected_share=0.01)
+    found = thresholds(block_of(probability, np.full(3000, np.nan)), max_expected_share=0.01)
 
     def leak(bar: float) -> float:
         taken = [value for row in probability for value in [p for p in row if p < bar][:2]]
@@ -106,14 +106,14 @@ def test_where_no_bar_will_do_the_least_doubted_fill_the_rows(caplog: pytest.Log
     after = run(block_of(probability), {"route": step}, "top", negatives=3)
     lowest = np.sort(probability, axis=1)[:, 2:3]
     np.testing.assert_array_equal(after.negatives, probability <= lowest)
-    assert "no bar meets max_expected_share 0.015, since the judge doubts every candidate" in caplog.text
+    assert "no threshold meets max_expected_share 0.015, since the judge doubts every candidate" in caplog.text
 
 
 def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows() -> None:
     rng = np.random.default_rng(5)
     heldout, probability = rng.beta(8, 1, 3000), rng.beta(0.6, 3, (3000, 10))
     heldout[1000:] = np.nan
-    found = bars(block_of(probability, heldout), negative=0.1)
+    found = thresholds(block_of(probability, heldout), negative=0.1)
 
     def wrong(bar: float) -> tuple[float, float]:
         promoted, rivals = (probability >= bar).sum(), (probability[:1000] >= bar).sum()
@@ -124,8 +124,8 @@ def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows
 
 
 def test_with_few_held_out_positives_nothing_is_promoted() -> None:
-    assert bars(block_of(np.full((99, 3), 0.001), np.full(99, 0.999))).positive > 1
-    assert bars(block_of(np.full((100, 3), 0.001), np.full(100, 0.999))).positive < 1
+    assert thresholds(block_of(np.full((99, 3), 0.001), np.full(99, 0.999))).positive > 1
+    assert thresholds(block_of(np.full((100, 3), 0.001), np.full(100, 0.999))).positive < 1
 
 
 def test_the_bars_depend_neither_on_shards_nor_on_the_order_of_rows() -> None:

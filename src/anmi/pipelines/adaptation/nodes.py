@@ -62,11 +62,12 @@ def ask_corpus(
 
     kinds = kinds_of(recipe, recipes, options)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
-    barred = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
+    held_out = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, terms=terms, views=params.views,
-        most_documents=params.max_documents, new=dict(new_documents.to_numpy().tolist()), copies=copies, barred=barred,
-        filters=params.filters, question=params.question, writer=_writer(params, store) if "llm" in kinds else None,
+        most_documents=params.max_documents, new=dict(new_documents.to_numpy().tolist()), copies=copies,
+        held_out=held_out, filters=params.filters, question=params.question,
+        writer=_writer(params, store) if "llm" in kinds else None,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])

@@ -132,8 +132,8 @@ def retrieve(
         bm25=bm25_index if "bm25" in asked.sources else None, vectors=vectors if "dense" in asked.sources else None,
         approximate=dense_index if "dense" in asked.sources and dense_index.exact is None else None,
         related=RelatedDocuments.from_table(related_documents, ids), bm25_depth=bm25.depth, dense_depth=dense.depth,
-        random=dense.random, seed=seed, bm25_ranks=asked.ranks_of("bm25_rank"),
-        dense_ranks=asked.ranks_of("dense_rank"), measured=dense.positives,
+        random=dense.random, seed=seed, bm25_ranks=asked.deepest_rank("bm25_rank"),
+        dense_ranks=asked.deepest_rank("dense_rank"), measured=dense.positives,
         passages=np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1)) if "start" in corpus else None,
     )  # fmt: skip
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))

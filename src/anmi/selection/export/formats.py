@@ -18,7 +18,7 @@ from anmi.selection.steps import Params
 
 # The order in which a score is chosen where none is named: a cross-encoder's logits are what MarginMSE was made for.
 PREFERRED: Final = ("cross", "p_relevant", "dense")
-ENOUGH: Final = 0.95
+LEAST_KNOWN: Final = 0.95
 _TEXTS: Final = ("query_id", "query", "positive_id", "positive")
 
 
@@ -200,20 +200,20 @@ def preferred_score(rows: pd.DataFrame) -> str:
         None of them is known for enough documents; the message says how far each is.
     """
     shares = known_shares(rows)
-    chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= ENOUGH), None)
+    chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= LEAST_KNOWN), None)
     if chosen is None:
         raise AnmiError(
-            f"no score is known for {ENOUGH:.0%} of the documents; choose one by --score: {coverage_text(shares)}"
+            f"no score is known for {LEAST_KNOWN:.0%} of the documents; choose one with --score: {share_text(shares)}"
         )
     return chosen
 
 
-def coverage_text(shares: dict[str, float]) -> str:
+def share_text(shares: dict[str, float]) -> str:
     """Write shares for a message.
 
     Examples
     --------
-    >>> coverage_text({"dense": 1.0, "cross": 0.3412})
+    >>> share_text({"dense": 1.0, "cross": 0.3412})
     'dense (known for 100.0 %), cross (known for 34.1 %)'
     """
     best = sorted(shares.items(), key=lambda each: -each[1])
@@ -321,10 +321,10 @@ def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> 
         ("document", collection.corpus, "document_id", flat.rows.positive_id),
         ("query", collection.queries, "query_id", flat.rows.query_id),
     ):
-        strange = asked[~asked.isin(table[key])]
-        if len(strange):
+        unknown = asked[~asked.isin(table[key])]
+        if len(unknown):
             raise AnmiError(
-                f'the newest collection has no {kind} "{strange.iloc[0]}" of the training rows, so these were made '
+                f'the newest collection has no {kind} "{unknown.iloc[0]}" of the training rows, so these were made '
                 "of another one; run mining again"
             )
     negatives = flat.negatives.rename(columns={"row": "group"})

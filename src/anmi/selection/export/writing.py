@@ -142,7 +142,7 @@ def make_export(
     table = found.make(laid, options, collection)
     if not len(table):
         lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
-        known = f"; scores of these rows: {formats.coverage_text(formats.known_shares(rows))}" if score else ""
+        known = f"; scores of these rows: {formats.share_text(formats.known_shares(rows))}" if score else ""
         raise AnmiError(f'nothing is left to export as "{name}": {lost or "there are no training rows"}{known}')
     prompts = (encoder_info or {}).get("prompts") or {}
     parted = "source" if options.by_source else None

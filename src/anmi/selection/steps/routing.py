@@ -22,10 +22,10 @@ from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS, places
 
 log = logging.getLogger(__name__)
-# Bars that are tried, from and to which log-odds, and how many: what is no longer a negative up to an even chance,
-# what is a positive from it.
-_BARS: Final = (-9.0, 0.0, 73)
-_HIGH_BARS: Final = (0.0, 9.0, 37)
+# Thresholds that are tried: the lowest and the highest log-odds, and how many. Those of positives begin at an even
+# chance, where those of negatives end.
+_NEGATIVE_GRID: Final = (-9.0, 0.0, 73)
+_POSITIVE_GRID: Final = (0.0, 9.0, 37)
 _SAMPLE: Final = 4096
 # Candidates of a sampled row that are looked at; behind them a row hardly ever draws.
 _FIRST: Final = 512
@@ -39,14 +39,14 @@ _EVEN: Final = 0.5
 
 
 @lru_cache
-def _chances(lowest: float, highest: float, count: int) -> NDArray[np.float64]:
+def _grid(lowest: float, highest: float, count: int) -> NDArray[np.float64]:
     """Return so many probabilities, even in log-odds."""
     made: NDArray[np.float64] = scipy.special.expit(np.linspace(lowest, highest, count))
     return made
 
 
 class Promote(Params):
-    """Bar above which an unlabelled candidate serves as a positive."""
+    """The threshold from which an unlabelled candidate serves as a positive."""
 
     column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
     threshold: float = Field(0.9, gt=0, le=1, description="From it on a candidate is a positive; 0.9 is RocketQA's.")
@@ -60,7 +60,7 @@ def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
 
 
 class Route(Params):
-    """Both bars, given as they are or by the errors that they may make."""
+    """Both thresholds, given as numbers or found from the error rates that are allowed."""
 
     column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
     negative: float | None = Field(
@@ -78,12 +78,15 @@ class Route(Params):
     )  # fmt: skip
     positive: float | None = Field(None, gt=0, le=1, description="Promoted from it on. None: at most 5 % are wrong.")
     barred: float | None = Field(
-        None, gt=0, le=1, description="From it on an uncertain one is no negative inside a batch either. None bars all."
+        None,
+        gt=0,
+        le=1,
+        description="From it on an uncertain one is no negative inside a batch either. None excludes all.",
     )
     at_least: int = Field(0, ge=0, description="Negatives of a row in any case, the least doubted below ½. 0: strict.")
 
     @model_validator(mode="after")
-    def _bars_do_not_cross(self) -> Route:
+    def _thresholds_do_not_cross(self) -> Route:
         if self.negative is not None and self.positive is not None and self.negative > self.positive:
             raise ValueError(
                 f"negative {self.negative:g} lies above positive {self.positive:g}; a candidate cannot be both"
@@ -92,11 +95,11 @@ class Route(Params):
 
 
 @dataclass(frozen=True)
-class Bars:
+class Thresholds:
     """Below ``negative`` a candidate is a negative, from ``positive`` on a positive.
 
     With them stands which share of the negatives the judge expects to be relevant, between ``low`` and ``high``
-    (:class:`anmi.judging.expected.ExpectedShare`); None where both bars were given and nothing was looked at.
+    (:class:`anmi.judging.expected.ExpectedShare`); None where both thresholds were given and nothing was looked at.
     """
 
     negative: float
@@ -106,21 +109,21 @@ class Bars:
     high: float | None = None
 
 
-def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Bars:
-    """Find the bars that meet the target rates; a bar that is given stays.
+def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Thresholds:
+    """Find the thresholds that meet the target rates; one that is given stays.
 
-    The negative bar is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
+    The negative threshold is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
     below; with too few of these, or without that rate, the highest at which the mean probability of the negatives that
-    a row would take is at most ``max_expected_share``. The positive bar is the lowest from which on the unlabelled
-    candidates are at most 5 % of these and the positives: among all queries, each with one
-    positive, and among those of which positives were held out, each with the share of these that reach it. It never
-    lies below the negative bar.
+    a row would take is at most ``max_expected_share``. The positive threshold is the lowest from which on the
+    unlabelled candidates are at most 5 % of these and the positives: among all queries, each with one positive, and
+    among those of which positives were held out, each with the share of these that reach it. It never lies below the
+    negative threshold.
     """
     if params.negative is not None and params.positive is not None:
-        return Bars(params.negative, params.positive)
-    heldout, sample, count = [np.zeros(0, np.float32)], _Sample(context.seed), _HighCount()
+        return Thresholds(params.negative, params.positive)
+    heldout, sample, count = [np.zeros(0, np.float32)], _Sample(context.seed), _PromotionCount()
     for each in blocks:
-        # What a language model said of some changes what becomes of those, not the bars.
+        # What a language model said of some changes what becomes of those, not the thresholds.
         block = each.with_columns({params.column: unread(each.columns, params.column)})
         none = np.full(block.positives.shape, np.nan, np.float32)
         held = unread({"p_heldout": none} | block.positive_columns, "p_heldout")
@@ -131,20 +134,20 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     positives = np.concatenate(heldout)
     queries, values = sample.rows()
     drawn = _Drawn(values, params, max(context.negatives, 1))
-    negative = _negative_bar(drawn, positives, params) if params.negative is None else params.negative
-    positive = count.bar(positives) if params.positive is None else params.positive
+    negative = _negative_threshold(drawn, positives, params) if params.negative is None else params.negative
+    positive = count.threshold(positives) if params.positive is None else params.positive
     found = ExpectedShare()
-    found.add(drawn.at(negative), queries)
+    found.add(drawn.below(negative), queries)
     told = (found.share, *found.interval) if found.documents else (None, None, None)
-    bars = Bars(float(negative), float(max(negative, positive)), *told)
-    sure = f"positives P ≥ {bars.positive:.3g}" if bars.positive <= 1 else "nothing is surely a positive"
+    thresholds = Thresholds(float(negative), float(max(negative, positive)), *told)
+    sure = f"positives P ≥ {thresholds.positive:.3g}" if thresholds.positive <= 1 else "nothing is surely a positive"
     if found.documents:
-        log.info("route: negatives have P < %.3g, %s", bars.negative, sure)
+        log.info("route: negatives have P < %.3g, %s", thresholds.negative, sure)
         log.info("route: expected share of relevant ones among them: %s", share_sentence(found.share, *found.interval))
-    return bars
+    return thresholds
 
 
-def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
+def _negative_threshold(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
     others = drawn.values[np.isfinite(drawn.values)]
     if params.max_false_negative_rate is not None and len(positives) >= _LEAST_POSITIVES and len(others):
         labels = np.repeat([1, 0], [len(positives), len(others)])
@@ -154,21 +157,21 @@ def _negative_bar(drawn: _Drawn, positives: NDArray[np.float32], params: Route) 
             *(100 * share for share in (found.rate, found.low, found.high)), found.positives,
         )  # fmt: skip
         return found.threshold
-    bars = _chances(*_BARS)
-    bars = bars if params.barred is None else np.append(bars[params.barred > bars], params.barred)
-    shares = np.array([drawn.share(bar) for bar in bars])
+    tried = _grid(*_NEGATIVE_GRID)
+    tried = tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
+    shares = np.array([drawn.share(each) for each in tried])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
         log.warning(
-            "route: no bar meets max_expected_share %g, since the judge doubts every candidate; the least doubted are "
-            "taken, of which it expects %.2g %% to be relevant",
+            "route: no threshold meets max_expected_share %g, since the judge doubts every candidate; the least "
+            "doubted are taken, of which it expects %.2g %% to be relevant",
             params.max_expected_share, 100 * shares[0],
         )  # fmt: skip
-    return float(bars[meets[-1]] if len(meets) else bars[0])
+    return float(tried[meets[-1]] if len(meets) else tried[0])
 
 
 class _Drawn:
-    """What rows would take as negatives at a bar: the first below it, and if they are few the least doubted.
+    """What rows would take as negatives at a threshold: the first below it, and if they are few the least doubted.
 
     Parameters
     ----------
@@ -187,28 +190,28 @@ class _Drawn:
         least = np.sort(values, axis=1)[:, : self._fill]
         self._least = np.where(least < _EVEN, least, np.nan)
 
-    def at(self, bar: float) -> NDArray[np.float32]:
+    def below(self, threshold: float) -> NDArray[np.float32]:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
-        below = self.values < bar
+        below = self.values < threshold
         taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
         if self._fill:
-            # Of a row with fewer below the bar than are to be filled, all below it are among the least doubted.
+            # Of a row with fewer below the threshold than are to be filled, all below it are among the least doubted.
             short = below.sum(axis=1, keepdims=True) < self._fill
             taken = np.concatenate([np.where(short, np.nan, taken), np.where(short, self._least, np.nan)], axis=1)
         return taken
 
-    def share(self, bar: float) -> float:
+    def share(self, threshold: float) -> float:
         """Return the mean probability of what is taken; 0 of nothing."""
-        taken = self.at(bar)
+        taken = self.below(threshold)
         return float(np.nanmean(taken)) if np.isfinite(taken).any() else 0.0
 
 
-class _HighCount:
-    """Counts the unlabelled candidates from each of the high bars on."""
+class _PromotionCount:
+    """Counts the unlabelled candidates from each of the positive thresholds on."""
 
     def __init__(self) -> None:
         self._rows = 0
-        self._all, self._rivals, self._found = np.zeros((3, _HIGH_BARS[-1]))
+        self._all, self._rivals, self._found = np.zeros((3, _POSITIVE_GRID[-1]))
 
     def add(self, block: Candidates, column: str, held: NDArray[np.float32]) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
@@ -218,18 +221,18 @@ class _HighCount:
         share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
         self._found += _at_least(held[known], share[known])
 
-    def bar(self, positives: NDArray[np.float32]) -> float:
-        """Return the lowest bar that meets the rate of false promotions; infinite where there is none."""
+    def threshold(self, positives: NDArray[np.float32]) -> float:
+        """Return the lowest threshold that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
         found = self._found.round(6)
         meets = (found > 0) & (len(positives) >= _LEAST_POSITIVES)
         for promoted, right in ((self._all, self._rows), (self._rivals, found)):
             meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
-        return float(_chances(*_HIGH_BARS)[np.argmax(meets)]) if meets.any() else np.inf
+        return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
 
 
 def _at_least(values: NDArray[np.float32], weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    counts = np.histogram(values, [*_chances(*_HIGH_BARS), np.inf], weights=weights)[0].astype(np.float64)
+    counts = np.histogram(values, [*_grid(*_POSITIVE_GRID), np.inf], weights=weights)[0].astype(np.float64)
     return counts[::-1].cumsum()[::-1]
 
 
@@ -269,19 +272,21 @@ class _Sample:
 )  # fmt: skip
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Route each judged candidate to negative, uncertain or promoted; reject one that no judge saw."""
-    bars: Bars = context.fitted
+    thresholds: Thresholds = context.fitted
     judged, before = block.columns[params.column], unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
-    sure = f"{params.column} ≥ {bars.positive:.3g}" if bars.positive <= 1 else "the judge is never sure enough"
+    sure = (
+        f"{params.column} ≥ {thresholds.positive:.3g}" if thresholds.positive <= 1 else "the judge is never sure enough"
+    )
     if GRADE in block.columns:
         wanted, read = params.positive or SURE, np.isfinite(block.columns[GRADE])
         rule = f"{params.column} ≥ {wanted:g} after a language model read it"
         block = block.rejected("promote", read & (judged >= wanted), rule, "promoted", in_batch=True)
-        before = np.where(read, np.minimum(before, np.nextafter(np.float32(bars.positive), 0)), before)
-    block = block.rejected("promote", before >= bars.positive, sure, "promoted", in_batch=True)
+        before = np.where(read, np.minimum(before, np.nextafter(np.float32(thresholds.positive), 0)), before)
+    block = block.rejected("promote", before >= thresholds.positive, sure, "promoted", in_batch=True)
     # Nothing that was doubted before becomes a negative by it.
     doubted = np.fmax(judged, before)
-    between = block.undecided & (doubted >= bars.negative)
+    between = block.undecided & (doubted >= thresholds.negative)
     if params.at_least:
         doubt = np.where(block.undecided, doubted, np.inf)
         least = places(block.documents, doubt) < min(params.at_least, context.negatives)
@@ -290,12 +295,12 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
         block = block.with_columns({"tier": np.where(spared, np.float32(TIERS.index("uncertain")), tier)})
         between &= ~spared
-    barred = bars.negative if params.barred is None else params.barred
-    if barred > bars.negative:
+    barred = thresholds.negative if params.barred is None else params.barred
+    if barred > thresholds.negative:
         rule = f"{params.column} ≥ {barred:.3g}"
         block = block.rejected("barred", between & (doubted >= barred), rule, "uncertain", in_batch=True)
-    everywhere = barred <= bars.negative
-    rule = f"{params.column} ≥ {bars.negative:.3g}"
+    everywhere = barred <= thresholds.negative
+    rule = f"{params.column} ≥ {thresholds.negative:.3g}"
     block = block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)
     if not params.at_least:
         return block
