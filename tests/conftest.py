@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.commands import Commands, environment
 
 # Before a test imports a library that reads it; without it every load of a local model waits for the hub.
@@ -21,7 +21,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
 # How long an example takes says something of the machine and its load, and nothing of what is tested.
-settings.register_profile("anmi", deadline=None)
+settings.register_profile(
+    "anmi", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 settings.load_profile("anmi")
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi import seeds
@@ -13,7 +13,6 @@ DOCUMENTS = st.integers(0, 2**31 - 1)
 
 
 @given(seed=st.integers(-(2**40), 2**40), query=st.text(max_size=8), document=DOCUMENTS)
-@settings(max_examples=60, deadline=None)
 def test_uniform_is_the_first_draw_of_numpys_philox(seed: int, query: str, document: int) -> None:
     # NumPy raises its 256-bit counter by one before the first block.
     words = [int(word) for word in seeds.key(seed, "step", query)]
@@ -24,7 +23,6 @@ def test_uniform_is_the_first_draw_of_numpys_philox(seed: int, query: str, docum
 
 
 @given(documents=st.lists(DOCUMENTS, min_size=1, max_size=12, unique=True), order=st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
 def test_a_document_keeps_its_number_wherever_it_stands(documents: list[int], order: object) -> None:
     shuffled = documents.copy()
     order.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -43,7 +41,6 @@ def test_every_part_of_the_key_counts(other: tuple[int, str, str]) -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.integers(0, 40)), max_size=4))
-@settings(deadline=None)
 def test_a_permutation_is_the_first_of_its_stream_whatever_was_drawn_before(asked: list[tuple[str, int]]) -> None:
     for query, count in asked:
         expected = seeds.stream(7, "step", query).permutation(count)

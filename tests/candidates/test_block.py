@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
@@ -67,7 +67,6 @@ def contents(block: Candidates) -> list[object]:
 
 
 @given(ROWS)
-@settings(max_examples=60, deadline=None)
 def test_a_block_survives_a_parquet_file(rows: list[Row]) -> None:
     block = block_of(rows)
     file = io.BytesIO()
@@ -105,7 +104,6 @@ def test_a_dropped_query_keeps_its_first_reason_and_its_candidates_are_left_alon
 
 
 @given(ROWS, ROWS)
-@settings(max_examples=40, deadline=None)
 def test_stacking_keeps_every_row_whatever_the_widths_and_legends(first: list[Row], second: list[Row]) -> None:
     a = block_of(first)
     b = block_of(second, legend=("open", "negative", "margin"), query_columns={"rank": np.zeros(len(second), "f4")})

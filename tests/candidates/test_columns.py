@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, Columns, ColumnShards
@@ -91,7 +91,6 @@ def as_bytes(shards: CandidateShards) -> list[bytes]:
 
 
 @given(st.lists(LISTS, max_size=3), st.sets(st.sampled_from(["dense", *NAMES, "b_of_query", "other"])))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_there(
     tmp_path_factory: pytest.TempPathFactory, found: list, asked: set[str]
 ) -> None:

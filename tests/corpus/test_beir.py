@@ -7,7 +7,7 @@ import shutil
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.rows import read_texts
@@ -206,7 +206,6 @@ ODD = st.one_of(PLAIN, st.integers(), st.floats(allow_nan=False), st.none(), st.
 
 
 @given(st.dictionaries(TEXT, st.one_of(ODD, st.dictionaries(TEXT, PLAIN, max_size=2)), max_size=3))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_metadata_are_kept_as_they_were_written(tmp_path_factory, metadata):
     path = tmp_path_factory.mktemp("beir") / "corpus.jsonl"
     path.write_text(json.dumps({"_id": "d", "text": "fox", "metadata": metadata}), encoding="utf-8")
@@ -272,7 +271,6 @@ TEXTS = {name: f"Thing {name}" for name in NAMES}
 
 
 @given(st.sets(st.sampled_from(NAMES)), st.sampled_from([None, 5, 12]), st.integers(0, 5))
-@settings(max_examples=25)
 def test_an_equal_text_under_a_smaller_id_moves_nothing(again: set[str], subset: int | None, seed: int) -> None:
     labels = [(name, f"of {name}", 1, "train") for name in NAMES]
     options = {"seed": seed, "subset": subset, "dev_share": 0.2, "test_share": 0.2}

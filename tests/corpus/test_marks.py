@@ -88,7 +88,7 @@ def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
     )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.permutations(range(100)))
 def test_dev_is_cut_from_questions_by_their_text_where_there_is_none(order: list[int]) -> None:
     before = collection()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.splits import choose, cut, new_documents
@@ -20,7 +20,6 @@ def test_shares_are_met():
     assert abs(np.mean(split == "test") - 0.2) < 0.03
 
 
-@settings(max_examples=30)
 @given(st.permutations(NAMES[:50]), st.integers(0, 2**31))
 def test_order_does_not_matter(order, seed):
     expected = dict(zip(NAMES, cut(NAMES[:50], seed, dev_share=0.3, test_share=0.3), strict=False))
@@ -29,7 +28,6 @@ def test_order_does_not_matter(order, seed):
     assert {name for name, kept in zip(order, choose(order, 7, seed), strict=True) if kept} == chosen
 
 
-@settings(max_examples=30)
 @given(st.lists(st.sampled_from(NAMES[:20]), max_size=40), st.integers(0, 2**31))
 def test_equal_texts_share_a_split_and_move_no_other(texts, seed):
     split = dict(zip(NAMES[:20], cut(NAMES[:20], seed, dev_share=0.3, test_share=0.3), strict=True))

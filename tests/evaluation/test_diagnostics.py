@@ -48,7 +48,6 @@ def test_the_funnel_by_hand():
     ]  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=4, unique=True))
 def test_nothing_is_lost_in_the_funnel_however_it_is_sharded(block, seeds):
     blocks = [block(seed) for seed in seeds]
@@ -71,7 +70,7 @@ def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule
     assert (rows["route"]["rule"], rows["promote"]["rule"], rows["denoise"]["rule"]) == ("p in doubt", "p ≥ 0.9", "")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=3, unique=True))
 def test_every_negative_has_one_origin(block, seeds):
     blocks = [

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
@@ -55,7 +55,6 @@ SCORES = st.dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(LABELS, SCORES), min_size=1, max_size=3))
 def test_every_metric_matches_its_definition(cases):
     labels = {f"q{i}": case[0] for i, case in enumerate(cases)}
@@ -85,7 +84,6 @@ def test_copies_count_once_and_otherwise_as_trec_eval_counts():
     pd.testing.assert_frame_equal(evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking))
 
 
-@settings(max_examples=50, deadline=None)
 @given(LABELS, SCORES)
 def test_a_corpus_without_its_copies_is_measured_alike(labels, scores):
     # Of each text one document, and a copy of it with the score that equal texts get.

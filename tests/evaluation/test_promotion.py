@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -44,7 +44,6 @@ def test_the_bound_is_that_of_a_one_sided_t_test(old: pd.Series) -> None:
     assert found.figures["bound"] == pytest.approx(lower, abs=3e-4)
 
 
-@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=50, max_size=80),
     st.floats(0, 0.5),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -139,7 +139,6 @@ def test_nothing_is_known_of_nothing_and_little_of_one_query() -> None:
     assert one.high - one.low > 0.8
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms())
 def test_it_holds_the_estimate_whatever_the_order(pairs: list[tuple[int, int]], random: object) -> None:
     rows = [(min(pair), max(pair)) for pair in pairs]

@@ -96,7 +96,6 @@ def test_a_run_that_ended_early_is_closed_everywhere(
         assert "the judge gave no answer" in noted["error"] and "the judge gave no answer" in run.data.tags["error"]
 
 
-@pytest.mark.slow
 def test_tasks_of_a_scheduler_share_a_run(tracked: Selecting) -> None:
     tracked.do(f"run --pipelines mine --params {tracked.options}")
     (first,) = tracked.tracked()
@@ -154,7 +153,6 @@ def test_two_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
     assert {run.info.run_name for run in project.tracked()} == {"one", "other"}
 
 
-@pytest.mark.slow
 def test_an_unreachable_server_is_noticed_before_anything_runs(tracked: Selecting) -> None:
     started, server = time.monotonic(), "http://user:secret@127.0.0.1:9"
     code, said = tracked.do(f"run --params {tracked.options}", MLFLOW_TRACKING_URI=server)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.judging.cross_encoder import CrossEncoderOptions, Pairs, fold_of, join, split, training_pairs
@@ -26,7 +26,6 @@ def examples(positives: list[int], negatives: list[int], seed: int = 0) -> pd.Da
 
 
 @given(st.text(max_size=30), st.integers(2, 20), st.integers(0, 100))
-@settings(max_examples=60, deadline=None)
 def test_queries_of_one_text_share_a_fold(text: str, folds: int, seed: int) -> None:
     variants = [text.lower(), f"  {text.lower()} ", text.lower().replace(" ", "  ")]
     found = fold_of([*variants, "another one"], folds, seed)
@@ -41,7 +40,6 @@ def test_queries_of_one_text_share_a_fold(text: str, folds: int, seed: int) -> N
     seed=st.integers(0, 20),
     share=st.sampled_from([0.0, 0.25, 0.6]),
 )
-@settings(max_examples=60, deadline=None)
 def test_pairs_are_whole_queries_of_other_folds_within_the_budget(
     counts: list[tuple[int, int]], budget: int, seed: int, share: float
 ) -> None:
@@ -84,7 +82,6 @@ def test_the_share_that_is_held_out_is_about_the_one_asked_for_and_the_same_for_
 
 
 @given(st.text(max_size=10), st.text(max_size=10))
-@settings(max_examples=50, deadline=None)
 def test_a_joined_pair_can_be_taken_apart_whatever_the_texts_hold(query: str, document: str) -> None:
     first, second = split(join(query, document))
     assert second == document

@@ -66,7 +66,6 @@ def judge(folder: Path, store: Store, texts: dict[str, str], **changes: Any) -> 
     return Judge(options, DEPTH, store, folder / "models", texts, DOCUMENT_TEXTS, seed=3)
 
 
-@pytest.mark.slow
 def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
     tmp_path: Path, store: Store, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def slow_fit(first: np.ndarray, second: np.ndarray, share: np.ndarray, size: int
 
 
 @given(sizes=st.lists(st.integers(1, 14), min_size=1, max_size=3), seed=st.integers(0, 500))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_strengths_are_those_of_a_general_optimiser(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     first, second, valid = graph(sizes, seed=seed)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit, logit
@@ -78,7 +78,6 @@ def test_a_candidate_as_good_as_the_positive_has_no_gap() -> None:
     assert of(made, "coverage_reached") == pytest.approx([reached, -math.log(0.25)], rel=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(EVIDENCE), st.floats(0, 1, width=32), st.floats(0, 1, width=32), st.floats(0, 1, width=32))
 def test_more_evidence_never_lowers_an_input(kind: str, one: float, other: float, own: float) -> None:
     low, high = sorted((one, other))
@@ -181,7 +180,6 @@ def test_the_base_rate_is_that_of_the_collections_behind_the_coefficients() -> N
     assert base_rate("../models/of-mine") == base_rate("minilm")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.floats(0.001, 0.999), st.floats(0.001, 0.999), st.floats(0, 3), st.floats(0.05, 0.95))
 def test_a_second_judge_adds_to_the_log_odds(first: float, second: float, weight: float, prior: float) -> None:
     found = combined(np.array([first, first, first]), np.array([second, np.nan, prior]), weight, prior)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates
@@ -42,7 +42,6 @@ def blocks(draw: st.DrawFn) -> Candidates:
     )
 
 
-@settings(max_examples=120, deadline=None)
 @given(blocks(), st.integers(0, 6))
 def test_each_positive_of_a_query_with_several_is_hidden_once_and_the_others_stay_known(
     block: Candidates, depth: int
@@ -67,7 +66,6 @@ def test_each_positive_of_a_query_with_several_is_hidden_once_and_the_others_sta
     assert hidden.columns.keys() == {"dense"}, "a column that positives do not have would tell them apart"
 
 
-@settings(max_examples=60, deadline=None)
 @given(blocks(), st.integers(1, 3), st.integers(0, 9))
 def test_a_few_of_many_are_drawn_by_the_query_alone(block: Candidates, most: int, seed: int) -> None:
     _, row, place = hide(block, 2, most, seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
@@ -38,7 +38,6 @@ def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: in
     degree=st.sampled_from([2, 4, 8, 12, 20]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=80, deadline=None)
 def test_graphs_are_regular_connected_and_without_repeats(sizes: list[int], degree: int, seed: int) -> None:
     first, second, valid = comparisons([f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed)
     for q, size in enumerate(sizes):

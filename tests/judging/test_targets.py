@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -19,7 +19,6 @@ ROWS = st.lists(st.tuples(st.integers(0, 12).map(lambda i: i / 12), st.booleans(
 
 
 @given(rows=ROWS, target=st.fractions(0, Fraction(39, 40), max_denominator=40))
-@settings(max_examples=150, deadline=None)
 def test_the_threshold_is_the_highest_that_meets_the_target(rows: list[tuple[float, bool]], target: Fraction) -> None:
     probability, label = (np.array(column) for column in zip(*rows, strict=True))
     found = threshold_for(probability, label, float(target))

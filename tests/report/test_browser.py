@@ -12,7 +12,6 @@ from tests.report.conftest import full
 
 from anmi.report.html import render
 
-pytestmark = pytest.mark.slow
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if CHROMIUM is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
@@ -25,7 +25,6 @@ TEXTS = st.lists(st.text(st.sampled_from("abc de"), max_size=12), min_size=1, ma
 
 
 @given(TEXTS)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_terms_come_back_from_their_folder_as_they_were_cut(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
@@ -45,7 +44,6 @@ def test_terms_come_back_from_their_folder_as_they_were_cut(
 
 
 @given(TEXTS, st.dictionaries(st.integers(0, 7), st.text(st.sampled_from("abf"), max_size=5)))
-@settings(max_examples=40)
 def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict[int, str]) -> None:
     rows = np.array([row for row in other if row < len(texts)], int)
     found = Terms.cut(texts, "en", "whitespace").changed(rows, [other[row] for row in rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import chisquare
@@ -41,7 +41,6 @@ def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
     documents=st.sampled_from([40, 41, 200]),
     count=st.sampled_from([0, 1, 2, 3, 32, 60]),
 )
-@settings(max_examples=60, deadline=None)
 def test_as_many_as_there_are_and_never_an_excluded_one(excluded: list[list[int]], documents: int, count: int) -> None:
     barred = np.array([row + [PADDING] * (6 - len(row)) for row in excluded], np.int32)
     found = draw(1, [f"q{i}" for i in range(len(excluded))], barred, documents, count)
@@ -83,7 +82,6 @@ def test_a_query_draws_the_same_whoever_else_is_asked(documents: int) -> None:
     assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all(), "another seed draws others"
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), queries=st.integers(0, 6), width=st.integers(0, 5))
 def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: int) -> None:
     rng = np.random.default_rng(seed)
@@ -103,7 +101,6 @@ def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: i
     assert not table.any()
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1), count=st.sampled_from([1, 70, _RANGE - 1, _RANGE + 1, 3 * _RANGE]),
     k=st.integers(0, 70), values=st.integers(1, 1000),
@@ -138,7 +135,6 @@ def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
     return made
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300), copies=st.integers(0, 150), width=st.integers(1, 40),
     rows=st.integers(1, 9), block=st.integers(1, 120), data=st.data(),
@@ -159,7 +155,6 @@ def test_the_nearest_are_those_of_a_full_sort(
     assert (scores == np.take_along_axis(full, order, axis=1)).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 400), levels=st.integers(1, 50), data=st.data())
 def test_the_best_are_those_of_a_full_sort(seed: int, count: int, levels: int, data: st.DataObject) -> None:
     full = (np.random.default_rng(seed).integers(0, levels, (7, count)) / 3).astype(np.float32)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -89,7 +89,6 @@ def is_mapped(array: np.ndarray | None) -> bool:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 12), st.floats(0.05, 0.9))
-@settings(max_examples=50, deadline=None)
 def test_search_is_exact(seed: int, documents: int, k: int, density: float):
     vectors = drawn(seed, documents, 15, density)
     queries = drawn(seed + 1, 4, 15, 0.4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING
@@ -55,7 +55,6 @@ def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positive
 
 
 @given(pairs=PAIRS, labels=GROUPS, rows=ROWS, own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4))
-@settings(max_examples=80, deadline=None)
 def test_relations_go_both_ways_through_copies_and_near_ones_win(
     pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], own: list[list[int]]
 ) -> None:
@@ -75,7 +74,6 @@ def test_relations_go_both_ways_through_copies_and_near_ones_win(
 
 
 @given(labels=GROUPS, rows=ROWS)
-@settings(max_examples=80, deadline=None)
 def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int], rows: list[list[int]]) -> None:
     found = related_by([(0, 1, "near")], labels).same_text(padded(rows))
     expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
@@ -84,7 +82,6 @@ def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int
 
 
 @given(rows=ROWS, seed=st.integers(0, 99))
-@settings(max_examples=50, deadline=None)
 def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: list[list[int]], seed: int) -> None:
     queries = [f"q{i}" for i in range(len(rows))]
     pairs = [(f"q{i}", f"d{d}", 1 + d % 2) for i, row in enumerate(rows) for d in row]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.retrieval import encoders
@@ -61,7 +61,6 @@ def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(folder: Path) 
     assert prints[0] == prints[1]
 
 
-@settings(max_examples=200, deadline=None)
 @given(texts=st.lists(st.text(max_size=40), max_size=6))
 def test_words_cut_once_have_the_tokens_of_whole_texts(folder: Path, texts: list[str]) -> None:
     tokenizer = read(folder)._tokenizer

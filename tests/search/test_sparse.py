@@ -21,8 +21,8 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import SHARE, pruned, spread_of_scores
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch
+from anmi.search.exports import export_opensearch, export_vectors
 from anmi.search.hybrid import Encoded
-from anmi.search.stores import export_opensearch, export_vectors
 
 WORDS = [f"word{i}" for i in range(60)]
 QUESTIONS = ["word1 word2 word3", "word7 word8", "word59"]

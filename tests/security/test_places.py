@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus import sources
@@ -40,7 +40,6 @@ def write_collection(folder: Path) -> Path:
     return folder
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scheme=st.sampled_from(("beir", "kg", "pairs")), place=names)
 def test_a_place_that_is_none_is_told_in_one_sentence(scheme: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(AnmiError) as caught:
@@ -106,7 +105,6 @@ def test_a_file_that_is_named_in_full_may_be_a_link(tmp_path: Path) -> None:
         files_of_pairs(f"{folder}/l*.jsonl")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=names)
 def test_what_is_inside_stays_inside(name: str, tmp_path: Path) -> None:
     try:
@@ -116,7 +114,6 @@ def test_what_is_inside_stays_inside(name: str, tmp_path: Path) -> None:
     assert found.resolve().is_relative_to(tmp_path.resolve())
 
 
-@settings(max_examples=200, deadline=None)
 @given(names)
 def test_recipes_name_files_only_by_plain_names(name: str) -> None:
     if is_plain_name(name):

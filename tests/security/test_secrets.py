@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError, first_line, holds_address_secret, masked, secrets_of_environment, visible
@@ -20,7 +20,6 @@ MARK = "Zq7Leak"
 passwords = st.text("abcXYZ019!$%&*+,-./:;=?@_~^|", min_size=1, max_size=12).map(lambda text: f"{MARK}{text}")
 
 
-@settings(max_examples=300)
 @given(
     passwords, st.sampled_from(("https", "s3", "postgresql+psycopg2", "mysql")), st.sampled_from(("", ":8080", "/a@b"))
 )

@@ -127,7 +127,7 @@ def rows_of(recipe: Recipe, blocks: list[Candidates], seed: int = 1) -> pd.DataF
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 @given(cuts=st.lists(st.integers(0, 30), max_size=4), seed=st.integers(0, 50))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 def test_training_rows_are_the_same_however_queries_are_cut_into_shards(name: str, cuts: list[int], seed: int) -> None:
     recipe, block = recipe_book(RECIPES).get(name), make_block(seed, 40, 30)
     edges = [0, *sorted(cuts), len(block)]

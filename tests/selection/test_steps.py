@@ -81,7 +81,7 @@ def test_every_registered_step_is_examined_here() -> None:
 
 @pytest.mark.parametrize(("name", "params"), EVERY, ids=NAMES)
 @given(block=BLOCKS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_no_step_touches_padding_or_measurements_or_leaves_the_range_of_weights(
     name: str, params: dict[str, Any], block: Candidates
 ) -> None:
@@ -95,7 +95,7 @@ def test_no_step_touches_padding_or_measurements_or_leaves_the_range_of_weights(
 
 @pytest.mark.parametrize(("name", "params"), EVERY, ids=NAMES)
 @given(block=BLOCKS, seed=st.integers(0, 99))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_given_its_fit_a_step_depends_neither_on_the_order_of_candidates_nor_on_other_queries(
     name: str, params: dict[str, Any], block: Candidates, seed: int
 ) -> None:
@@ -119,7 +119,6 @@ def rejected(block: Candidates, name: str, **params: Any) -> np.ndarray:
 
 
 @given(block=BLOCKS, limits=st.lists(st.floats(0.05, 1.0), min_size=2, max_size=2))
-@settings(max_examples=40, deadline=None)
 def test_a_stricter_limit_rejects_no_less(block: Candidates, limits: list[float]) -> None:
     low, high = sorted(limits)
     stricter = [
@@ -137,7 +136,6 @@ def test_a_stricter_limit_rejects_no_less(block: Candidates, limits: list[float]
 
 
 @given(block=BLOCKS, ratio=st.floats(0.5, 1.0), margin=st.floats(0.0, 0.5))
-@settings(max_examples=40, deadline=None)
 def test_ceilings_are_those_of_the_formulas_for_either_sign(block: Candidates, ratio: float, margin: float) -> None:
     positive, score = block.positive_columns["dense"][:, :1].astype(float), block.columns["dense"].astype(float)
     by_ratio, by_margin = rejected(block, "max_ratio", max_ratio=ratio), rejected(block, "margin", margin=margin)
@@ -225,7 +223,6 @@ def test_inconsistent_queries_are_dropped_or_kept(policy: str, kept: int) -> Non
 
 
 @given(block=BLOCKS, count=st.integers(0, 8), seed=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
 def test_the_largest_keys_are_chosen_and_ties_go_to_the_smaller_document(
     block: Candidates, count: int, seed: int
 ) -> None:

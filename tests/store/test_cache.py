@@ -11,7 +11,7 @@ from typing import Any
 import lmdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
@@ -46,7 +46,6 @@ def test_a_store_of_another_format_or_that_is_open_already_is_refused_and_left_a
             Store(tmp_path)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.text(st.characters(), max_size=6), max_size=8), max_size=4), st.integers(1, 3))
 def test_every_text_gets_its_own_value_whatever_it_holds(rounds: list[list[str]], batch: int) -> None:
     """Against a plain dictionary; texts may hold separators, zero bytes and halves of surrogate pairs."""

@@ -70,7 +70,6 @@ def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: in
 
 
 @given(pools=POOLS, window=WINDOWS, count=st.integers(0, 6), step=st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
 def test_a_draw_from_a_window_is_that_of_the_rules_one_by_one(pools, window, count, step):
     rows = [
         row(number, gaps, [float(place % 4 != 3) for place in range(len(gaps))]) for number, gaps in enumerate(pools)
@@ -80,7 +79,7 @@ def test_a_draw_from_a_window_is_that_of_the_rules_one_by_one(pools, window, cou
 
 
 @given(order=st.permutations(range(6)), step=st.integers(0, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_neither_the_order_of_a_batch_nor_what_else_is_in_it_matters(order, step):
     rows = [row(number, range(100, 900, 50)) for number in range(6)]
     draw = sampler(rows, 4, Held(200, 500))

@@ -111,7 +111,7 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
 def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> dict[str, Any]:
     """Write the search, or the collection."""
     from anmi.files import aside
-    from anmi.search.stores import export_opensearch, export_vectors
+    from anmi.search.exports import export_opensearch, export_vectors
     from anmi.selection.export import export_collection
 
     if folder.is_dir() and any(folder.iterdir()):

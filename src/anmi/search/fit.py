@@ -1,4 +1,4 @@
-"""The weights of a search are fitted on what dev queries found and on their labels."""
+"""The weights of a search are fitted on the rankings of dev queries and their labels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
 
 STREAM: Final = "search/weight"
-# Of the grid of two parts, and of more, which have many more points.
+# Steps of the grid of weights of two parts, and of three, which has many more points.
 STEPS: Final = 20
-STEPS_OF_MORE: Final = 10
+STEPS_OF_THREE: Final = 10
 CUT: Final = 10
-# Fewer say less than all queries together do, though those are of another kind.
-ENOUGH: Final = 30
+# Fewer queries about unlabelled documents say less than all dev queries together.
+LEAST_UNLABELLED: Final = 30
 _RESAMPLES: Final = 1000
 _CELLS: Final = 4_000_000
 
@@ -60,7 +60,7 @@ class FittedWeights:
     ndcg: dict[str, float]
 
     @staticmethod
-    def unknown(parts: Mapping[str, Any], queries: int = 0) -> FittedWeights:
+    def all_equal(parts: Mapping[str, Any], queries: int = 0) -> FittedWeights:
         """Return the weights where queries are too few to choose them: all parts count the same."""
         least, most = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 1.0)
         return FittedWeights(equal(parts), least, most, queries, "none", (), {})
@@ -85,7 +85,7 @@ def grid(parts: int) -> NDArray[np.float64]:
     >>> grid(2)[:2].tolist(), len(grid(3))
     ([[1.0, 0.0], [0.95, 0.05]], 66)
     """
-    steps = STEPS if parts <= 2 else STEPS_OF_MORE
+    steps = STEPS if parts <= 2 else STEPS_OF_THREE
     rest = itertools.product(range(steps + 1), repeat=parts - 1)
     points = [(steps - sum(others), *others) for others in rest if sum(others) <= steps]
     return np.array(points) / steps
@@ -129,13 +129,13 @@ def fit_weights(
     >>> found.weights["dense"] > 0.6, found.queries, found.kind
     (True, 90, 'unlabelled')
     """
-    chosen = unlabelled if int(unlabelled.sum()) >= ENOUGH else np.ones(len(unlabelled), bool)
+    chosen = unlabelled if int(unlabelled.sum()) >= LEAST_UNLABELLED else np.ones(len(unlabelled), bool)
     count = int(chosen.sum())
     if not count:
-        return FittedWeights.unknown(lists)
+        return FittedWeights.all_equal(lists)
     lists = {name: part.of(chosen) for name, part in lists.items()}
-    units = {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen] for name, spread in spreads.items()}
-    asked = units, labelled[chosen], grades[chosen]
+    spreads = {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen] for name, spread in spreads.items()}
+    asked = spreads, labelled[chosen], grades[chosen]
     points = grid(len(lists))
     values = ndcg_by_weights(lists, *asked, points)
     best = bagged(values, points, seed)
@@ -217,7 +217,7 @@ def fit_on_dev(
     ----------
     dev_run
         ``retriever, query_id, document_id, score, rank``: what retrievers found that were not trained on these queries.
-        May be empty: all parts then count the same.
+        It may be empty: all parts then get the same weight.
     bm25, corpus
         The index and the documents that were searched.
     queries, qrels
@@ -231,7 +231,7 @@ def fit_on_dev(
     seed
         Of the resampling.
     least
-        Of fewer queries nothing is concluded: all parts then count the same.
+        With fewer queries all parts get the same weight.
     """
     run = dev_run[dev_run["rank"] <= depth]
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
@@ -239,10 +239,10 @@ def fit_on_dev(
     truth = of_documents(qrels[here], corpus)
     asked = asked[asked.query_id.isin(truth.query_id)]
     if len(asked) < least:
-        return FittedWeights.unknown({BM25: 0, **spreads}, len(asked))
+        return FittedWeights.all_equal({BM25: 0, **spreads}, len(asked))
     number = dict(zip(asked.query_id, range(len(asked)), strict=True))
     ranking = Ranking.of(asked, truth, corpus, depth)
-    lists, units = _with_bm25(bm25, asked, ranking, run, spreads)
+    lists, units = _lists_of_parts(bm25, asked, ranking, run, spreads)
     rows, documents = (
         np.asarray(truth[name].map(places), np.int64)
         for name, places in (("query_id", number), ("document_id", ranking.place))
@@ -250,12 +250,12 @@ def fit_on_dev(
     seen = set(documents_of(corpus)[corpus.document_id.isin(positives)])
     known = np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
     return fit_weights(
-        lists, units, side_by_side(rows, documents, len(asked)), _beside(rows, truth.relevance, len(asked)), ~known,
-        seed=seed,
+        lists, units, side_by_side(rows, documents, len(asked)),
+        _padded_values(rows, truth.relevance, len(asked)), ~known, seed=seed,
     )  # fmt: skip
 
 
-def _with_bm25(
+def _lists_of_parts(
     bm25: BM25Index, asked: pd.DataFrame, ranking: Ranking, run: pd.DataFrame, spreads: Mapping[str, float]
 ) -> tuple[dict[str, Ranked], dict[str, Any]]:
     """Return what each part found, and in what units its scores are."""
@@ -280,10 +280,10 @@ def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[s
     run = run[run.query_id.isin(queries) & run.document_id.isin(documents)].sort_values("rank", kind="stable")
     rows = np.asarray(run.query_id.map(queries), np.int64)
     found = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
-    return Ranked(found, _beside(rows, run.score, len(queries)))
+    return Ranked(found, _padded_values(rows, run.score, len(queries)))
 
 
-def _beside(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[np.float32]:
+def _padded_values(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[np.float32]:
     """Values in the places that :func:`anmi.evaluation.retrieval.side_by_side` gives their documents; 0 in padding."""
     numbers = side_by_side(rows, np.arange(len(rows)), count)
     given = np.append(np.asarray(values, np.float32), np.float32(0))
@@ -311,6 +311,6 @@ def with_bm25(
     """
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
     ranking = Ranking.of(asked, qrels, corpus, how["depth"])
-    lists, units = _with_bm25(bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"])
+    lists, units = _lists_of_parts(bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"])
     fused = fuse(lists, k, units, how["method"], how["weights"])
     return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -170,7 +170,6 @@ def larger_case(rows: int = 13, documents: int = 40, width: int = 9) -> Case:
     return make_case(texts, queries, positives, [order[4 : 4 + width].tolist() for order in orders])
 
 
-@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_each_kind_agrees_with_plain_loops_for_candidates_and_positives(case: Case) -> None:
     gathered, reference = gather(case.block, case.material()), Reference(case)
@@ -252,7 +251,6 @@ def test_a_collection_may_have_none(graph: pd.DataFrame) -> None:
     assert facts_of(corpus("{}", '{"triples": []}'), graph) is None
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.frozensets(st.integers(0, 4)), min_size=4, max_size=4))
 def test_shared_facts_are_the_largest_share_over_positives(stated: list[frozenset[int]]) -> None:
     triples = [json.dumps({"triples": [["s", "p", fact] for fact in each]}) for each in stated]

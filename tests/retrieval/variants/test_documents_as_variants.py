@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.retrieval.variants.build import make_counterparts, make_neighbours
@@ -50,7 +50,6 @@ NODES = list("abcde")
 FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s", "t"]), st.sampled_from([*NODES, "1", "2"]))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     types=st.lists(st.sampled_from(["t", "u"]), min_size=5, max_size=5),
     stated=st.lists(st.lists(FACTS, max_size=4, unique=True), min_size=1, max_size=8),
@@ -104,7 +103,6 @@ def test_what_shares_most_comes_first_and_what_states_all_is_none(make_world: An
     assert neighbours(world, []).empty
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 5), max_size=4), min_size=2, max_size=9), st.integers(0, 5))
 def test_against_sets(make_world: Any, sets: list[set[int]], seed: int) -> None:
     made = {f"d{i}": ("Text.", [("a", "r", str(n)) for n in sorted(facts)]) for i, facts in enumerate(sets)}

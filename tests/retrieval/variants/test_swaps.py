@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.knowledge import surface
@@ -48,7 +48,6 @@ NODES = [f"n{i}" for i in range(7)]
 FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s"]), st.sampled_from([*NODES, '"n1 n2"', "25.0"]))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     types=st.lists(st.sampled_from(["t", "u"]), min_size=7, max_size=7),
     stated=st.lists(st.lists(FACTS, min_size=1, max_size=4), min_size=1, max_size=5),

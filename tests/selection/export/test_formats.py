@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
@@ -227,7 +227,6 @@ LETTERS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5)
 TABLES = st.lists(st.tuples(st.sampled_from("12"), st.sampled_from("pq"), LETTERS), min_size=1, max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
 @given(table=TABLES, negatives=st.none() | st.integers(1, 4))
 def test_formats_agree_on_which_negatives_a_query_has(
     table: list[tuple[str, str, list[str]]], negatives: int | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.selection.conftest import candidates, named
 
@@ -51,7 +51,6 @@ def test_what_a_filter_rejected_never_fills_a_row() -> None:
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9), st.floats(0.05, 1))
-@settings(max_examples=60, deadline=None)
 def test_the_far_share_is_the_least_similar_and_at_least_one(similarities: list[float], share: float) -> None:
     count = len(similarities)
     after = mined(

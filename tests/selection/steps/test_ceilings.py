@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.selection.conftest import candidates
 
@@ -60,7 +60,6 @@ def test_the_adaptive_ratio_follows_the_positives_similarity(positive: float, gi
 
 
 @given(own=st.floats(1, 3000), elo=st.floats(-500, 3500), ratio=st.floats(0.5, 1.0))
-@settings(max_examples=100, deadline=None)
 def test_on_elo_it_is_the_published_form_for_every_positive_rating(own: float, elo: float, ratio: float) -> None:
     share = (own - elo) / own
     if abs(share - (1 - ratio)) > 1e-4:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import beta
@@ -50,7 +50,6 @@ def row(*values: float) -> Floats:
     deviations=st.tuples(st.floats(1e-3, 1), st.floats(1e-3, 1)),
     share=st.floats(0.01, 0.99),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_more_similar_candidate_is_never_a_surer_negative(
     means: tuple[float, float], deviations: tuple[float, float], share: float
 ) -> None:
@@ -65,7 +64,6 @@ def test_a_more_similar_candidate_is_never_a_surer_negative(
     second=st.tuples(st.floats(0.3, 60), st.floats(0.3, 60)),
     share=st.floats(0.01, 0.99),
 )
-@settings(max_examples=100, deadline=None)
 def test_nor_is_it_with_beta_distributions(
     first: tuple[float, float], second: tuple[float, float], share: float
 ) -> None:

@@ -101,7 +101,6 @@ def test_the_running_mean_halves_in_its_half_life_and_begins_anew_in_each_stage(
 
 
 @given(observations=OBSERVATIONS, mix=MIXES)
-@settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("options", KINDS[4:], ids=repr)
 def test_stages_last_and_follow_each_other(options, observations, mix):
     schedule = make(options, mix)
@@ -129,7 +128,7 @@ def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
 
 @pytest.mark.parametrize("options", KINDS, ids=repr)
 @given(observations=OBSERVATIONS, mix=MIXES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_shares_are_shares_and_no_source_comes_that_is_not_asked_for(options, observations, mix):
     schedule = make(options, mix)
     for step, seen in enumerate(observations, start=1):

@@ -44,7 +44,7 @@ SCHEDULES = [LinearOptions(), StepOptions(), TriggeredOptions(), TriggeredOption
 
 @pytest.mark.parametrize("options", [*KINDS, *SCHEDULES], ids=repr)
 @given(observations=OBSERVATIONS, cut=st.integers(0, STEPS - 1))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_a_curriculum_read_back_goes_on_as_if_nothing_had_happened(options, observations, cut):
     def again():
         mix = (0.2, 0.5, 0.3, 0.0) if options in SCHEDULES else None
@@ -64,7 +64,7 @@ def test_a_curriculum_read_back_goes_on_as_if_nothing_had_happened(options, obse
 
 @pytest.mark.parametrize("options", KINDS, ids=repr)
 @given(observations=OBSERVATIONS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_states_are_possible(options, observations):
     curriculum = make(options)
     for step, seen in enumerate(observations, start=1):

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
@@ -31,7 +31,6 @@ def of_row(loss, positive, negatives):
     return loss(torch.tensor([positive], dtype=torch.float64), near, weights.log()).item()
 
 
-@settings(max_examples=50, deadline=None)
 @given(positive=NEAR, negatives=st.lists(st.tuples(NEAR, st.floats(0, 3)), max_size=8), t=st.floats(0.05, 1))
 def test_infonce_is_the_formula(positive, negatives, t):
     mine = math.exp(positive / t)
@@ -40,7 +39,6 @@ def test_infonce_is_the_formula(positive, negatives, t):
     assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(positive=NEAR, negatives=WEIGHTED, margin=st.floats(0.01, 1))
 def test_triplet_is_the_formula(positive, negatives, margin):
     loss = Triplet(margin)
@@ -70,7 +68,6 @@ def slow_debiased(positive, negatives, t, tau, form, beta):
     positive=0.9375, negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
     t=0.21875, tau=0.34375, form="paraphrase", beta=None,
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
 @given(
     positive=NEAR, negatives=WEIGHTED, t=st.floats(0.1, 1), tau=st.floats(0, 0.5),
     form=st.sampled_from(["source", "paraphrase"]), beta=st.none() | st.floats(0, 3),
@@ -136,7 +133,6 @@ def test_with_a_prior_it_stays_below_the_bound(kind, strength):
     assert (gradient > 0).all()
 
 
-@settings(max_examples=100, deadline=None)
 @given(start=st.floats(1e-4, 0.9), now=st.floats(1e-4, 0.9), strength=st.floats(0.1, 10), count=st.floats(0.1, 500))
 def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strength, count):
     share = TauPlus(start, learnable=True, prior_strength=strength).double()

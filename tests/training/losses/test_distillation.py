@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.mined import row
 
@@ -29,7 +29,6 @@ def slow_kl(similarities, judged, t, label_temperature):
 judgments = st.one_of(st.floats(0, 1), st.just(math.nan))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     positive=st.tuples(st.floats(-1, 1), judgments),
     others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5]), judgments), max_size=6),
@@ -59,7 +58,6 @@ def minmax(values):
     return [(value - min(known)) / (max(known) - min(known) + 1e-6) if known else math.nan for value in values]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     first=st.lists(st.one_of(st.floats(-20, 20), st.just(math.nan)), min_size=4, max_size=4),
     second=st.lists(st.one_of(st.floats(0, 30), st.just(math.nan)), min_size=4, max_size=4),

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.mined import row
 from torch.nn import functional
@@ -47,7 +47,6 @@ def slow_error(loss, query, about):
     share=st.floats(0, 1),
     seed=st.integers(0, 50),
 )
-@settings(max_examples=40, deadline=None)
 def test_it_is_the_formula_and_rows_about_no_class_have_infonce_alone(about, share, seed):
     loss = made(share, seed)
     similarities, query = block(len(about), seed)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.mined import row as any_row
 
@@ -28,7 +28,6 @@ def slow_head(loss, similarity):
 elos = st.one_of(st.floats(400, 2000), st.just(math.nan))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     positive=st.tuples(st.floats(-1, 1), elos),
     others=st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0.0, 0.5, 1.0]), elos), max_size=6),

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.knowledge import Knowledge
@@ -48,7 +48,6 @@ def filled(sequence):
 
 
 @given(steps, steps)
-@settings(max_examples=60, deadline=None)
 def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_alike(sequence, after):
     index = filled(sequence)
     held = index.documents.tolist()

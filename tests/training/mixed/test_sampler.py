@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
@@ -78,7 +78,6 @@ def test_edits_are_of_the_own_document_and_fall_back_to_its_swaps(world):
     st.integers(0, 40), st.integers(0, 3), st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True),
     st.tuples(*[st.sampled_from([0.0, 0.2, 0.5, 1.0])] * 4).filter(lambda mix: sum(mix) > 0),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
 def test_nothing_that_states_the_fact_asked_for_is_a_negative(made, step, seed, numbers, mix):
     shares = tuple(np.array(mix) / sum(mix))
     sampler = mixed(made, seed=seed, shares=shares, count=5)
