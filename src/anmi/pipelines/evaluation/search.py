@@ -189,7 +189,7 @@ def changed(
         if retriever.kind == "sparse":
             found = _documents(retriever, after, dense, store)
         else:
-            found = retriever.index.vectors()
+            found = np.array(retriever.index.vectors())
             if len(other):
                 found[other] = _documents(retriever, after.iloc[other], dense, store)
         retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
