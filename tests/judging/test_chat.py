@@ -50,24 +50,17 @@ def test_the_model_is_asked_once_in_the_form_that_endpoints_know(server: Server,
     assert len(server.bodies) == 41
 
 
-def test_an_error_of_the_server_is_got_over(server: Server, store: Store) -> None:
-    queries, first, second, truth = pairs(6)
-    server.behave = lambda number, body: Server.well(number, body) if number >= 6 else (500 + number % 4, {}, b"no")
-    assert (judge(server, store).prefer(queries, first, second) == truth).all()
-    assert len(server.bodies) == 12
-
-
-def test_a_server_that_hangs_is_left_after_the_time_out(server: Server, store: Store) -> None:
-    def hang(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
-        if number:
+@pytest.mark.parametrize("hangs", [False, True])
+def test_an_error_of_the_server_is_got_over(hangs: bool, server: Server, store: Store) -> None:
+    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if number >= 6:
             return Server.well(number, body)
-        server.closing.wait(5)
-        return None
+        return server.closing.wait(5) and None if hangs else (500 + number % 4, {}, b"no")
 
-    server.behave = hang
-    assert judge(server, store, timeout=0.2).prefer(["q"], ["d 1"], ["d 2"]).tolist() == [0.0]
-    assert judge(server, store).prefer([], [], []).shape == (0,)
-    assert len(server.bodies) == 2
+    queries, first, second, truth = pairs(6)
+    server.behave = behave
+    assert (judge(server, store, timeout=0.3, concurrency=6).prefer(queries, first, second) == truth).all()
+    assert len(server.bodies) == 12
 
 
 BROKEN = {

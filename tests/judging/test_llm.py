@@ -19,7 +19,7 @@ from anmi import seeds
 from anmi.candidates import GRADE, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging import endpoint
-from anmi.judging.llm import LLMJudge, LLMOptions, Read, Reader, answer, best_passages
+from anmi.judging.llm import LLMJudge, LLMOptions, Read, Reader, best_passages
 from anmi.selection.recipe import Recipe, Runner
 from anmi.store import Store
 
@@ -90,11 +90,8 @@ class World:
         )
 
 
-@pytest.mark.parametrize(("hit", "false"), [(0.98, 0.02), (0.9, 0.1), (1.0, 0.2)])
-def test_false_negatives_go_positives_come_and_a_second_run_asks_nobody(
-    hit: float, false: float, server: Server, store: Store
-) -> None:
-    world = World()
+def test_false_negatives_go_positives_come_and_a_second_run_asks_nobody(server: Server, store: Store) -> None:
+    world, hit, false = World(), 0.9, 0.1
     server.behave = world.says(hit, false)
     read, summary = world.fit(server, store)
     assert read is not None and len(server.bodies) == summary["calls"] == summary["questions"] == 600
@@ -133,6 +130,8 @@ LIES = {
     "says yes to everything": ('{"grade": 3, "snippet": "document"}', "50 of 50 random documents, so its"),
     "says no to everything": ('{"grade": 0, "snippet": ""}', "0 of 50 labelled positives relevant and 0 of"),
     "another schema": ('{"relevance": "high"}', "100 × another schema"),
+    "a grade that there is not": ('{"grade": 4, "snippet": ""}', "100 × another schema"),
+    "no quotation": ('{"grade": 2, "snippet": ""}', "100 × a snippet"),
     "no JSON": ("Relevant!", "100 × another schema"),
     "invents a quotation": ('{"grade": 3, "snippet": "as everybody knows"}', "100 × a snippet that the document does"),
 }
@@ -214,14 +213,6 @@ def test_long_documents_go_by_their_best_passages() -> None:
     found = best_passages("how tall are oaks", f"{filler}\n\nOaks are tall trees.\n\n{filler}", 1500, "en")
     assert len(found) <= 1500 and "Oaks are tall trees." in found
     assert best_passages("oaks", "short", 1500, "en") == "short"
-
-
-@pytest.mark.parametrize(
-    "text", ['{"grade": 4, "snippet": ""}', '{"grade": 2, "snippet": ""}', '{"grade": "3"}', "[]", ""]
-)
-def test_nonsense_is_no_answer(text: str) -> None:
-    with pytest.raises(ValueError, match=r"schema|snippet"):
-        answer(text, "a document")
 
 
 @pytest.mark.parametrize("name", ["none", "prompt"])

@@ -16,14 +16,7 @@ from scipy.special import expit, ndtr
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
 from anmi.judging import elo
-from anmi.judging.preferences import (
-    comparisons,
-    fit_slope,
-    fit_temperature,
-    pool,
-    preference,
-    sharpen,
-)
+from anmi.judging.preferences import comparisons, fit_slope, fit_temperature, pool, preference, sharpen
 from anmi.judging.rating import Agreement, Rater, RatingOptions, Texts
 
 
@@ -49,14 +42,14 @@ def test_graphs_are_regular_connected_and_without_repeats(sizes: list[int], degr
 
 
 def test_every_pair_is_equally_likely() -> None:
-    count, size = 4000, 11
+    count, size = 1000, 11
     first, second, valid = comparisons([str(i) for i in range(count)], np.full(count, size), 4, seed=0)
     total = sum(adjacency(f, s, v, size) for f, s, v in zip(first, second, valid, strict=True))
     share = np.asarray(total)[np.triu_indices(size, 1)] / count
     assert np.abs(share - 4 / (size - 1)).max() < 5 * np.sqrt(0.4 * 0.6 / count)
 
 
-@pytest.mark.parametrize("scale", [0.02, 1.0, 30.0])
+@pytest.mark.parametrize("scale", [0.02, 30.0])
 def test_the_temperature_of_simulated_judgments_is_found_again(scale: float) -> None:
     # The positive is the winner with probability σ(distance / T); seen is the difference of positive and other.
     rng = np.random.default_rng(0)
@@ -67,7 +60,7 @@ def test_the_temperature_of_simulated_judgments_is_found_again(scale: float) -> 
     assert fit_temperature(np.zeros(20_000), others) == pytest.approx(0.7 * scale, rel=0.05)
 
 
-@pytest.mark.parametrize("slope", [0.5, 1.0, 2.5])
+@pytest.mark.parametrize("slope", [0.5, 2.5])
 def test_the_slope_that_makes_pooled_preferences_calibrated_is_found_again(slope: float) -> None:
     rng = np.random.default_rng(0)
     odds = rng.normal(0, 1.5, size=(20_000, 2))
@@ -150,30 +143,22 @@ def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
     assert set(reader.asked) == shown, "nobody pays for the other order"
 
 
-def test_a_document_and_its_copy_are_a_tie_without_a_question() -> None:
-    reader = Reader(by_number)
+def test_a_failed_answer_is_missing_and_a_copy_is_a_tie_without_a_question() -> None:
+    reader = Reader(lambda query, first, second: np.nan if "d2" in (first, second) else 1.0)
     share, votes = rater(reader).ask(nodes([[0, 0, 2, 3], [4, 5, 6, 7]]), FIRST, SECOND, ALL)
+    failed = (np.arange(QUERIES)[:, None] == 0) & ((FIRST == 2) | (SECOND == 2))
     assert share[0, 0] == 0.5 and votes[0, 0] == 1 and len(reader.asked) == 7
-
-
-def test_a_failed_answer_is_missing_and_never_a_win() -> None:
-    reader = Reader(lambda query, first, second: np.nan if "d1" in (first, second) else 1.0)
-    share, votes = rater(reader).ask(nodes(EIGHT), FIRST, SECOND, ALL)
-    failed = (np.arange(QUERIES)[:, None] == 0) & ((FIRST == 1) | (SECOND == 1))
     assert np.isnan(share[failed]).all() and (votes[failed] == 0).all()
     assert np.isfinite(share[~failed]).all() and (votes[~failed] == 1).all()
+    reader.prefer = lambda *texts: np.ones(7)  # type: ignore[method-assign]
+    with pytest.raises(AnmiError, match="pairwise judge reader gave 7 answers to 8 comparisons"):
+        rater(reader).ask(nodes(EIGHT), FIRST, SECOND, ALL)
 
 
 def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for() -> None:
     scores = np.array([[0.0, 1.0, np.nan, 3.0], [0.0, -1.0, 2.0, 5.0]])
-    judges = rater(
-        Reader(by_number),
-        2.0,
-        {"dense": 1.0, "bm25": 3.0},
-        temperatures={"dense": 1.0, "bm25": 2.0},
-        slope=1.5,
-        votes=4.0,
-    )
+    fitted = {"temperatures": {"dense": 1.0, "bm25": 2.0}, "slope": 1.5, "votes": 4.0}
+    judges = rater(Reader(by_number), 2.0, {"dense": 1.0, "bm25": 3.0}, **fitted)
     block = nodes(EIGHT, {"dense": scores, "bm25": np.where(np.arange(4) == 3, np.nan, 2 * scores)})
     share, votes = judges.ask(block, FIRST, SECOND, ALL)
     for q in range(QUERIES):
@@ -183,15 +168,6 @@ def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for(
             mass = 0.0 if np.isnan(both) else 4.0 if 3 not in (a, b) else 4.0 * 1 / 4
             expected = (2.0 * (a < b) + (0 if mass == 0 else mass * stated)) / (2.0 + mass)
             assert share[q, place] == pytest.approx(expected) and votes[q, place] == pytest.approx(2.0 + mass)
-
-
-def test_too_few_answers_are_refused() -> None:
-    class Short:
-        def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-            return np.ones(len(queries) - 1)
-
-    with pytest.raises(AnmiError, match="pairwise judge reader gave 7 answers to 8 comparisons"):
-        rater(Short()).ask(nodes(EIGHT), FIRST, SECOND, ALL)
 
 
 class World:
@@ -233,7 +209,7 @@ class World:
         return float((np.abs(error) <= 1.96 * fitted.gap_se)[:, 1:].mean())
 
 
-@pytest.mark.parametrize("noise", [[0.3] * 3, [0.6] * 2, [0.6] * 6, [0.3, 0.6, 1.0], [1.0] * 3])
+@pytest.mark.parametrize("noise", [[0.6] * 6, [0.3, 0.6, 1.0]])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(noise: list[float]) -> None:
     world = World(noise)
     # Gaps of a query share its positive, so that 250 queries tell the coverage to about ± 0.02.

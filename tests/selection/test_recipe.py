@@ -29,13 +29,9 @@ def recipe_of(*steps: Any, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_every_published_recipe_parses_and_says_where_it_is_from(name: str) -> None:
-    recipe, raw = recipe_book(RECIPES).get(name), RECIPES[name]
-    assert recipe.description and recipe.source
-    while "steps" not in raw and "extends" in raw:
-        raw = RECIPES[raw["extends"]]
-    assert [item.name for item in recipe.steps] == [*raw.get("steps", {})]
-    assert "loss" in recipe.training
+def test_every_published_recipe_says_where_it_is_from_and_how_to_train(name: str) -> None:
+    recipe = recipe_book(RECIPES).get(name)
+    assert recipe.source and "loss" in recipe.training
 
 
 def test_one_that_extends_another_takes_its_steps_setting_by_setting() -> None:
@@ -139,14 +135,3 @@ def test_a_column_that_no_stage_measured_is_named() -> None:
     recipe = recipe_book(recipe_of({"top": {"by": "cross"}})).get("mine")
     with pytest.raises(AnmiError, match="the recipe reads cross, which no stage has measured"):
         rows_of(recipe, [make_block(0)])
-
-
-def test_pooled_steps_are_fitted_on_all_shards_after_the_steps_before_them() -> None:
-    recipe = recipe_book(
-        recipe_of({"denoise": {"threshold": 0.5}}, {"mixture": {"fewest": 50}}, {"top": {"by": "hardness"}})
-    ).get("mine")
-    block = make_block(2, 40, 30)
-    halves = CandidateShards.of([block.take(slice(0, 15)), block.take(slice(15, None))])
-    pooled = Runner(recipe, 0).run(halves).whole()
-    alone = Runner(recipe, 0).run(CandidateShards.of([block.take(slice(0, 15))])).whole()
-    assert pooled.columns["p_negative"][:15].tolist() != alone.columns["p_negative"].tolist()

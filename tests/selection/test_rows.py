@@ -46,7 +46,8 @@ def rows_of(*blocks: Candidates) -> pd.DataFrame:
 
 
 def test_a_row_holds_its_negatives_in_the_order_of_choice() -> None:
-    row = rows_of(selected()).iloc[0]
+    rows = rows_of(selected())
+    row = rows.iloc[0]
     assert (row.query_id, row["query"], row.positive_id, row.positive) == ("a", "query a", "d1", "text 1")
     assert row.positive_ids == ["d1"]
     assert row.negative_ids == ["d5", "d4"] and row.negatives == ["text 5", "text 4"]
@@ -55,13 +56,9 @@ def test_a_row_holds_its_negatives_in_the_order_of_choice() -> None:
     assert row.negative_dense == pytest.approx([0.5, 0.4]) and row.positive_dense == pytest.approx(0.1)
     assert row.negative_gap_se == [50, 40]
     assert row.query_weight == 1.0
-
-
-def test_a_row_without_negatives_is_kept_empty_and_a_dropped_query_is_left_out() -> None:
-    rows = rows_of(selected())
-    assert rows.query_id.tolist() == ["a", "b"]
+    assert rows.query_id.tolist() == ["a", "b"], "a row without negatives is kept, a dropped query is left out"
     for column in ("negative_ids", "negatives", "weights", "sources", "negative_dense"):
-        assert rows[column].tolist()[1] == []
+        assert rows[column][1] == []
 
 
 def test_blocks_follow_each_other_and_an_empty_one_adds_nothing() -> None:
@@ -71,15 +68,10 @@ def test_blocks_follow_each_other_and_an_empty_one_adds_nothing() -> None:
     assert len(rows_of(replace(block, query_verdict=np.full(3, 3, np.int16), legend=(*block.legend[:3], "x")))) == 0
 
 
-def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+def test_pairs_carry_texts_types_source_and_language() -> None:
     corpus = pd.DataFrame({"document_id": NAMES, "metadata": [""] * 10})
     corpus.loc[1, "metadata"] = json.dumps({"doc_type": "function", "source": "of the document"})
     queries = pd.DataFrame({"query_id": list("abc"), "metadata": ["{}", "", json.dumps({"query_type": "summary"})]})
-    return corpus, queries
-
-
-def test_pairs_carry_texts_types_source_and_language() -> None:
-    corpus, queries = tables()
     pairs = pair_rows(rows_of(selected()), corpus, queries, "beir:x", "ko")
     assert pairs.to_dict("records") == [
         {
@@ -132,13 +124,9 @@ def test_a_document_that_is_only_close_to_the_positive_may_meet_the_query_in_a_b
     assert rows_of(close).excluded_ids[3] == []
 
 
-def related_by(near: pd.DataFrame | None = None, **copy_of: str) -> RelatedDocuments:
-    copies = pd.DataFrame({"document_id": list(copy_of), "other_id": list(copy_of.values()), "kind": "copy"})
-    return RelatedDocuments.from_table(pd.concat([copies, near]), NAMES)
-
-
 def related_rows(own: dict[str, int] | None = None, near: pd.DataFrame | None = None, **copy_of: str) -> pd.DataFrame:
-    related = related_by(near, **copy_of)
+    copies = pd.DataFrame({"document_id": list(copy_of), "other_id": list(copy_of.values()), "kind": "copy"})
+    related = RelatedDocuments.from_table(pd.concat([copies, near]), NAMES)
     return with_lists(training_rows(CandidateShards.of([routed()]), NAMES, TEXTS, QUERIES, related, own))
 
 

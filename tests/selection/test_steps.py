@@ -81,7 +81,7 @@ def test_every_registered_step_is_examined_here() -> None:
 
 @pytest.mark.parametrize(("name", "params"), EVERY, ids=NAMES)
 @given(block=BLOCKS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_no_step_touches_padding_or_measurements_or_leaves_the_range_of_weights(
     name: str, params: dict[str, Any], block: Candidates
 ) -> None:
@@ -95,7 +95,7 @@ def test_no_step_touches_padding_or_measurements_or_leaves_the_range_of_weights(
 
 @pytest.mark.parametrize(("name", "params"), EVERY, ids=NAMES)
 @given(block=BLOCKS, seed=st.integers(0, 99))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_given_its_fit_a_step_depends_neither_on_the_order_of_candidates_nor_on_other_queries(
     name: str, params: dict[str, Any], block: Candidates, seed: int
 ) -> None:
@@ -157,12 +157,7 @@ def elo_block(gaps: list[float], **columns: list[float]) -> Candidates:
 def test_zone_weights_at_their_borders() -> None:
     gaps = [-50, 99, 100, 199, 200, 399, 400, 599, 600, 5000, np.nan]
     after = apply(elo_block(gaps), "zone_weight")
-    expected = [0, 0, 0.5, 0.5, 1, 1, 0.7, 0.7, 0.3, 0.3, 0]
-    assert after.weight[0].tolist() == pytest.approx(expected)
-    chosen = apply(after, "top", negatives=11, by="zone_preference")
-    order = [gaps[i] for i in np.argsort(chosen.columns["choice"][0])]
-    # Goldilocks first, then by the gap alone: soft before medium, though it weighs less. Danger never before another.
-    assert order[:10] == [200, 399, 100, 199, 400, 599, 600, 5000, -50, 99]
+    assert after.weight[0].tolist() == pytest.approx([0, 0, 0.5, 0.5, 1, 1, 0.7, 0.7, 0.3, 0.3, 0])
 
 
 @given(st.lists(st.floats(-2000, 4000, width=32), min_size=1, max_size=20, unique=True))
@@ -246,7 +241,7 @@ def test_random_draws_are_uniform_and_without_replacement() -> None:
     block = make_block(3, queries=1, width=10)
     block.documents[0] = np.arange(10)
     counts = np.zeros(10)
-    for seed in range(2000):
+    for seed in range(500):
         taken = apply(block, "random", negatives=3, seed=seed).negatives[0]
         assert taken.sum() == 3
         counts += taken

@@ -209,13 +209,8 @@ def test_a_block_without_queries_or_positives_is_no_trouble() -> None:
     block = case.block
     alone = Candidates(block.query_ids, np.full_like(block.positives, PADDING), block.documents, block.source)
     found = gather(alone, case.material()).columns
-    assert np.isnan(found["likeness_terms"]).all()
-    assert np.isfinite(found["coverage"]).any()
-
-
-def test_facts_are_a_kind_where_there_is_a_graph() -> None:
-    case = larger_case()
-    assert gather(case.block, case.material()).columns.keys() == {*KINDS} - {"facts"}
+    assert np.isnan(found["likeness_terms"]).all() and np.isfinite(found["coverage"]).any()
+    assert found.keys() == {*KINDS} - {"facts"}, "facts are a kind where there is a graph"
 
 
 NO_GRAPH = pd.DataFrame({"head": [], "relation": [], "tail": []})
@@ -225,25 +220,17 @@ def corpus(*metadata: str) -> pd.DataFrame:
     return pd.DataFrame({"document_id": [f"d{i}" for i in range(len(metadata))], "metadata": metadata})
 
 
-def test_a_fact_is_a_relation_and_a_tail_of_a_document() -> None:
+def test_a_fact_is_a_relation_and_a_tail_of_a_document_from_the_graph_or_the_metadata() -> None:
     graph = pd.DataFrame(
         [["d0", "see", "x"], ["d2", "see", "x"], ["d2", "is", "x"], ["d2", "is", "x"], ["someone", "see", "x"]],
         columns=["head", "relation", "tail"],
     )
-    facts = facts_of(corpus("{}", "{}", "{}"), graph)
-    assert facts is not None
-    assert facts.toarray().sum(axis=1).tolist() == [1, 0, 2]
-    assert (facts[0] @ facts[2].T).toarray().item() == 1
-
-
-def test_triples_of_the_metadata_are_facts_too() -> None:
     red, blue = ["fox", "colour", "red"], ["fox", "colour", "blue"]
-    facts = facts_of(
-        corpus(json.dumps({"triples": [red, blue]}), json.dumps({"triples": [red, red]}), '{"triples": null}'), NO_GRAPH
-    )
-    assert facts is not None
-    assert facts.toarray().sum(axis=1).tolist() == [2, 1, 0]
-    assert (facts[0] @ facts[1].T).toarray().item() == 1
+    metadata = [json.dumps({"triples": triples}) for triples in ([red, blue], None, [red, red])]
+    for texts, table, counts in ((["{}"] * 3, graph, [1, 0, 2]), (metadata, NO_GRAPH, [2, 0, 1])):
+        facts = facts_of(corpus(*texts), table)
+        assert facts is not None and facts.toarray().sum(axis=1).tolist() == counts
+        assert (facts[0] @ facts[2].T).toarray().item() == 1
 
 
 @pytest.mark.parametrize("graph", [NO_GRAPH, pd.DataFrame(), pd.DataFrame([["x", "y", "z"]], columns=NO_GRAPH.columns)])

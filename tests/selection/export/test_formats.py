@@ -15,15 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.selection.export import (
-    FORMATS,
-    Collection,
-    Exported,
-    ExportOptions,
-    make_export,
-    may_replace,
-    writing,
-)
+from anmi.selection.export import FORMATS, Collection, Exported, ExportOptions, make_export, may_replace, writing
 
 NAN = math.nan
 
@@ -50,17 +42,6 @@ def export(name: str, rows: pd.DataFrame = ROWS, collection: Collection | None =
 
 def lines(made: Exported) -> list[dict[str, Any]]:
     return made.table.to_dict("records")
-
-
-def test_a_triplet_for_every_negative_in_order() -> None:
-    made = export("triplet")
-    assert list(made.table) == ["query", "positive", "negative"]
-    assert [(line["query"][-1], line["positive"][6], line["negative"][-1]) for line in lines(made)] == [
-        *(("1", "p", letter) for letter in "abc"),
-        *(("1", "q", letter) for letter in "bde"),
-        *(("2", "p", letter) for letter in "fg"),
-    ]
-    assert made.left_out == {"rows without negatives": 1}
 
 
 def test_tuples_are_as_long_as_the_fullest_row_and_say_how_to_keep_the_shorter() -> None:
@@ -190,14 +171,6 @@ def test_files_keep_unicode_and_hold_one_object_a_line(tmp_path: Path) -> None:
     assert "1 lines of query, pos, neg, type" in readme and '--train_data "train.jsonl"' in readme
 
 
-def test_the_pair_format_is_cut_into_numbered_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_CHUNK", 2)
-    export("pairs", collection=collection()).save(tmp_path / "pairs")
-    parts = sorted((tmp_path / "pairs").glob("*.jsonl"))
-    assert [part.name for part in parts] == ["part_001.jsonl", "part_002.jsonl"]
-    assert [len(part.read_text().splitlines()) for part in parts] == [2, 1]
-
-
 def test_each_source_has_files_of_its_own_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_CHUNK", 1)
     made = export("pairs", collection=collection(), by_source=True)
@@ -241,7 +214,11 @@ def test_formats_agree_on_which_negatives_a_query_has(
     if not wanted:
         return
     triplets = export("triplet", rows, negatives=negatives).table
-    assert set(triplets[["query", "negative"]].itertuples(index=False, name=None)) == wanted
+    assert list(map(tuple, triplets.to_numpy().tolist())) == [
+        (f"질문 {query}", f"Titel {positive}: größer", f"text {letter}")
+        for query, positive, letters in table
+        for letter in letters[: negatives or None]
+    ]
     grouped = lines(export("flagembedding", rows, negatives=negatives))
     assert {(line["query"], text) for line in grouped for text in line["neg"]} == wanted
     assert sum(len(line["neg"]) for line in grouped) == len(wanted)
