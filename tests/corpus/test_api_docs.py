@@ -32,9 +32,6 @@ def test_size_and_shape(api_docs):
     assert shares["dev"] == pytest.approx(0.15, abs=0.03)
     kinds = {json.loads(text)["kind"] for text in api_docs.corpus["metadata"]}
     assert kinds == {"class", "function", "method"}
-
-
-def test_well_known_objects_are_there_once(api_docs):
     names = set(api_docs.corpus["document_id"])
     assert {"numpy.linalg.norm", "pandas.DataFrame.merge", "sklearn.pipeline.Pipeline"} <= names
     assert len({"numpy.abs", "numpy.absolute"} & names) == 1, "one object under two names"
@@ -60,8 +57,6 @@ def test_graph(api_docs):
     seen = api_docs.graph.query("relation == 'see_also'")
     assert len(seen) > 3000 and {*seen["head"], *seen["tail"]} <= names and len(edges) == len(api_docs.graph)
 
-
-def test_documents_and_their_modules_are_entities(api_docs):
     types = dict(zip(api_docs.entities["uri"], map(json.loads, api_docs.entities["types"]), strict=True))
     names = api_docs.corpus["document_id"].tolist()
     modules = set(api_docs.graph.query("relation == 'module'")["tail"])

@@ -110,16 +110,12 @@ def test_what_holds_no_text_is_listed_and_no_damage(place: Path) -> None:
     assert ".pdf" in reasons["image.png"]
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(b"\x1f\x8b\x08\x00", "not UTF-8 (byte 0x8b at position 1)"), (b"a\0b", "zero byte"), (b"caf\xe9", "position 3")],
-)
-def test_a_file_that_is_no_text_is_set_aside(place: Path, content: bytes, reason: str) -> None:
-    (place / "notes" / "b.txt").write_bytes(content)
+def test_a_file_that_is_no_text_is_set_aside(place: Path) -> None:
+    (place / "notes" / "b.txt").write_bytes(b"caf\xe9")
     found = loaded(place, "**/*")
     (row,) = found.quarantine.to_dict("records")
     assert (row["kind"], row["id"], row["line"]) == ("document", "notes/b.txt", 0)
-    assert reason in row["reason"]
+    assert "position 3" in row["reason"] and len(found.corpus) == 9
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1), min_size=1, max_size=5))
@@ -253,25 +249,16 @@ def test_no_text_breaks_a_reader(kind: str, source: str) -> None:
 
 
 def pdf(text: str) -> bytes:
-    """A page in the plainest PDF there is."""
+    """A page in the plainest PDF there is, whose table of objects the reader has to find."""
     stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources "
-        "<< /Font << /F1 5 0 R >> >> >>",
+    objects = (
+        "<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
         f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-        "<< /Title (On foxes) >>",
-    ]
-    body, places = "%PDF-1.4\n", []
-    for number, each in enumerate(objects, start=1):
-        places.append(len(body))
-        body += f"{number} 0 obj\n{each}\nendobj\n"
-    table = "".join(f"{place:010d} 00000 n \n" for place in places)
-    count = len(objects) + 1
-    trailer = f"trailer\n<< /Size {count} /Root 1 0 R /Info 6 0 R >>\nstartxref\n{len(body)}\n%%EOF"
-    return f"{body}xref\n0 {count}\n0000000000 65535 f \n{table}{trailer}".encode()
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>", "<< /Title (On foxes) >>",
+    )  # fmt: skip
+    body = "".join(f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, start=1))
+    return f"%PDF-1.4\n{body}trailer\n<< /Size 7 /Root 1 0 R /Info 6 0 R >>\nstartxref\n0\n%%EOF".encode()
 
 
 def test_pdf() -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.knowledge import KnowledgeGraph, stated_facts, superset_of_triples, triples_of
+from anmi.corpus.knowledge import KnowledgeGraph, stated_facts, superset_of_triples
 
 URIS, LITERALS, RELATIONS = [f"u:{i}" for i in range(4)], ["1", '"x"'], ["r", "s"]
 # Heads that no list of entities names are nodes all the same.
@@ -105,10 +105,3 @@ def test_facts_stand_in_the_order_of_the_corpus_and_once():
         ["b", "x", "is", "y"], ["b", "z", "is", "y"], ["a", "a", "kind", "class"], ["c", "c", "kind", "class"],
         ["c", "x", "is", "y"],
     ]  # fmt: skip
-
-
-def test_what_is_no_triple_is_left_out():
-    written = [["a", "b", "c"], ["a", "b"], "abc", None, ["a", "b", ["c"]], ["a", " ", "c"], ["a", "b", 2.5]]
-    assert triples_of(json.dumps({"triples": written})) == ([("a", "b", "c"), ("a", "b", "2.5")], False)
-    assert triples_of('{"triples": {"a": 1}}') == ([], False)
-    assert triples_of('{"triples": null, "x": "triples"}') == ([], True)

@@ -210,7 +210,6 @@ def test_labels_negatives_and_titles_of_pairs(tmp_path: Path) -> None:
         ("a.arrow", b"no", "a.arrow is not in its format"),
         ("a.jsonl.gz", gzip.compress(b'{"query": "a"}', mtime=0)[:-6], "cannot be read"),
         ("a.md", b"# A", "a.md is no table"),
-        ("a.csv", b"query,positive\n", "gives no pair"),
         ("a.jsonl", b'{"query": ["a", "b"], "positive": "c"}', "2 queries"),
         ("a.jsonl", b'{"query": "a", "positive": 3}', 'has a "positive" that is no text'),
         ("a.jsonl", b'{"query": "a", "positive": ["b", "c", "d"], "label": [1, 0]}', "3 documents and 2 labels"),

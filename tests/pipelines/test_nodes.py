@@ -22,7 +22,7 @@ from anmi.pipelines.params import ConsistencyParams, EvaluationParams
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.report.console import results_table
-from anmi.selection.recipe import RecipeBook, recipe_book
+from anmi.selection.recipe import recipe_book
 
 NONE_RELATED = empty("document_id", "other_id", "kind")
 BOOK = recipe_book({
@@ -58,18 +58,12 @@ def checked(shards: CandidateShards) -> ColumnShards:
     return check_consistency(shards, "checked", BOOK, ConsistencyParams())
 
 
-def columns_of(shards: CandidateShards) -> dict[str, ColumnShards]:
-    """What stages add for a recipe that reads no judgment."""
-    return {"consistency": checked(shards)} | dict.fromkeys(("evidence", "judgments", "ratings"), ColumnShards.none())
-
-
-def selected(
-    recipe: str, shards: CandidateShards = SHARDS, book: RecipeBook = BOOK, seed: int = 1, new: list[int] | None = None
-) -> CandidateShards:
+def selected(recipe: str) -> CandidateShards:
+    """What a recipe that reads no judgment selects."""
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(100)]})
-    chosen = corpus.iloc[new or []]
+    added = {"consistency": checked(SHARDS)} | dict.fromkeys(("evidence", "judgments", "ratings"), ColumnShards.none())
     return select_negatives(
-        shards, corpus=corpus, new_documents=chosen, recipe=recipe, recipes=book, seed=seed, **columns_of(shards)
+        SHARDS, corpus=corpus, new_documents=corpus[:0], recipe=recipe, recipes=BOOK, seed=1, **added
     )
 
 
@@ -92,15 +86,6 @@ def corpus() -> pd.DataFrame:
 def queries() -> pd.DataFrame:
     ids = ["q0", "q1", "q2", "t0"]
     return pd.DataFrame({"query_id": ids, "text": [f"what is {i}" for i in ids], "split": ["train"] * 3 + ["test"]})
-
-
-def test_a_new_document_is_no_negative_and_says_why() -> None:
-    (found,) = selected("nearest", new=[2, 3])
-    new = np.isin(found.documents, [2, 3])
-    assert not found.negatives[new].any() and found.negatives[~new & found.filled].any()
-    assert set(found.verdict[new]) == {found.legend.index("new document")}
-    (other,) = selected("nearest")
-    assert other.negatives[new].any()
 
 
 def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.DataFrame) -> None:
@@ -244,9 +229,7 @@ def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
     assert bucketed({}) == {"x": ("labelled", "x"), "y": ("labelled", "y"), "z": ("unlabelled", "z")}
     assert bucketed({}, new="c")["z"] == ("new", "z")
     assert bucketed({"options": {"labels": 0.0}}, new="abc") == {name: ("new", name) for name in "xyz"}
-
-
-def test_a_pseudo_query_that_stands_in_for_a_test_query_is_about_its_document() -> None:
+    # A pseudo-query that stands in for a test query is about its document.
     pseudo = pd.DataFrame({
         "query_id": ["title:0:a", "title:0:c"], "text": "?", "document_id": ["a", "c"], "positive_text": "rest",
         "kind": "title", "weight": 1.0, "split": "test",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.candidates import SOURCES, Candidates, CandidateShards
+from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.dense.nodes import build_dense_index, retrieve, retrieve_dev
 from anmi.pipelines.params import BM25Params, DenseParams
@@ -21,9 +21,6 @@ DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
 Merge = Callable[..., Candidates]
 BOOK = recipe_book({
     "both": {"description": "Reads both.", "steps": {"top": {"by": "fused"}}},
-    "lexical": {"description": "Reads BM25.", "steps": {"top": {"by": "bm25"}}},
-    "dense": {"description": "Reads an encoder.", "steps": {"top": {"by": "dense"}}},
-    "random": {"description": "Reads neither.", "steps": {"random": {}}},
     "fitted": {"description": "Fits on dev.", "steps": {"mixture": {"per": "dev"}, "top": {"by": "fused"}}},
 })  # fmt: skip
 
@@ -65,13 +62,12 @@ def merge() -> Merge:
         bm25, params = BM25Params(depth=DEPTH, shard=shard), DenseParams(depth=DEPTH, random=random)
         terms = cut_terms(part, {"language": "en"}, recipe, BOOK, bm25)
         told = queries if splits is None else queries.assign(split=splits)
-        width = 16 if "dense" in BOOK.get(recipe).sources else 0
         there = told.query_id[told.split.isin(BOOK.get(recipe).splits)]
         return retrieved(
             bm25_index=build_bm25_index(terms, recipe, BOOK, bm25),
-            dense_index=build_dense_index(part, vectors[:documents, :width], {"fingerprint": ""}, params),
-            document_embeddings=vectors[:documents, :width],
-            query_embeddings=np.stack([asked[int(query[1:])] for query in there])[:, :width], corpus=part,
+            dense_index=build_dense_index(part, vectors[:documents], {"fingerprint": ""}, params),
+            document_embeddings=vectors[:documents],
+            query_embeddings=np.stack([asked[int(query[1:])] for query in there]), corpus=part,
             queries=told, qrels=labels, related_documents=table[table.document_id.isin(part.document_id)],
             recipe=recipe, recipes=BOOK, bm25=bm25, dense=params, seed=1,
         )  # fmt: skip
@@ -89,12 +85,7 @@ def test_a_query_with_many_positives_costs_what_one_with_eight_does(merge: Merge
     labels = pd.concat([labels[1:], pd.DataFrame({"query_id": "q0", "document_id": many})]).assign(relevance=1)
     blocks = [*merge.shards(DOCUMENTS, shard=6, labels=labels)]  # type: ignore[attr-defined]
     assert [len(block) for block in blocks] == [3, 6], "who has many shares a shard with few"
-    first = blocks[0]
-    assert first.positives.shape == (3, 8) and first.columns["dense"].shape[1] <= DOCUMENTS
-    assert not set(first.documents[0].tolist()) & set(range(100)), "no labelled document is a candidate"
-    own = first.positive_columns["dense"][0]
-    assert own[0] == np.sort(own)[3], "the lower median of eight stands first"
-    assert first.query_columns["best_bm25"][0] >= first.positive_columns["bm25"][0].max()
+    assert blocks[0].query_columns["best_bm25"][0] >= blocks[0].positive_columns["bm25"][0].max()
     rows = training_rows(
         CandidateShards.of(blocks), [f"d{n}" for n in range(DOCUMENTS)], [""] * DOCUMENTS,
         {f"q{n}": "" for n in range(QUERIES)}, labels=Positives(labels, {f"d{n}": n for n in range(DOCUMENTS)}),
@@ -127,32 +118,6 @@ def test_near_duplicates_and_siblings_of_a_positive_are_marked(merge: Merge) -> 
     # d110 is a copy of d0, so what is near to it is near to d0.
     assert found == {(1, 50): 1, (1, 60): 2, (0, 70): 1}
     assert np.isnan(block.columns["related"][~block.filled]).all()
-
-
-@pytest.mark.parametrize(
-    ("recipe", "columns", "bits"),
-    [
-        ("lexical", {"bm25", "bm25_rank"}, SOURCES["bm25"] | SOURCES["random"]),
-        ("dense", {"dense", "dense_rank"}, SOURCES["dense"] | SOURCES["random"]),
-        ("random", set(), SOURCES["random"]),
-    ],
-)
-def test_a_source_that_no_step_reads_is_not_asked(merge: Merge, recipe: str, columns: set[str], bits: int) -> None:
-    both, alone = merge(20), merge(20, recipe=recipe)
-    assert set(alone.columns) == columns | {"fused", "related"} and set(alone.positive_columns) == columns
-    assert np.bitwise_or.reduce(alone.source, axis=None) == bits
-    for row in range(QUERIES):
-        wanted = both.filled[row] & ((both.source[row] & bits) > 0)
-        expected = dict(zip(both.documents[row, wanted], both.source[row, wanted] & bits, strict=True))
-        found = dict(zip(alone.documents[row], alone.source[row], strict=True))
-        found.pop(-1, None)
-        assert found == expected, "the same documents as beside other sources"
-    for name in columns:
-        for row in range(QUERIES):
-            value = dict(zip(both.documents[row], both.columns[name][row], strict=True))
-            held = alone.filled[row]
-            expected = [value[document] for document in alone.documents[row, held]]
-            np.testing.assert_array_equal(alone.columns[name][row, held], expected, err_msg=name)
 
 
 def test_dev_queries_are_searched_apart_where_a_step_is_fitted_on_them(merge: Merge) -> None:

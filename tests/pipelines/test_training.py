@@ -101,7 +101,7 @@ def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_n
     made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
     assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
     assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
-    assert made["training_summary"]["best_epoch"] is None and train()["training_summary"]["best_epoch"] is not None
+    assert made["training_summary"]["best_epoch"] is None
 
 
 def test_pseudo_queries_join_fewer_than_twenty_dev_queries(train: Any) -> None:

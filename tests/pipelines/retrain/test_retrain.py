@@ -173,69 +173,61 @@ def test_what_was_rolled_back_is_not_promoted_again(nightly: Any, registry: Any)
     assert "version 1, which was rolled back" in made["reasons"][-1]
 
 
+FIRST = {"version": None, "rolled_back": {}}
+PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"})
+
+
+def first_night(
+    registry: Any, tables: Any, folder: Path, search: HybridSearch, dense: DenseParams, fetched: Path
+) -> tuple[dict[str, Any], Path, dict[str, Any], pd.DataFrame]:
+    """Register a first champion; return the decision, its files, and what the next night knows of it and its run."""
+    params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
+    champion = FIRST | {"model": params.model}
+    promotion = decided(champion, pd.DataFrame(), PERFECT, AUDITED, folder, params=params)
+    register_challenger(
+        folder, promotion=promotion, champion=champion, training_profile={}, info={"collection": "api_docs"},
+        encoder="static", recipe="mine", dense=dense, registry=registry, search_index=search,
+    )  # fmt: skip
+    known, _, run = evaluate_champion(
+        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=dense
+    )
+    return promotion, registry.fetch(registry.at(params.model, CHAMPION), fetched), known, run
+
+
 def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with(
     registry: Any, tables: Any, word_encoder: Callable[..., Any], tmp_path: Path
 ) -> None:
-    folder, params = tmp_path / "2030-01-01" / "trained_model", RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
+    folder = tmp_path / "2030-01-01" / "trained_model"
     own = {"query": "query ", "document": "passage "}
     model = word_encoder(["night", "day", "query", "passage", "find"], prompts=own)
     model.save(str(folder), create_model_card=False)
-    first = {
-        "decision": "promoted", "reasons": [], "champion": None, "fingerprint": "f", "promotion": {"challenger": 1},
-    }  # fmt: skip
-    none = {"model": params.model, "version": None, "rolled_back": {}}
     asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
-    register_challenger(
-        folder, promotion=first, champion=none, training_profile={}, info={"collection": "api_docs"},
-        encoder="static", recipe="mine", dense=asked_otherwise, registry=registry,
-        search_index=searching(tables[0], folder),
-    )  # fmt: skip
-    fetched = registry.fetch(registry.at(params.model, CHAMPION), tmp_path / "room")
+    search = searching(tables[0], folder)
+    _, fetched, known, run = first_night(registry, tables, folder, search, asked_otherwise, tmp_path / "room")
     assert read_beside(fetched, SERVING) == {
         "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
         "hybrid": HYBRID,
     }  # fmt: skip
-    known, _, run = evaluate_champion(
-        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=asked_otherwise
-    )
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert known["hybrid"] == HYBRID
 
 
-FIRST_NIGHT = (
-    pd.DataFrame(columns=["query_id", "ndcg@10"]),
-    pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"}),
-    AUDITED,
-)
-
-
 def test_a_champion_keeps_its_companion(
     registry: Any, tables: Any, trained: Path, word_encoder: Any, tmp_path: Path
 ) -> None:
-    plain = decided({"version": None, "rolled_back": {}}, *FIRST_NIGHT, trained)["fingerprint"]
+    plain = decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained)["fingerprint"]
     words = word_encoder(["night", "day"])
     inference_free(words, tables[0].text.tolist()).save(str(trained / "companion"), create_model_card=False)
     sparse = load_encoder(str(trained / "companion"), trained)
     search = searching(
         tables[0], trained, Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0)
     )
-    params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
-    none = {"model": params.model, "version": None, "rolled_back": {}}
-    promotion = decided(none, *FIRST_NIGHT, trained, params=params)
+    promotion, folder, known, runs = first_night(registry, tables, trained, search, DenseParams(), tmp_path / "room")
     assert promotion["fingerprint"] != plain, "the same model with a companion is another challenger"
-    register_challenger(
-        trained, promotion=promotion, champion=none, training_profile={}, info={"collection": "api_docs"},
-        encoder="static", recipe="mine", dense=DenseParams(), registry=registry,
-        search_index=search,
-    )  # fmt: skip
-    known, _, runs = evaluate_champion(
-        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
-    )
     assert set(known["hybrid"]["weights"]) == {"bm25", "dense", "sparse"}
     assert runs.groupby("retriever").size().to_dict() == {"dense": 4, "sparse": 2}
-    folder = registry.fetch(registry.at(params.model, CHAMPION), tmp_path)
     assert (folder / "companion" / "MLmodel").is_file(), "MLflow serves it, too"
     shared: dict[str, Any] = {
         "bm25_index": search.bm25, "corpus": tables[0], "queries": tables[1], "qrels": tables[2],
@@ -246,10 +238,6 @@ def test_a_champion_keeps_its_companion(
         found = score_champion(runs, known, params=RetrainParams(rule={"system": system}), **shared)
         place = [row.index(own) for own, row in enumerate(expected.documents.tolist())]
         assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
-
-
-FIRST = {"version": None, "rolled_back": {}}
-PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"})
 
 
 def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
