@@ -65,7 +65,7 @@ def test_relations_go_both_ways_through_copies_and_near_ones_win(
     assert found.dtype == np.uint8
     assert found[:, :N].tolist() == expected
     assert not found[:, N].any()
-    barred = related.barred(positives, padded(own[: len(rows)], 1))
+    barred = related.excluded(positives, padded(own[: len(rows)], 1))
     for row, itself, listed in zip(rows, own, barred.tolist(), strict=False):
         same = {labels[d] for d in (*row, *itself)}
         assert [d for d in listed if d != PADDING] == [

@@ -160,7 +160,7 @@ class Candidates:
         return self._under_rules(lambda rule: rule.kind in kinds)
 
     @property
-    def barred_in_batch(self) -> NDArray[np.bool_]:
+    def excluded_in_batch(self) -> NDArray[np.bool_]:
         """True where a candidate may be no negative of its query in a training batch either, [Q, M]."""
         return self._under_rules(lambda rule: rule.in_batch)
 

@@ -356,8 +356,10 @@ def draw(
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
         order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(np.int32)
         return compacted(without(order, excluded))[0][:, :count]
-    barred = np.sort(excluded, axis=1)
-    distinct = (barred != PADDING).sum(axis=1) - ((barred[:, 1:] == barred[:, :-1]) & (barred[:, 1:] != PADDING)).sum(1)
+    ordered = np.sort(excluded, axis=1)
+    distinct = (ordered != PADDING).sum(axis=1) - (
+        (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PADDING)
+    ).sum(1)
     wanted = np.minimum(count, documents - distinct)
     width = count + excluded.shape[1] + _SMALL
     while True:
@@ -402,7 +404,7 @@ class RelatedDocuments:
     --------
     >>> table = pd.DataFrame({"document_id": ["a", "d"], "other_id": ["c", "c"], "kind": ["near", "copy"]})
     >>> related = RelatedDocuments.from_table(table, ["a", "b", "c", "d"])
-    >>> related.barred(np.array([[0, -1], [1, 3]], np.int32)).tolist()
+    >>> related.excluded(np.array([[0, -1], [1, 3]], np.int32)).tolist()
     [[0, 2, 3, -1], [0, 1, 2, 3]]
     >>> related.kinds(np.array([[0]], np.int32), np.array([[1, 3, -1]], np.int32)).tolist()
     [[0, 1, 0]]
@@ -482,7 +484,7 @@ class RelatedDocuments:
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[place] == wanted, kinds[place], 0).astype(np.uint8)
 
-    def barred(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+    def excluded(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
         """Return what must not be a negative in each row: positives, what is related to them, and copies of these.
 
         Parameters
@@ -490,8 +492,8 @@ class RelatedDocuments:
         positives
             int32 [Q, P], padded with -1.
         own
-            Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the same text are barred
-            as well, and what is related to them is not, since these may be what the query asks against.
+            Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the same text are
+            excluded as well, and what is related to them is not, since these may be what the query asks against.
 
         Returns
         -------

@@ -252,7 +252,7 @@ class _RowMaker:
         known = block.positives if self.labels is None else self.labels.of(queries)
         positives = np.concatenate([known, found], axis=1)
         selves = np.array([self.own.get(query, PADDING) for query in queries], np.int32)[:, None]
-        copies = self.related.barred(found[:, :0], found)
+        copies = self.related.excluded(found[:, :0], found)
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
         if len(row):
             order = np.lexsort((block.columns["choice"][row, slot], row))
@@ -260,7 +260,7 @@ class _RowMaker:
         chosen = block.documents[row, slot]
         self.used[chosen] = self.used[block.documents[promoted]] = True
         self.used[known[known != PADDING]] = True
-        itself = self.related.barred(found[:, :0], selves)
+        itself = self.related.excluded(found[:, :0], selves)
         self.used[itself[itself != PADDING]] = True
         lengths = np.bincount(row, minlength=len(block))
 
@@ -287,8 +287,8 @@ class _RowMaker:
                 table[f"negative_{score}"] = by_row(block.columns[score][row, slot])
                 if score in block.positive_columns:
                     table[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
-        doubtful = np.where(block.barred_in_batch, block.documents, PADDING)
-        others = np.concatenate([doubtful, without(self.related.barred(positives, selves), positives)], axis=1)
+        doubtful = np.where(block.excluded_in_batch, block.documents, PADDING)
+        others = np.concatenate([doubtful, without(self.related.excluded(positives, selves), positives)], axis=1)
         table["excluded_ids"] = lists(others, others != PADDING)
         return self._by_positive(pa.table(table), block, promoted)
 

@@ -28,10 +28,10 @@ from anmi.training.curriculum import Curriculum
 from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
-# Documents drawn besides those that are wanted, since some are barred. Where at most one in fifty is, more than four of
-# nineteen are in one row of 27,000 at most; other collections are so small that as many again are drawn.
+# Documents drawn besides those that are wanted, since some are excluded. Where at most one in fifty is, more than four
+# of nineteen are in one row of 27,000 at most; other collections are so small that as many again are drawn.
 _SPARE: Final = 4
-_FEW_BARRED: Final = 0.02
+_FEW_EXCLUDED: Final = 0.02
 # Nearest documents looked at: some are about the row's own entity, and are not taken.
 _TOP: Final = 32
 # Documents encoded last that are searched: what a few steps encode.
@@ -106,9 +106,9 @@ class Stock:
                 "read it with kg:DIR, or choose a recipe without `sources: mixed`."
             )
         # Copies, near-duplicates and parts of the same document.
-        barred = RelatedDocuments.from_table(related_documents, ids).barred(own[:, None])
-        row, place = np.nonzero(barred != PADDING)
-        same = sparse.csr_array((np.ones(len(row), np.int32), (row, barred[row, place])), (len(ids), len(ids)))
+        excluded = RelatedDocuments.from_table(related_documents, ids).excluded(own[:, None])
+        row, place = np.nonzero(excluded != PADDING)
+        same = sparse.csr_array((np.ones(len(row), np.int32), (row, excluded[row, place])), (len(ids), len(ids)))
         number = {identifier: place for place, identifier in enumerate(ids)}
         variants = variants[variants.document_id.isin(number)]
         origin = variants.document_id.map(number).to_numpy(np.int64)
@@ -236,11 +236,11 @@ class DNHSampler(NegativeSampler):
         self._names = np.array([f"{row.query_id}\x1f{row.positive_id}" for row in rows])
         self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
         self._about = stock.about[self._own]
-        self._barred = _barred(rows, stock)
+        self._no_negatives = _no_negatives(rows, stock)
         # Row and document in one number, sorted, to be searched.
-        self._codes = np.repeat(np.arange(len(rows)), np.diff(self._barred.indptr)) * stock.documents
-        self._codes += self._barred.indices
-        few = np.diff(self._barred.indptr).max() <= _FEW_BARRED * stock.documents
+        self._codes = np.repeat(np.arange(len(rows)), np.diff(self._no_negatives.indptr)) * stock.documents
+        self._codes += self._no_negatives.indices
+        few = np.diff(self._no_negatives.indptr).max() <= _FEW_EXCLUDED * stock.documents
         self._spare = min(_SPARE, count) if few else count
         self._index = LatentIndex(_BUFFER, dimension)
         # Of the queries whose neighbours are noted, the first rows; and what was noted.
@@ -288,7 +288,7 @@ class DNHSampler(NegativeSampler):
         """
         count, own = self._count, self._own[rows]
         swaps, edits = self._stock.swaps[own].astype(np.int64), self._stock.edits[own].astype(np.int64)
-        swaps[self._is_barred(rows, swaps)] = PADDING
+        swaps[self._is_excluded(rows, swaps)] = PADDING
         if self._options.edit == 0:
             edits = edits[:, :0]
         widths = np.cumsum([count, count + self._spare, swaps.shape[1], edits.shape[1]])
@@ -297,7 +297,7 @@ class DNHSampler(NegativeSampler):
         uniform = np.split(chances, widths[:-1], axis=1)
         asked = self._draw_sources(uniform[0])
         random = (uniform[1] * self._stock.documents).astype(np.int64)
-        random[self._is_barred(rows, random)] = PADDING
+        random[self._is_excluded(rows, random)] = PADDING
         latent = self._latent(rows, bool((asked == _LATENT).any()))
         graph, edited = _shuffled(swaps, uniform[2]), _shuffled(edits, uniform[3])
         options = {_RANDOM: _present_first(random), _GRAPH: graph, _LATENT: latent, _EDIT: edited}
@@ -393,7 +393,7 @@ class DNHSampler(NegativeSampler):
         documents = np.where(places < 0, PADDING, self._index.documents[places])
         own = self._about[rows[known], None]
         other = (self._stock.about[documents] != own) | (own < 0)
-        return known, places, documents, other & ~self._is_barred(rows[known], documents)
+        return known, places, documents, other & ~self._is_excluded(rows[known], documents)
 
     def _look(self, step: int) -> None:
         """Note what the index shows."""
@@ -407,7 +407,7 @@ class DNHSampler(NegativeSampler):
                 query = self._rows[number].query_id
                 self._noted.append([step, query, rank + 1, name, *uris, bool(usable[line, rank])])
 
-    def _is_barred(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _is_excluded(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
         wanted = rows[:, None] * self._stock.documents + documents
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
@@ -419,10 +419,10 @@ class DNHSampler(NegativeSampler):
         there = np.concatenate([drawn[drawn != PADDING], self._own[rows]])
         origin = self._stock.origin[there]
         self._present[origin] = True
-        start, end = self._barred.indptr[rows], self._barred.indptr[rows + 1]
+        start, end = self._no_negatives.indptr[rows], self._no_negatives.indptr[rows + 1]
         lengths = end - start
         flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-        document = self._barred.indices[flat]
+        document = self._no_negatives.indices[flat]
         hit = self._present[document]
         self._present[origin] = False
         place, document = np.repeat(np.arange(len(rows)), lengths)[hit], document[hit]
@@ -445,7 +445,7 @@ def _number(stock: Stock, document_id: str, query_id: str) -> int:
     return stock.number[document_id]
 
 
-def _barred(rows: Sequence[Row], stock: Stock) -> sparse.csr_array:
+def _no_negatives(rows: Sequence[Row], stock: Stock) -> sparse.csr_array:
     """Documents that are never a negative of a row, bool [rows, D]."""
     positives = _listed([(*row.positive_ids, row.positive_id) for row in rows], stock)
     excluded = _listed([row.excluded_ids for row in rows], stock)

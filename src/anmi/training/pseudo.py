@@ -61,8 +61,8 @@ class PseudoRows:
     def rows(self, slots: NDArray[np.int64], epoch: int) -> list[Row]:
         """Return the rows of the given slots in an epoch (from 0)."""
         pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
-        barred = self._related.barred(self._place[slots][:, None])
-        excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in barred]
+        found = self._related.excluded(self._place[slots][:, None])
+        excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in found]
         return [
             Row(query, text, document, positive, (), (), (), weight, frozenset((document,)), related)
             for (query, text, document, positive, weight), related in zip(pairs, excluded, strict=True)

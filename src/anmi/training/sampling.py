@@ -113,9 +113,9 @@ class PoolSampler(_Pools):
         self._gap = self._own - self._values if by_elo else self._values
         # A gap nobody knows is not known to be below the border.
         self._usable &= ~(self._gap < (_DANGER if by_elo else -math.inf))
-        for number, barred in enumerate(self._exists & ~self._usable):
+        for number, unusable in enumerate(self._exists & ~self._usable):
             row = self._rows[number]
-            excluded = row.excluded_ids.union(row.negative_ids[place] for place in np.flatnonzero(barred))
+            excluded = row.excluded_ids.union(row.negative_ids[place] for place in np.flatnonzero(unusable))
             self._rows[number] = replace(row, excluded_ids=excluded)
         self._curriculum = curriculum
         self._report: dict[str, float] = {}

@@ -46,10 +46,10 @@ def test_only_the_likelier_of_the_uncertain_are_barred_inside_a_batch() -> None:
     block = block_of(np.array([[0.95, 0.3, 0.2, 0.19, 0.1, 0.05, 0.0]]))
     after = run(block, {"route": {"negative": 0.1, "barred": 0.2, "positive": 0.9}}, "top")
     assert after.of_kind("uncertain")[0].tolist() == [False, True, True, True, True, False, False]
-    assert after.barred_in_batch[0].tolist() == [True, True, True, False, False, False, False]
+    assert after.excluded_in_batch[0].tolist() == [True, True, True, False, False, False, False]
     assert names(after)[1:5] == ["barred", "barred", "uncertain", "uncertain"]
     all_barred = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
-    assert all_barred.barred_in_batch[0].tolist() == [True] * 5 + [False] * 2
+    assert all_barred.excluded_in_batch[0].tolist() == [True] * 5 + [False] * 2
     assert names(all_barred)[1:5] == ["uncertain"] * 4
 
 
@@ -123,7 +123,7 @@ def test_a_row_short_of_safe_candidates_is_filled_with_the_least_doubted_in_that
     chosen = after.columns["choice"][0]
     assert chosen[2] == 1, "what is safe goes first, however similar the others are"
     assert [TIERS[int(tier)] for tier in after.columns["tier"][0]].count("uncertain") == 2
-    assert not after.barred_in_batch[0, [4, 5]].any()
+    assert not after.excluded_in_batch[0, [4, 5]].any()
     strict = {"route": {**IN_DOUBT["route"], "at_least": 0}}
     assert names(run(block, strict, "top", negatives=3)).count("negative") == 1
 

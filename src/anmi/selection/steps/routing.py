@@ -255,7 +255,8 @@ class _Sample:
         order = np.lexsort((part.documents, -nearness, tier), axis=1)
         values = np.where(part.undecided, part.columns[column], np.nan)
         values = np.take_along_axis(values, order, axis=1).astype(np.float32)[:, :_FIRST]
-        parts = [stacked(both) for both in zip(self._parts, (draws[rows], part.query_ids, values), strict=True)]
+        new: tuple[NDArray[Any], ...] = (draws[rows], part.query_ids, values)
+        parts = [stacked(both) for both in zip(self._parts, new, strict=True)]
         kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
         self._parts = tuple(each[kept] for each in parts)
 
