@@ -1,8 +1,12 @@
 """A report's inputs as a run would make them, from random numbers."""
 
+import io
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from anmi.report.html import ReportInputs
 
@@ -119,3 +123,9 @@ def full(**changes) -> ReportInputs:
 @pytest.fixture
 def make():
     return full
+
+
+def printed(table: Any, width: int = 80) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(table)
+    return stream.getvalue()

@@ -41,8 +41,7 @@ def opened(browser: Any, page: str, folder: Path, **context: Any) -> tuple[Any, 
     return tab, said
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_it_is_drawn_in_any_light_and_width(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
     size = {"width": width, "height": 844}
     tab, said = opened(browser, render(full()), tmp_path, viewport=size, color_scheme=scheme)

@@ -35,14 +35,6 @@ def test_each_group_of_scores_adds_up_to_all_of_it(make):
             assert len(trace["y"]) == len(trace["x"])
 
 
-def test_the_borders_of_the_elo_zones_are_drawn(make):
-    spec = figures.elo_gap(make().gap).spec
-    assert [shape["x0"] for shape in spec["layout"]["shapes"]] == [100, 200, 400, 600]
-    assert [note["text"] for note in spec["layout"]["annotations"]] == [
-        "danger", "soft", "Goldilocks", "medium", "easy",
-    ]  # fmt: skip
-
-
 def curriculum_log(log, **columns):
     difficulty = np.repeat([0.0, 0.05, 0.1], len(log) // 3)
     window = {"low": 100 + 300 * (1 - difficulty), "high": 400 + 200 * (1 - difficulty)}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
+from tests.report.conftest import printed
 
 from anmi.report.console import bucket_table, results_table
 from anmi.report.figures import buckets
@@ -41,12 +40,6 @@ def compared(low: float = -0.1, high: float = -0.02, bucket: str = "unlabelled")
     whole = row | {"bucket": "all", "queries": 307, "difference": 0.2, "low": 0.1, "high": 0.3}
     # Rows of a bucket come last, as evaluation leaves them, and must not pass for those of all queries.
     return pd.DataFrame([whole, row | {"bucket": bucket, "queries": 104} | change])
-
-
-def printed(table: Any) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=80).print(table)
-    return stream.getvalue()
 
 
 def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +79,6 @@ def test_what_is_more_than_a_table_is_none(folder: Path, tmp_path: Path, file: s
     (copied / file).write_text(json.dumps(change(before)))
     assert token_table(copied) is None
     assert token_table(folder) is not None
-
-
-def test_a_table_is_opened_and_asked_without_torch(folder: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from anmi.retrieval.encoders import encode, fingerprint; "
-        "from anmi.retrieval.encoders import cached_encoder; from anmi.retrieval.kinds import OWN; "
-        f"model = cached_encoder({str(folder)!r}, Path('.'), None, OWN); encode(model, ['a fox'], role='query'); "
-        "fingerprint(model); print(sorted({'torch', 'transformers', 'sentence_transformers'} & {*sys.modules}))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
 
 
 def test_an_open_model_is_read_as_it_is_now_and_its_words_are_cut_once(

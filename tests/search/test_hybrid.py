@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sentence_transformers import SentenceTransformer
+from tests.search.conftest import SETTINGS, WORDS, corpus
 
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
@@ -22,17 +20,7 @@ from anmi.retrieval.fusion import Ranked, fuse
 from anmi.search import HybridSearch
 from anmi.search.hybrid import Encoded
 
-COUNT = 1203
-WORDS = [f"word{i}" for i in range(60)]
 QUESTIONS = ["word1 word2 word3", "word7 word8", "nothing known", "word59"]
-
-
-def corpus() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(WORDS, 6)) for _ in range(COUNT)]
-    titles = [f"About {text.split()[0]}" if i % 3 else "" for i, text in enumerate(texts)]
-    ids = [f"d{i}" for i in range(COUNT)]
-    return pd.DataFrame({"document_id": ids, "title": titles, "text": texts, "metadata": "{}"})
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +31,12 @@ def model(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(model: Path, **changes: Any) -> HybridSearch:
-    table = corpus()
+    table = corpus(1203)
+    table["title"] = [f"About {text.split()[0]}" if i % 3 else "" for i, text in enumerate(table.text)]
     texts = document_texts(table)
     embeddings = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
     settings: dict[str, Any] = {
-        "encoder": {"max_length": 256, "precision": "float32", "batch_size": 8}, "depth": 50,
-        "weights": {"bm25": 0.3, "dense": 0.7}, "about": {"collection": "mine"},
+        **SETTINGS, "depth": 50, "weights": {"bm25": 0.3, "dense": 0.7}, "about": {"collection": "mine"},
     }  # fmt: skip
     parts = [Encoded(model, embeddings, 0.4)]
     return HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **settings | changes)
@@ -140,16 +128,15 @@ def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "search" / "hybrid.json").exists()
 
 
-def test_what_the_readme_says_runs(folder: Path) -> None:
+def test_what_the_readme_says_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (folder / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 2
-    prelude = f"FOLDER = {str(folder)!r}\nQUESTION = 'word1 word2'\n"
     printed = []
     for block in blocks:
         assert len(block.splitlines()) <= 10
-        done = subprocess.run([sys.executable, "-c", prelude + block], capture_output=True, text=True, check=True)
-        printed.append(done.stdout)
+        exec(block, {"FOLDER": str(folder), "QUESTION": "word1 word2"})
+        printed.append(capsys.readouterr().out)
     hits = HybridSearch.load(folder).search("word1 word2", 10)[0]
     assert [line.split()[1] for line in printed[0].splitlines()] == [hit.document_id for hit in hits]
     best = HybridSearch.load(folder).search("word1 word2", 1, "dense")[0][0]

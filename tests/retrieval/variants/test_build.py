@@ -32,6 +32,7 @@ def test_a_table_of_different_texts_each_with_its_id(cities: Any) -> None:
     assert tuple(found.columns) == VARIANT_COLUMNS and set(map(str, found.dtypes)) == {"str"}
     assert found.variant_id.is_unique or found[found.variant_id.duplicated(keep=False)].kind.eq("counterpart").all()
     assert not found.duplicated(["document_id", "text"]).any()
+    assert not made(cities, seed=2).text.equals(found.text)
     own = dict(zip(cities.ids, cities.texts, strict=True))
     assert not (found.text == found.document_id.map(own)).any()
     existing = found[found.kind == "counterpart"]
@@ -50,15 +51,6 @@ def test_a_made_text_that_is_a_documents_is_that_document(make_world: Any) -> No
     swapped = found[found.text == "B | r | 5"]
     assert swapped.variant_id.tolist() == ["same"] and swapped.kind.tolist() == ["counterpart"]
     assert "A | r | 6" not in set(found.text), "that is true"
-
-
-def test_a_document_has_the_same_variants_whoever_else_is_asked_for(cities: Any) -> None:
-    whole = made(cities)
-    for place, name in enumerate(cities.ids):
-        alone = made(cities, [place])
-        assert alone.to_dict("records") == whole[whole.document_id == name].to_dict("records")
-    assert made(cities, [3, 1, 0, 1]).to_dict("records") == whole[whole.document_id != "d2"].to_dict("records")
-    assert not made(cities, seed=2).text.equals(whole.text)
 
 
 def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:
