@@ -61,7 +61,7 @@ define RARE_TESTS
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
 ^src/anmi/(corpus|retrieval|adaptation)/ tests/e2e/test_collections.py tests/corpus/test_sentences.py
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
-^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy
+^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy tests/cli
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/artifact|report/f)|^docs/images/viz tests/e2e/test_viz.py
 ^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py

@@ -111,6 +111,7 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     assert not list(selecting.data.rglob("*.tmp"))
 
 
+@pytest.mark.rare
 def test_a_record_that_cannot_be_read_or_is_gone_stops_prune(selecting: Selecting) -> None:
     for _ in range(2):
         selecting.do(run(selecting))

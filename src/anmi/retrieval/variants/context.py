@@ -128,7 +128,7 @@ def picked(
 
     Examples
     --------
-    >>> groups = membership(np.array([0, 0]), np.array([4, 7]), (2, 9))
+    >>> groups = sparse.csr_array((np.ones(2), ([0, 0], [4, 7])), (2, 9))
     >>> [values.tolist() for values in picked(np.array([0.6, 0.6]), groups, np.array([0, 1]))]
     [[7, 0], [True, False]]
     """
