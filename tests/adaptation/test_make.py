@@ -84,13 +84,12 @@ BAD = {
     "without letters": ["12 34. 56 78.", "| - | - |", "..."],
     "all alike": ["Ship one is here now. It left the port today."] * 10,
     "without sentences": ["a list of words without any stop " * 9, "another list of words " * 9, "- \n- \n"],
-    "of three documents": ["Ship one is here now. It left port today.", "Rain is falling.", "Who goes there?"],
     "no text at all": ["\ufffd\x00", "\u200b", "\ue000"],
     "Chinese": ["今天下雨了。我们没有带伞。明天会是晴天。"] * 2,
 }
 
 
-@pytest.mark.parametrize("language", ["en", "zh", "ko", "th"])
+@pytest.mark.parametrize("language", ["en", "th"])
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: str) -> None:
     table = corpus(BAD[case], titles=BAD[case])

@@ -33,11 +33,9 @@ def server(server: Server) -> Server:
     return server
 
 
-def writer(server: Server, store: Store, budget: int = 100, queries: int = 2, **changes: Any) -> Writer:
-    known = {"timeout": 5.0, "retries": 1, "max_tokens": 256}
+def writer(server: Server, store: Store, budget: int = 100, queries: int = 2) -> Writer:
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    options = EndpointOptions(base_url=address, model="writer", **(known | changes))
-    ask = Endpoint(options).ask
+    ask = Endpoint(EndpointOptions(base_url=address, model="writer", timeout=5.0, retries=1, max_tokens=256)).ask
     return Writer(ask, store, ("writer", address), budget=budget, max_characters=100, queries=queries)
 
 
@@ -48,6 +46,10 @@ def test_each_document_is_asked_about_once_and_the_answers_are_kept(server: Serv
     assert writer(server, store).write(DOCUMENTS[::-1], 1) == found and len(server.bodies) == 30
     writer(server, store, queries=3).write(DOCUMENTS[:1], 1)
     assert len(server.bodies) == 31, "another prompt has other answers"
+    make = KINDS["llm"](Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1)))
+    assert make(DOCUMENTS[4], 1, 0) == [(expected(DOCUMENTS[4])[0], "Title 4 Text number 4.")]
+    with pytest.raises(AnmiError, match=r"set adaptation\.llm\.base_url"):
+        KINDS["llm"](Material(DOCUMENTS, "en"))
 
 
 def test_the_budget_bounds_the_calls_and_a_larger_one_holds_the_smaller(server: Server, store: Store) -> None:
@@ -65,18 +67,6 @@ def test_answers_of_any_length_and_language_are_kept_in_whole_lines(server: Serv
     for _ in range(2):
         (found,) = writer(server, store).write(DOCUMENTS[:1], 1).values()
         assert 5 < len(found) < 40 and found == lines[: len(found)]
-
-
-def test_the_kind_hands_out_what_was_written(server: Server, store: Store) -> None:
-    material = Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1))
-    make = KINDS["llm"](material)
-    assert [view.query for view in make(DOCUMENTS[4], 1, 0)] == expected(DOCUMENTS[4])[:1]
-    assert make(DOCUMENTS[4], 5, 0)[0].positive == "Title 4 Text number 4."
-
-
-def test_without_a_model_it_is_said_what_is_missing() -> None:
-    with pytest.raises(AnmiError, match=r"set adaptation\.llm\.base_url"):
-        KINDS["llm"](Material(DOCUMENTS, "en"))
 
 
 @pytest.mark.parametrize(

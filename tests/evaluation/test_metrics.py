@@ -84,18 +84,6 @@ def test_copies_count_once_and_otherwise_as_trec_eval_counts():
     pd.testing.assert_frame_equal(evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking))
 
 
-@given(LABELS, SCORES)
-def test_a_corpus_without_its_copies_is_measured_alike(labels, scores):
-    # Of each text one document, and a copy of it with the score that equal texts get.
-    twice = {f"{name}{end}": score for name, score in scores.items() for end in ("", "'")}
-    copies = {f"{name}'": name for name in DOCUMENTS}
-    for given_labels in (labels, {f"{name}'": grade for name, grade in labels.items()}):
-        found = evaluate(*copies_once(qrels(q=given_labels), run(q=twice), copies), ks=(28,))
-        assert found["recall@28"].item() == evaluate(qrels(q=labels), run(q=scores), ks=(28,))["recall@28"].item()
-        first = evaluate(qrels(q=labels), run(q=scores), ks=(28,))["accuracy@28"].item()
-        assert found["accuracy@28"].item() == first
-
-
 def test_identical_ids_are_ignored_unless_labelled_relevant():
     labels = qrels(q1={"a": 1}, q2={"q2": 1})
     ranking = run(q1={"q1": 9.0, "a": 1.0}, q2={"q2": 9.0})

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.evaluation.planting import Hide, PlantedTruth, Planting, plant
+from anmi.evaluation.planting import Hide, Planting, plant
 
 NO_COPIES: dict[str, str] = {}
 NO_EQUIVALENTS = pd.DataFrame({"query_id": pd.Series(dtype=str), "document_id": pd.Series(dtype=str)})
@@ -119,14 +117,3 @@ def test_a_collection_that_offers_nothing_is_told_what_it_needs(kinds: str, need
     queries, qrels = tables({"q0": "a", "q1": "b"})
     with pytest.raises(AnmiError, match=need):
         plant(queries, qrels, NO_EQUIVALENTS, NO_COPIES, kinds=kinds, seed=1)  # type: ignore[arg-type]
-
-
-def test_planted_candidates_are_found_in_a_block() -> None:
-    truth = pd.DataFrame({"query_id": ["q1", "q1", "q2"], "document_id": ["d", "b", "a"]})
-    block = Candidates(
-        query_ids=np.array(["q0", "q1", "q2"]), positives=np.array([[4], [4], [4]], np.int32),
-        documents=np.array([[0, 1, 3], [1, 0, 3], [3, 0, -1]], np.int32), source=np.ones((3, 3), np.uint8),
-    )  # fmt: skip
-    found = PlantedTruth(truth, pd.Series(list("abcde")))
-    assert found.mask(block).tolist() == [[False] * 3, [True, False, True], [False, True, False]]
-    assert len(found) == 3
