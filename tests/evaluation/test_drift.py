@@ -111,18 +111,9 @@ def test_a_broken_export_shows_in_the_counts() -> None:
     assert worst(few) == {}
 
 
-def test_the_same_data_do_not_drift_and_the_profile_is_json() -> None:
-    made = whole(world(4, 200))
-    stored = json.loads(json.dumps(made, allow_nan=False))
-    found = drift(stored, made)
-    assert (found["compared"], found["verdict"], found["different"]) == (True, "none", {})
-    assert all(row["size"] == row["moved"] == 0 for row in found["distributions"].values())
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-
-
 def test_a_profile_by_hand() -> None:
     made = world(7, 50)
-    found = whole(made)
+    found = json.loads(json.dumps(whole(made), allow_nan=False))
     block = made["selection"]
     chosen = block.negatives
     assert found["counts"] == {

@@ -82,15 +82,10 @@ def test_similarities_are_those_of_the_texts_and_no_text_is_encoded_twice(
 def random_pairs(seed: int, queries: int = 12) -> tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64]]:
     """Queries with a varying number of variants of each kind, and coarse similarities, so that there are ties."""
     rng = np.random.default_rng(seed)
-    rows, own = [], []
-    for query in range(queries):
-        mine = rng.integers(2, 9) / 8
-        for kind in KINDS:
-            for _ in range(rng.integers(0, 4)):
-                rows.append((f"q{query}", f"own {query}", kind))
-                own.append(mine)
-    pairs = pd.DataFrame(rows, columns=["query_id", "own", "kind"])
-    return pairs, np.array(own), rng.integers(0, 8, len(rows)) / 8
+    places = [(q, kind) for q in range(queries) for kind in KINDS for _ in range(rng.integers(0, 4))]
+    pairs = pd.DataFrame([(f"q{q}", f"own {q}", kind) for q, kind in places], columns=["query_id", "own", "kind"])
+    own = rng.integers(2, 9, queries)[[q for q, _ in places]] / 8
+    return pairs, own, rng.integers(0, 8, len(places)) / 8
 
 
 def slow(pairs: pd.DataFrame, own: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:

@@ -92,12 +92,7 @@ def test_identical_ids_are_ignored_unless_labelled_relevant():
 
 
 def test_rank_statistics():
-    ranking = {f"d{i}": -float(i) for i in range(1, 9)}
-    found = evaluate(
-        qrels(q1={"d1": 1}, q2={"d2": 1}, q3={"d8": 1}, q4={"z": 1}),
-        run(**dict.fromkeys(("q1", "q2", "q3", "q4"), ranking)),
-    )
-    summary = summarise(found)
+    summary = summarise(results([1, 2, 8, 0]))
     assert [summary[f"rank_{name}"] for name in ("mean", "median", "min", "max")] == [pytest.approx(11 / 3), 2, 1, 8]
     assert (summary["rank_not_found"], summary["queries"]) == (1, 4)
 
@@ -150,13 +145,11 @@ def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> Non
 
 def results(ranks: list[int]) -> pd.DataFrame:
     """Query i has its only relevant document at the given rank of ten; 0 for not found."""
-    qrels = pd.DataFrame({"query_id": [f"q{i}" for i in range(len(ranks))], "document_id": "d", "relevance": 1})
-    run = [
-        (f"q{i}", "d" if place == rank else f"x{place}", 20.0 - place)
+    found = {
+        f"q{i}": {"d" if place == rank else f"x{place}": 20.0 - place for place in range(1, 11)}
         for i, rank in enumerate(ranks)
-        for place in range(1, 11)
-    ]
-    return evaluate(qrels, pd.DataFrame(run, columns=["query_id", "document_id", "score"]), ks=(1, 5, 10))
+    }
+    return evaluate(qrels(**{query: {"d": 1} for query in found}), run(**found), ks=(1, 5, 10))
 
 
 def rated(*values: float) -> pd.Series:
@@ -171,10 +164,7 @@ def test_each_bucket_is_summarised_as_if_it_were_all_there_is() -> None:
     for name, ids in (("easy", ["q0", "q1"]), ("medium", ["q2", "q3"]), ("hard", ["q4"]), ("all", per_query.index)):
         alone = summarise(per_query.loc[ids])
         assert {k: v for k, v in table.loc[name].items() if k in alone} == pytest.approx(alone)
-    assert table.loc["easy", ["rank_mean", "rank_median", "rank_min", "rank_max"]].tolist() == [1.5, 1.5, 1, 2]
-    assert table.loc["easy", "mrr@10"] == pytest.approx(0.75)
-    assert np.isnan(table.loc["hard", "rank_mean"])
-    assert table.loc["hard", "rank_not_found"] == 1
+    assert np.isnan(table.loc["hard", "rank_mean"]) and table.loc["hard", "rank_not_found"] == 1
 
 
 def test_a_profile_falls_where_hard_queries_fail() -> None:
@@ -182,8 +172,7 @@ def test_a_profile_falls_where_hard_queries_fail() -> None:
     hardness = draw.uniform(0, 1, 200)
     per_query = results([1 if h < u else 9 for h, u in zip(hardness, draw.uniform(0, 1, 200), strict=True)])
     table = profile(per_query, rated(*hardness), "mrr@10", groups=4)
-    assert table.queries.tolist() == [50] * 4
+    own = per_query["mrr@10"].to_numpy()[np.argsort(hardness)].reshape(4, 50).mean(axis=1)
+    assert table.queries.tolist() == [50] * 4 and table.value.tolist() == pytest.approx(own)
     assert (table.hardness.diff().dropna() > 0).all()
-    assert table.value.iloc[0] > table.value.iloc[-1] + 0.3
-    assert ((table.low <= table.value) & (table.value <= table.high)).all()
-    assert (table.value * table.queries).sum() / 200 == pytest.approx(per_query["mrr@10"].mean())
+    assert ((table.low <= table.value) & (table.value <= table.high)).all() and own[0] > own[-1] + 0.3

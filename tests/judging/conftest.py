@@ -6,13 +6,15 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from anmi.candidates import Candidates
 from anmi.store import Store
 
 Make = Callable[..., Path]
@@ -47,6 +49,15 @@ def text_pair_classifier(tmp_path: Path) -> Make:
 
 
 SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>")
+
+
+def block_of(
+    documents: Any, positives: Any, columns: Mapping[str, Any] | None = None, own: Mapping[str, Any] | None = None
+) -> Candidates:
+    """Queries q0, q1, … with these documents, known positives and scores of both."""
+    names, shown = np.array([f"q{row}" for row in range(len(documents))]), np.asarray(documents, np.int32)
+    block = Candidates(names, np.asarray(positives, np.int32), shown, np.ones(shown.shape, np.uint8))
+    return block.with_columns(columns or {}, own or {})
 
 
 def completion(text: str) -> bytes:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
-from tests.judging.conftest import SHOWN, Server, completion
+from tests.judging.conftest import SHOWN, Server, block_of, completion
 
-from anmi.candidates import Candidates, CandidateShards, ColumnShards
+from anmi.candidates import CandidateShards, ColumnShards
 from anmi.errors import AnmiError
 from anmi.judging.pairwise import ChatJudge, ChatOptions, verdict
 from anmi.pipelines.elo.nodes import rate_candidates
@@ -163,8 +163,8 @@ def test_only_a_clear_answer_counts(text: str, value: float | None) -> None:
 def test_the_pipeline_gives_it_the_texts_and_its_answers_are_the_ratings(server: Server, store: Store) -> None:
     numbers = np.random.default_rng(0).permutation(1000)[:45].reshape(5, 9)
     documents = np.arange(45, dtype=np.int32).reshape(5, 9)
-    ids = [f"q{row}" for row in range(5)]
-    block = Candidates(np.array(ids), documents[:, :1], documents[:, 1:], np.ones((5, 8), np.uint8))
+    block = block_of(documents[:, 1:], documents[:, :1])
+    ids = block.query_ids
     settings = {"base_url": f"http://127.0.0.1:{server.server_address[1]}/v1", "model": "m"}
     recipe = {"description": "By Elo.", "negatives": 2, "steps": {"elo_gap": {"danger": 100}, "random": {}}}
     shards = CandidateShards.of([block])

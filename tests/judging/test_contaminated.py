@@ -28,12 +28,8 @@ def made(positives: int, prior: float, seed: int = 5) -> tuple[Candidates, NDArr
     of_positive = draw.normal(size=(len(query), 1, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))[query]
     values = np.concatenate([of_positive, of_pool[query]], axis=1) + np.array([2.0, 1.5]) * relevant[:, :, None]
     documents = np.concatenate([1000 + np.arange(len(query))[:, None], np.tile(pool, (len(query), 1))], axis=1)
-    block = Candidates(
-        query_ids=np.array([f"q{each:03}" for each in query]),
-        positives=np.zeros((len(query), 0), np.int32),
-        documents=documents.astype(np.int32),
-        source=np.full(documents.shape, 2, np.uint8),
-    )
+    ids, source = np.array([f"q{each:03}" for each in query]), np.full(documents.shape, 2, np.uint8)
+    block = Candidates(ids, np.zeros((len(query), 0), np.int32), documents.astype(np.int32), source)
     return block, values.astype(np.float32), relevant
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
+from tests.judging.conftest import block_of
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
@@ -28,17 +29,12 @@ K = len(FEATURES)
 NAMES = list(FEATURES)
 
 
-def block_of(values: dict[str, list[float]], own: dict[str, list[float]]) -> Candidates:
+def measured(values: dict[str, list[float]], own: dict[str, list[float]]) -> Candidates:
     """One query; evidence not named is 0.5 for candidates and unknown for positives."""
     width, known = len(next(iter(values.values()))), len(next(iter(own.values())))
-    return Candidates(
-        query_ids=np.array(["q"]),
-        positives=np.arange(known, dtype=np.int32)[None, :],
-        documents=np.arange(known, known + width, dtype=np.int32)[None, :],
-        source=np.zeros((1, width), np.uint8),
-        columns={name: np.array([values.get(name, [0.5] * width)], np.float32) for name in EVIDENCE},
-        positive_columns={name: np.array([own.get(name, [np.nan] * known)], np.float32) for name in EVIDENCE},
-    )
+    columns = {name: np.array([values.get(name, [0.5] * width)]) for name in EVIDENCE}
+    unknown = {name: np.array([own.get(name, [np.nan] * known)]) for name in EVIDENCE}
+    return block_of([range(known, known + width)], [range(known)], columns, unknown)
 
 
 def of(made: NDArray[np.float32], name: str) -> list[float]:
@@ -52,7 +48,7 @@ def model_of(coefficient: float = 0.5, intercept: float = -1.0) -> FusedModel:
 def test_a_candidate_as_good_as_the_positive_has_no_gap() -> None:
     own = {"dense": [0.7], "match": [0.4], "coverage": [0.8]}
     values = {"dense": [0.7, 0.6], "match": [0.4, 0.2], "coverage": [0.8, 0.6]}
-    made = features(block_of(values, own))
+    made = features(measured(values, own))
     assert of(made, "dense_gap") == pytest.approx([0, -0.1])
     assert of(made, "match_ratio") == pytest.approx([0, math.log(0.22 / 0.42)], abs=1e-6)
     reached = -math.log(0.05)
@@ -63,7 +59,7 @@ def test_a_candidate_as_good_as_the_positive_has_no_gap() -> None:
 @given(st.sampled_from(EVIDENCE), st.floats(0, 1, width=32), st.floats(0, 1, width=32), st.floats(0, 1, width=32))
 def test_more_evidence_never_lowers_an_input(kind: str, one: float, other: float, own: float) -> None:
     low, high = sorted((one, other))
-    made = features(block_of({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]}))
+    made = features(measured({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]}))
     assert np.isfinite(made).all()
     assert (made[0, 1] >= made[0, 0] - 1e-6).all()
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.judging.conftest import block_of
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.cross_encoder import fold_of
@@ -43,8 +44,7 @@ class Collection:
         order = np.argsort(draw.random((TOPICS, (TOPICS - 1) * EACH)), axis=1)[:, :width]
         strangers = (rows * EACH + EACH + order) % (TOPICS * EACH)
         documents = np.hstack([rows * EACH + np.arange(known, EACH), strangers]).astype(np.int32)
-        ids = np.array([f"q{topic}" for topic in range(TOPICS)])
-        return self.measured(Candidates(ids, positives, documents, np.zeros(documents.shape, np.uint8)))
+        return self.measured(block_of(documents, positives))
 
     def measured(self, block: Candidates) -> Candidates:
         """Add what retrieval brings."""
@@ -172,9 +172,6 @@ def test_a_positive_is_judged_as_if_nobody_had_labelled_it(collection: Collectio
     for place in (0, 1):
         documents = labelled.documents.copy()
         documents[:, 0] = labelled.positives[:, place]
-        alone = Candidates(
-            labelled.query_ids, labelled.positives[:, [1 - place]], documents, np.zeros(documents.shape, np.uint8)
-        )
-        judged = judge(collection.measured(alone))
+        judged = judge(collection.measured(block_of(documents, labelled.positives[:, [1 - place]])))
         np.testing.assert_allclose(held[:, place], judged.columns["p_evidence"][:, 0], rtol=1e-4)
         assert np.isnan(judged.positive_columns["p_heldout"]).all()

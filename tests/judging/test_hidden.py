@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.judging.conftest import block_of
 
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.hidden import hide, reached
@@ -29,17 +30,8 @@ def blocks(draw: st.DrawFn) -> Candidates:
         width = draw(st.integers(0, 5))
         documents[row, :width] = order[count : count + width]
     number = np.arange(rows)[:, None] * 100.0
-    return Candidates(
-        query_ids=np.array([f"q{row}" for row in range(rows)]),
-        positives=positives,
-        documents=documents,
-        source=np.zeros(documents.shape, np.uint8),
-        columns={
-            "dense": np.where(documents < 0, np.nan, number + documents).astype(np.float32),
-            "of_candidates": documents.astype(np.float32),
-        },
-        positive_columns={"dense": np.where(positives < 0, np.nan, number + positives).astype(np.float32)},
-    )
+    dense, own = (np.where(each < 0, np.nan, number + each) for each in (documents, positives))
+    return block_of(documents, positives, {"dense": dense, "of_candidates": documents * 1.0}, {"dense": own})
 
 
 @given(blocks(), st.integers(0, 6))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit
-from tests.judging.conftest import Server, completion
+from tests.judging.conftest import Server, block_of, completion
 
 from anmi import seeds
 from anmi.candidates import GRADE, Candidates, CandidateShards
@@ -36,14 +36,9 @@ class World:
         odds = rng.normal(-3, 2, (QUERIES, WIDTH))
         self.truth = rng.random(odds.shape) < expit(odds)
         documents = np.arange(odds.size, dtype=np.int32).reshape(odds.shape)
-        self.block = Candidates(
-            np.array([f"q{row}" for row in range(QUERIES)]),
-            (odds.size + np.arange(QUERIES, dtype=np.int32))[:, None],
-            documents,
-            np.ones(odds.shape, np.uint8),
-            {"dense": rng.random(odds.shape).astype(np.float32), "p_evidence": expit(odds - shift).astype(np.float32)},
-            {"dense": np.ones((QUERIES, 1), np.float32), "p_heldout": np.full((QUERIES, 1), np.nan, np.float32)},
-        )
+        columns = {"dense": rng.random(odds.shape), "p_evidence": expit(odds - shift)}
+        own = {"dense": np.ones((QUERIES, 1)), "p_heldout": np.full((QUERIES, 1), np.nan)}
+        self.block = block_of(documents, odds.size + np.arange(QUERIES)[:, None], columns, own)
         self.queries = {f"q{row}": f"query {row}" for row in range(QUERIES)}
         self.texts = [f"document {place}" for place in range(odds.size + QUERIES)]
         rows, slots = np.nonzero(self.truth)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 from scipy.special import expit, ndtr
+from tests.judging.conftest import block_of
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
@@ -103,13 +104,9 @@ def rater(pairwise: Any, observations: float = 1.0, weights: dict[str, float] | 
 
 def nodes(documents: Any, scores: dict[str, np.ndarray] | None = None) -> Candidates:
     """Queries whose first node is the positive and whose others are candidates."""
-    documents, scores = np.array(documents, np.int32), scores or {}
-    return Candidates(
-        np.array([f"q{q}" for q in range(len(documents))]), documents[:, :1], documents[:, 1:],
-        np.ones(documents[:, 1:].shape, np.uint8),
-        {name: values[:, 1:].astype(np.float32) for name, values in scores.items()},
-        {name: values[:, :1].astype(np.float32) for name, values in scores.items()},
-    )  # fmt: skip
+    documents, scores = np.array(documents), scores or {}
+    columns, own = ({name: values[:, part] for name, values in scores.items()} for part in (slice(1, None), slice(1)))
+    return block_of(documents[:, 1:], documents[:, :1], columns, own)
 
 
 EIGHT = [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
+from tests.judging.conftest import block_of
 
 from anmi.candidates import Candidates
 from anmi.judging.evidence import Material, Terms
@@ -53,15 +54,8 @@ def collection(queries: int, width: int = 12) -> tuple[Candidates, Material]:
         vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
     )
     documents = np.array([draw.permutation(80)[: width + 1] for _ in range(queries)], np.int32)
-    block = Candidates(
-        query_ids=np.array([f"q{row}" for row in range(queries)]),
-        positives=documents[:, :1],
-        documents=documents[:, 1:],
-        source=np.zeros((queries, width), np.uint8),
-        columns={"dense": draw.random((queries, width)).astype(np.float32)},
-        positive_columns={"dense": np.full((queries, 1), 0.9, np.float32)},
-    )
-    return block, material
+    columns, own = {"dense": draw.random((queries, width))}, {"dense": np.full((queries, 1), 0.9)}
+    return block_of(documents[:, 1:], documents[:, :1], columns, own), material
 
 
 def test_too_few_known_positives_among_the_most_similar_say_nothing() -> None:
@@ -87,14 +81,9 @@ def test_a_positive_is_one_of_at_most_so_many_as_relevant(relevant: int, shard: 
     own = np.take_along_axis(score, place[:, None], axis=1)
     rest = order != place[:, None]
     nothing = draw.random((queries, width)).astype(np.float32)
-    block = Candidates(
-        query_ids=np.array([f"q{number}" for number in range(queries)]),
-        positives=np.zeros((queries, 1), np.int32),
-        documents=(1 + order[rest]).reshape(queries, width - 1).astype(np.int32),
-        source=np.zeros((queries, width - 1), np.uint8),
-        columns={"dense": score[rest].reshape(queries, -1), "bm25": nothing[:, 1:]},
-        positive_columns={"dense": own, "bm25": nothing[:, :1]},
-    )
+    columns = {"dense": score[rest].reshape(queries, -1), "bm25": nothing[:, 1:]}
+    documents = (1 + order[rest]).reshape(queries, width - 1)
+    block = block_of(documents, np.zeros((queries, 1)), columns, {"dense": own, "bm25": nothing[:, :1]})
     count, reached = as_relevant([block.take(slice(at, None, shard)) for at in range(shard)], 100)
     assert (count, reached) == (pytest.approx(relevant), 1.0), "the better of the rankings counts, whatever the shards"
     hopeless, reached = as_relevant([replace(block, positive_columns=dict.fromkeys(("dense", "bm25"), 0 * own))], 100)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from tests.judging.conftest import block_of
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.judging.rating import Rater, RatingOptions
@@ -30,9 +31,7 @@ def block(queries: int = 12, width: int = 16) -> Candidates:
         hidden = documents == PADDING
         columns[judge] = np.where(hidden, np.nan, noisy).astype(np.float32)
         own[judge] = np.where(positives == PADDING, np.nan, best * scale).astype(np.float32)
-    columns["quality"] = quality.astype(np.float32)
-    ids = np.array([f"q{i}" for i in range(queries)])
-    return Candidates(ids, positives, documents, np.ones(documents.shape, np.uint8), columns, own)
+    return block_of(documents, positives, columns | {"quality": quality}, own)
 
 
 def rated(candidates: Candidates, shards: list[Candidates] | None = None, **options: object) -> Candidates:
@@ -104,11 +103,7 @@ def test_documents_that_nothing_joins_to_the_positive_stay_unrated_and_are_count
 
 @pytest.mark.parametrize("variant", ["star", "paraphrase"])
 def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_without_root_two(variant: str) -> None:
-    one = Candidates(
-        query_ids=np.array(["q"]), positives=np.array([[7]], np.int32), documents=np.array([[3]], np.int32),
-        source=np.ones((1, 1), np.uint8), columns={"dense": np.array([[0.3]], np.float32)},
-        positive_columns={"dense": np.array([[0.7]], np.float32)},
-    )  # fmt: skip
+    one = block_of([[3]], [[7]], {"dense": np.array([[0.3]])}, {"dense": np.array([[0.7]])})
     told = {"judges": {"dense": 1.0}, "variant": variant, "temperature": 0.2, "prior_precision": 1e-6}
     for difference, deviation in (("case_v", np.sqrt(2)), ("unit", 1.0)):
         found = rated(one, difference=difference, **told)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, logit
+from tests.judging.conftest import block_of
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.judging.denoise import Stack
@@ -50,14 +51,8 @@ def judged(informative: bool, seed: int = 0, hidden: int = ROWS) -> Candidates:
     held = first[:, :1].copy()
     held[hidden:] = np.nan
     documents = np.arange(1, WIDTH + 1, dtype=np.int32)[None, :].repeat(ROWS, axis=0)
-    return Candidates(
-        query_ids=np.array([f"q{row}" for row in range(ROWS)]),
-        positives=np.zeros((ROWS, 1), np.int32),
-        documents=documents,
-        source=np.zeros(documents.shape, np.uint8),
-        columns={"p_evidence": first[:, 1:].astype(np.float32), "p_cross": second[:, 1:].astype(np.float32)},
-        positive_columns={"p_heldout": held.astype(np.float32), "p_cross": second[:, :1].astype(np.float32)},
-    )
+    columns, own = {"p_evidence": first[:, 1:], "p_cross": second[:, 1:]}, {"p_heldout": held, "p_cross": second[:, :1]}
+    return block_of(documents, np.zeros((ROWS, 1)), columns, own)
 
 
 def fit(block: Candidates) -> Stack:

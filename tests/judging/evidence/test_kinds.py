@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.judging.conftest import block_of
 
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import KINDS, Material, Terms, facts_of, gather
@@ -57,14 +58,8 @@ def make_case(
         width = max(1, *map(len, rows))
         return np.array([[*row, *[PADDING] * (width - len(row))] for row in rows], np.int32)
 
-    documents = padded(candidates)
     vectors = np.random.default_rng(0).normal(size=(len(texts), 8)).astype(np.float32)
-    block = Candidates(
-        query_ids=np.array([f"q{number}" for number in range(len(queries))]),
-        positives=padded(positives),
-        documents=documents,
-        source=np.zeros(documents.shape, np.uint8),
-    )
+    block = block_of(padded(candidates), padded(positives))
     return Case(list(texts), list(queries), block, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
@@ -241,14 +236,12 @@ def test_a_collection_may_have_none(graph: pd.DataFrame) -> None:
 @given(st.lists(st.frozensets(st.integers(0, 4)), min_size=4, max_size=4))
 def test_shared_facts_are_the_largest_share_over_positives(stated: list[frozenset[int]]) -> None:
     triples = [json.dumps({"triples": [["s", "p", fact] for fact in each]}) for each in stated]
-    block = Candidates(
-        np.array(["q"]), np.array([[0, 1]], np.int32), np.array([[2, 3, -1]], np.int32), np.zeros((1, 3), np.uint8)
-    )
+    block = block_of([[2, 3, -1]], [[0, 1]])
     terms = Terms.build(["a"] * 4, lambda texts: [text.split() for text in texts])
     facts = facts_of(corpus(*triples), NO_GRAPH)
     if facts is None:
         return
-    found = gather(block, Material(terms, {"q": "a"}, np.eye(4, dtype=np.float32), facts))
+    found = gather(block, Material(terms, {"q0": "a"}, np.eye(4, dtype=np.float32), facts))
 
     def share(document: int, positives: tuple[int, ...]) -> float:
         shares = [len(stated[p] & stated[document]) / len(stated[p]) for p in positives if stated[p] and p != document]

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.selection.conftest import candidates
 
 from anmi.candidates import Candidates, CandidateShards
@@ -53,19 +51,6 @@ def test_the_adaptive_ratio_follows_the_positives_similarity(positive: float, gi
     ceiling = positive * ratio
     block = block_of([ceiling - 1e-4, ceiling + 1e-4], [positive])
     assert kept(block, "max_ratio", max_ratio=given_ratio, adaptive=True) == [True, False]
-
-
-@given(own=st.floats(1, 3000), elo=st.floats(-500, 3500), ratio=st.floats(0.5, 1.0))
-def test_on_elo_it_is_the_published_form_for_every_positive_rating(own: float, elo: float, ratio: float) -> None:
-    share = (own - elo) / own
-    if abs(share - (1 - ratio)) > 1e-4:
-        block = block_of([elo], [own], column="elo")
-        assert kept(block, "max_ratio", column="elo", max_ratio=ratio) == [share > 1 - ratio]
-
-
-def test_an_absolute_ceiling_does_not_look_at_the_positive() -> None:
-    for positive in (0.2, 0.9, np.nan):
-        assert kept(block_of([0.69, 0.71, np.nan], [positive]), "max_score") == [True, False, False]
 
 
 @pytest.mark.parametrize(("doubt", "ratio"), [(0.0, 0.98), (0.35, None), (0.9, None), (40.0, 0.90)])
