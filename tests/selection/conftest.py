@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import PADDING, Candidates
+from anmi.candidates import PADDING, Candidates, CandidateShards
+from anmi.selection.recipe import Recipe, Runner, Step
 from anmi.selection.rows import TrainingRows
+from anmi.selection.steps import STEPS, Context
 
 
 def with_lists(rows: TrainingRows | pd.DataFrame) -> pd.DataFrame:
@@ -36,6 +38,22 @@ def candidates(columns: dict[str, Any], own: dict[str, Any] | None = None, sourc
         source=np.zeros(shape, np.uint8) + np.array(source, np.uint8), columns=values,
         positive_columns={name: np.broadcast_to(value, (shape[0], 1)).copy() for name, value in positive.items()},
     )  # fmt: skip
+
+
+def apply(block: Candidates, name: str, negatives: int = 3, seed: int = 1, **params: Any) -> Candidates:
+    """Run one step, fitting it on the block first where it is fitted."""
+    item = Step.of(name, params)
+    context = Context(seed, negatives)
+    fit = STEPS[name].fit
+    if fit is not None:
+        context = Context(seed, negatives, fit([block], item.params, context))
+    return item.type.apply(block, item.params, context)
+
+
+def run(block: Candidates, *steps: Any, negatives: int = 2) -> Candidates:
+    """Run a recipe of these steps."""
+    recipe = Recipe(description="", negatives=negatives, steps=named(*steps))
+    return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
 
 
 POSITIVE = 1000

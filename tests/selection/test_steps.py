@@ -9,22 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, norm
-from tests.selection.conftest import POSITIVE, candidates, make_block
+from tests.selection.conftest import POSITIVE, apply, candidates, make_block
 
 from anmi.candidates import NEGATIVE, Candidates
 from anmi.selection.recipe import Step
 from anmi.selection.steps import STEPS, Context
 from anmi.selection.steps.samplers import choose
-
-
-def apply(block: Candidates, name: str, negatives: int = 3, seed: int = 1, **params: Any) -> Candidates:
-    """Run one step, fitting it on the block first where it is fitted."""
-    item = Step.of(name, params)
-    context = Context(seed, negatives)
-    fit = STEPS[name].fit
-    if fit is not None:
-        context = Context(seed, negatives, fit([block], item.params, context))
-    return item.type.apply(block, item.params, context)
 
 
 def verdicts(block: Candidates) -> dict[tuple[str, int], tuple[str, float, str]]:

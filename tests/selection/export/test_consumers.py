@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from datasets import Dataset, load_dataset
+from tests.judging.conftest import save_classifier
 
 from anmi.selection.export import Collection, ExportOptions, make_export
 
@@ -49,46 +50,6 @@ def _nothing_to_collect() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
-    vocabulary = {word: place for place, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "질문", *WORDS])}
-    made = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
-    made.pre_tokenizer = Whitespace()
-    return made
-
-
-@pytest.fixture
-def encoder(tokenizer: Any) -> Any:
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-
-    torch.manual_seed(1)
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
-
-
-@pytest.fixture(scope="module")
-def bert(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a cross-encoder of one narrow layer, never trained."""
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("bert")
-    config = BertConfig(
-        vocab_size=tokenizer.get_vocab_size(), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=32, num_labels=1,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        model_max_length=32,
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
-
-
 def trains_a_step(model: Any, dataset: Dataset, loss: Any, folder: Path) -> bool:
     """Run the library's own trainer for one step; say whether a weight of the model moved."""
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, SentenceTransformerTrainer
@@ -118,11 +79,11 @@ def trains_a_step(model: Any, dataset: Dataset, loss: Any, folder: Path) -> bool
     ],
 )  # fmt: skip
 def test_an_encoder_trains_a_step(
-    name: str, options: dict[str, Any], loss: str, rows: int, encoder: Any, tmp_path: Path
+    name: str, options: dict[str, Any], loss: str, rows: int, word_encoder: Any, tmp_path: Path
 ) -> None:
     from sentence_transformers.sentence_transformer import losses
 
-    dataset = read(written(name, tmp_path, **options))
+    encoder, dataset = word_encoder(WORDS), read(written(name, tmp_path, **options))
     assert len(dataset) == rows
     assert trains_a_step(encoder, dataset, getattr(losses, loss)(encoder), tmp_path)
 
@@ -134,13 +95,11 @@ def test_an_encoder_trains_a_step(
         ("labeled-pair", {}, "BinaryCrossEntropyLoss"), ("n-tuple-scores", {}, "MarginMSELoss"),
     ],
 )  # fmt: skip
-def test_a_cross_encoder_trains_a_step(
-    name: str, options: dict[str, Any], loss: str, bert: Path, tmp_path: Path
-) -> None:
+def test_a_cross_encoder_trains_a_step(name: str, options: dict[str, Any], loss: str, tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder
     from sentence_transformers.cross_encoder import losses
 
-    model = CrossEncoder(str(bert), device="cpu")
+    model = CrossEncoder(str(save_classifier(tmp_path / "judge")), device="cpu")
     dataset = read(written(name, tmp_path, **options))
     assert trains_a_step(model, dataset, getattr(losses, loss)(model), tmp_path)
 

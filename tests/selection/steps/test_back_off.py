@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.selection.conftest import candidates, named
+from tests.selection.conftest import candidates, run
 
-from anmi.candidates import SOURCES, Candidates, CandidateShards
-from anmi.selection.recipe import Recipe, Runner
+from anmi.candidates import SOURCES, Candidates
 from anmi.selection.steps.samplers import TIERS
 
 BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph", "random"))
@@ -17,11 +16,6 @@ BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph
 
 def block_of(source: list[int], dense: list[float], rank: list[float]) -> Candidates:
     return candidates({"dense": dense, "dense_rank": rank}, {"dense": 0.8}, [source])
-
-
-def mined(block: Candidates, negatives: int, *steps: object) -> Candidates:
-    recipe = Recipe(description="", negatives=negatives, steps=named(*steps))
-    return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
 
 
 # The window holds 0 and 1; 2 is deeper (and 3, which BM25 found only), 4 graph-swapped, 5 and 6 random, 6 the nearer.
@@ -34,7 +28,7 @@ STEPS = ({"back_off": {"last": 10}}, {"top": {"by": "dense"}})
     ("count", "taken"), [(2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 4, 5])]
 )
 def test_one_goes_deeper_then_to_the_graph_then_far_away_and_no_further(count: int, taken: list[int]) -> None:
-    after = mined(block_of(*ROW), count, *STEPS)
+    after = run(block_of(*ROW), *STEPS, negatives=count)
     order = np.argsort(after.columns["choice"][0][: len(taken) + 1])
     assert np.flatnonzero(after.negatives[0]).tolist() == taken
     assert [TIERS[int(tier)] for tier in after.columns["tier"][0]] == [
@@ -45,7 +39,7 @@ def test_one_goes_deeper_then_to_the_graph_then_far_away_and_no_further(count: i
 
 
 def test_what_a_filter_rejected_never_fills_a_row() -> None:
-    after = mined(block_of(*ROW), 7, {"max_ratio": {"max_ratio": 0.7}}, *STEPS)
+    after = run(block_of(*ROW), {"max_ratio": {"max_ratio": 0.7}}, *STEPS, negatives=7)
     assert np.flatnonzero(after.negatives[0]).tolist() == [2, 3, 5]
     assert {after.legend[code] for code in after.verdict[0, [0, 1, 4]]} == {"max_ratio"}
 
@@ -53,9 +47,8 @@ def test_what_a_filter_rejected_never_fills_a_row() -> None:
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9), st.floats(0.05, 1))
 def test_the_far_share_is_the_least_similar_and_at_least_one(similarities: list[float], share: float) -> None:
     count = len(similarities)
-    after = mined(
-        block_of([RANDOM] * count, similarities, [500] * count), count, {"back_off": {"far": share}}, {"top": {}}
-    )
+    block = block_of([RANDOM] * count, similarities, [500] * count)
+    after = run(block, {"back_off": {"far": share}}, "top", negatives=count)
     taken = after.negatives[0]
     assert taken.sum() == int(np.ceil(share * count))
     assert max(np.array(similarities)[taken]) <= min(np.array(similarities)[~taken], default=1)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.selection.conftest import candidates
+from tests.selection.conftest import apply, candidates
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.selection.recipe import Recipe, Runner, Step
-from anmi.selection.steps import Context
+from anmi.selection.recipe import Recipe, Runner
 
 
 def block_of(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
@@ -25,8 +24,7 @@ def block_of(scores: list[float], positives: list[float], column: str = "dense")
 
 
 def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
-    item = Step.of(name, params)
-    result: list[bool] = item.type.apply(block, item.params, Context(0, 3)).undecided[0].tolist()
+    result: list[bool] = apply(block, name, **params).undecided[0].tolist()
     return result
 
 

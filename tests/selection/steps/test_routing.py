@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.selection.conftest import candidates, named
+from tests.selection.conftest import candidates, named, run
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.selection.recipe import Recipe, Runner
@@ -22,11 +22,6 @@ def block_of(probability: NDArray[np.floating], heldout: NDArray[np.floating] | 
 
 def thresholds(block: Candidates, **params: object) -> Thresholds:
     return fit_route([block], Route(**params), Context(seed=1, negatives=2))
-
-
-def run(block: Candidates, *steps: object, negatives: int = 2) -> Candidates:
-    recipe = Recipe(description="", negatives=negatives, steps=named(*steps))
-    return Runner(recipe, 1).run(CandidateShards.of([block])).whole()
 
 
 def names(block: Candidates) -> list[str]:

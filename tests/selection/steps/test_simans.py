@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
-from tests.selection.conftest import candidates
+from tests.selection.conftest import apply, candidates
 
 from anmi.candidates import Candidates
-from anmi.selection.recipe import Step
 from anmi.selection.steps import Context
 from anmi.selection.steps.simans import SimAns, fit_scale, log_chances
 
@@ -27,13 +26,6 @@ def rows_of(count: int = 1, positive: float = 0.6, positive_rank: float = 3) -> 
     own = {"dense": positive, "dense_rank": positive_rank}
     block = candidates({name: np.tile(values, (count, 1)) for name, values in columns.items()}, own)
     return block.rejected("margin", np.arange(len(SCORES)) == len(SCORES) - 1)
-
-
-def applied(block: Candidates, name: str, negatives: int, **params: Any) -> Candidates:
-    item = Step.of(name, params)
-    fit = item.type.fit
-    fitted = None if fit is None else fit([block], item.params, Context(7, negatives))
-    return item.type.apply(block, item.params, Context(7, negatives, fitted))
 
 
 def expected_chances(form: str, a: float, b: float, scaled: bool) -> NDArray[np.float64]:
@@ -75,7 +67,7 @@ FORMS = [
 def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, Any], written: Any) -> None:
     chances = expected_chances(*written)
     block = rows_of(TRIALS)
-    after = applied(block, "simans", 2, **params)
+    after = apply(block, "simans", 2, **params)
     assert (after.negatives.sum(axis=1) == 2).all() and not after.negatives[:, 4:].any()
     first = (after.columns["choice"] == 1).sum(axis=0)[:4]
     assert chisquare(first, TRIALS * chances).pvalue > 1e-3
@@ -87,10 +79,10 @@ def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, An
 
 
 def test_draws_by_a_column_have_exactly_its_distribution() -> None:
-    after = applied(rows_of(TRIALS), "draw", 1)
+    after = apply(rows_of(TRIALS), "draw", 1)
     assert chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
     # What has no chance is never drawn, though a negative is missing then.
-    assert (applied(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]).all()
+    assert (apply(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]).all()
 
 
 def test_the_scale_makes_cosines_as_peaked_as_standardised_scores() -> None:
@@ -109,7 +101,7 @@ def test_the_scale_makes_cosines_as_peaked_as_standardised_scores() -> None:
 
 def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
     block = rows_of(40)
-    after = applied(block, "simans", 3)
+    after = apply(block, "simans", 3)
     chances = expected_chances("score", 0.5, 0.0, True)
     for i in range(len(block)):
         chosen = np.flatnonzero(after.negatives[i])
@@ -117,7 +109,7 @@ def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
         np.testing.assert_allclose(after.columns["importance"][i, chosen], inverse / inverse.mean(), rtol=1e-5)
     assert np.isnan(after.columns["importance"][~after.negatives]).all()
     assert (after.weight == 1).all()
-    weighed = applied(block, "simans", 3, weigh=True)
+    weighed = apply(block, "simans", 3, weigh=True)
     assert (weighed.negatives == after.negatives).all()
     for i in range(len(block)):
         chosen = np.flatnonzero(after.negatives[i])
