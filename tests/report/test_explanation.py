@@ -182,10 +182,7 @@ def test_the_table_fits_and_cuts_no_number_no_rule_and_no_id(width: int) -> None
 
 def test_the_first_are_shown_and_all_that_were_chosen() -> None:
     shown = printed(candidates_table(FOUND, 1, 200), 200)
-    assert "name_1 " in shown
-    assert "name_2 " not in shown
-    assert "name_4 " not in shown
-    assert all(f"name_{place} " in shown for place in (3, 5))
+    assert [place for place in range(1, 6) if f"name_{place} " in shown] == [1, 3, 5]
     assert "3 of 5 candidates shown" in shown
     assert "1 unsafe, 1 not drawn, 1 negative, 1 uncertain, 1 promoted" in shown
 
@@ -195,8 +192,7 @@ def test_everything_about_one_document_stands_beside_the_positive() -> None:
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
     values = {name: rest for name, *rest in cells if name}
     assert values["document"] == ["package.module.rather_long_name_1", "a.positive"]
-    assert values["dense"] == ["0.700", "0.800"]
-    assert values["dense_rank"] == ["3", "1"]
+    assert (values["dense"], values["dense_rank"]) == (["0.700", "0.800"], ["3", "1"])
     assert values["coverage"] == ["0.500 (+1.25 log-odds)", ""]
     assert values["why"][0] == "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)"
     assert values["place"][0] == "1 of 5"

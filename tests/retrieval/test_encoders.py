@@ -73,23 +73,12 @@ def copied(folder: Path, target: Path, file: str, **changes: Any) -> Path:
     return target
 
 
-def shorter(model: Any) -> None:
-    model.truncate_dim = 4
-
-
-def from_the_left(model: Any) -> None:
-    model.tokenizer.truncation_side = "left"
-
-
-def by_maximum(model: Any) -> None:
-    model[1].pooling_mode = "max"
-
-
-def at_most_five(model: Any) -> None:
-    model.max_seq_length = 5
-
-
-@pytest.mark.parametrize("change", [shorter, from_the_left, by_maximum, at_most_five])
+@pytest.mark.parametrize("change", [
+    lambda model: setattr(model, "truncate_dim", 4),
+    lambda model: setattr(model.tokenizer, "truncation_side", "left"),
+    lambda model: setattr(model[1], "pooling_mode", "max"),
+    lambda model: setattr(model, "max_seq_length", 5),
+], ids=["shorter", "from the left", "by maximum", "at most five"])  # fmt: skip
 def test_a_setting_that_changes_the_vectors_changes_the_fingerprint(
     network: Path, change: Callable[[Any], None]
 ) -> None:

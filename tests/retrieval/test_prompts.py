@@ -81,10 +81,8 @@ def test_training_reads_the_tokens_that_are_encoded(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (OWN, BOTH),
         (Prompts(query="find: "), BOTH | {"query": "find: "}),
         (Prompts(document=""), BOTH | {"document": ""}),
-        (Prompts("", ""), {"query": "", "document": ""}),
     ],
 )
 def test_what_is_set_wins_over_the_folder_and_an_empty_text_is_set(

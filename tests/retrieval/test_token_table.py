@@ -40,12 +40,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return place
 
 
-def read(folder: Path) -> TokenTable:
-    found = token_table(folder)
-    assert found is not None
-    return found
-
-
 def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(folder: Path) -> None:
     model, table = (
         encoders.load_encoder(str(folder), folder.parent),
@@ -61,7 +55,9 @@ def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(folder: Path) 
 
 @given(texts=st.lists(st.text(max_size=40), max_size=6))
 def test_words_cut_once_have_the_tokens_of_whole_texts(folder: Path, texts: list[str]) -> None:
-    tokenizer = read(folder)._tokenizer
+    table = token_table(folder)
+    assert table is not None
+    tokenizer = table._tokenizer
     texts = [*texts, *AWKWARD]
     tokens, lengths = _Words(tokenizer).cut(texts)
     expected = [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]

@@ -70,13 +70,8 @@ def test_a_document_weighs_as_the_formula_says(model):
         assert found[1, token] == pytest.approx(weight, abs=1e-5)
 
 
-def test_idf_is_that_of_the_corpus_and_marks_weigh_nothing(model):
+def test_marks_weigh_nothing_and_what_the_corpus_lacks_one(model):
     tokenizer, idf = model[0].sub_modules["query"][0].tokenizer, model[0].sub_modules["query"][0].weight
-    fox, the = (tokenizer.convert_tokens_to_ids(token) for token in ("fox", "the"))
-    assert float(idf[fox]) == pytest.approx(math.log(1 + 3.5 / 2.5))
-    assert 0 < float(idf[the]) < float(idf[fox])
-    held = sparse_vectors(model, ["the fox"], "document")
-    assert held[0, fox] > 1 and held[0, the] < 1, "it stands in more than half of the documents"
     assert not idf[tokenizer.all_special_ids].any()
     assert float(idf[tokenizer.convert_tokens_to_ids("zebra")]) == 1.0
 
