@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from anmi.pipelines.params import (
 from anmi.pipelines.selection import pipeline as selection
 from anmi.pipelines.training.params import TrainingParams
 from anmi.report.console import expected_sentence, origins_table, rejections_table, source_table
-from anmi.selection.recipe import RecipeBook, recipe_book, with_stage_columns
+from anmi.selection.recipe import recipe_book, with_stage_columns
 from anmi.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -109,44 +108,6 @@ class Kept(MemoryDataset):
         pass
 
 
-@dataclass
-class Nights:
-    """Mines a collection, again and again, each time on artifacts as the project saves them."""
-
-    folder: Path
-    store: Store
-    knowledge: Knowledge
-    tables: dict[str, pd.DataFrame] = field(default_factory=collection)
-    number: int = 0
-
-    def mine(self, recipe: str, book: RecipeBook = BOOK) -> DataCatalog:
-        self.number += 1
-        info = {"collection": "mine", "language": "en"}
-        params = {
-            "collection": "mine", "encoder": "static", "recipe": recipe, "recipes": book, "seed": 5,
-            "engine": IN_PROCESS,
-            "ingestion": IngestionParams(),
-            "selection": SelectionParams(), "training": TrainingParams(),
-        }  # fmt: skip
-        params |= {name: model.model_validate(SETTINGS[name]) for name, model in MODELS.items()}
-        given = {
-            **self.tables, "knowledge": self.knowledge, "collection_info": info, "store": self.store,
-            **{f"params:{name}": value for name, value in params.items()},
-        }  # fmt: skip
-        entries: dict[str, Any] = {name: MemoryDataset(value, copy_mode="assign") for name, value in given.items()}
-        folder = self.folder / f"{self.number}-{recipe}"
-        entries |= {name: CandidateShardsDataset(filepath=str(folder / name)) for name in BLOCKS}
-        entries |= {name: ColumnsDataset(filepath=str(folder / name)) for name in COLUMNS}
-        entries["training_rows"] = TrainingRowsDataset(filepath=str(folder / "training_rows.parquet"))
-        stages = Pipeline([stage.create_pipeline() for stage in STAGES])
-        made = stages.all_outputs() - entries.keys()
-        entries |= {name: Kept(copy_mode="assign") for name in made}
-        catalog = DataCatalog(entries)
-        SequentialRunner().run(stages, catalog)
-        return catalog
-
-
-@pytest.fixture(scope="module")
 def knowledge() -> Knowledge:
     """Which noun stands where, for the recipes that draw from other sources."""
     uris = [f"u:{noun}" for noun in NOUNS]
@@ -157,16 +118,42 @@ def knowledge() -> Knowledge:
 
 
 @pytest.fixture(scope="module")
-def nights(
-    tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path], knowledge: Knowledge
-) -> Callable[[], Nights]:
-    store = Store(new_store(tmp_path_factory.mktemp("store")))
-    return lambda: Nights(tmp_path_factory.mktemp("nights"), store, knowledge)
+def mine(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path]) -> Callable[[str], DataCatalog]:
+    """A function that mines the collection with a recipe, on artifacts as the project saves them."""
+    params: dict[str, Any] = {
+        "collection": "mine", "encoder": "static", "recipes": BOOK, "seed": 5, "engine": IN_PROCESS,
+        "ingestion": IngestionParams(), "selection": SelectionParams(), "training": TrainingParams(),
+    }  # fmt: skip
+    params |= {name: model.model_validate(SETTINGS[name]) for name, model in MODELS.items()}
+    given = {
+        **collection(), "knowledge": knowledge(), "collection_info": {"collection": "mine", "language": "en"},
+        "store": Store(new_store(tmp_path_factory.mktemp("store"))),
+        **{f"params:{name}": value for name, value in params.items()},
+    }  # fmt: skip
+
+    def mine(recipe: str) -> DataCatalog:
+        entries: dict[str, Any] = {
+            name: MemoryDataset(value, copy_mode="assign")
+            for name, value in (given | {"params:recipe": recipe}).items()
+        }
+        folder = tmp_path_factory.mktemp(recipe)
+        entries |= {name: CandidateShardsDataset(filepath=str(folder / name)) for name in BLOCKS}
+        entries |= {name: ColumnsDataset(filepath=str(folder / name)) for name in COLUMNS}
+        entries["training_rows"] = TrainingRowsDataset(filepath=str(folder / "training_rows.parquet"))
+        stages = Pipeline([stage.create_pipeline() for stage in STAGES])
+        entries |= {name: Kept(copy_mode="assign") for name in stages.all_outputs() - entries.keys()}
+        catalog = DataCatalog(entries)
+        SequentialRunner().run(stages, catalog)
+        return catalog
+
+    return mine
 
 
 @pytest.mark.parametrize("recipe", BOOK.names())
-def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(nights: Callable[[], Nights], recipe: str) -> None:
-    catalog, chosen = nights().mine(recipe), BOOK.get(recipe)
+def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(
+    mine: Callable[[str], DataCatalog], recipe: str
+) -> None:
+    catalog, chosen = mine(recipe), BOOK.get(recipe)
     candidates = catalog.load("candidates").whole()
     bits = np.bitwise_or.reduce(candidates.source, axis=None)
     left_out = {name for name in ("dense", "random") if chosen.mining.get("dense", {}).get(DEPTHS[name]) == 0}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.candidates import Candidates, CandidateShards
+from anmi.candidates import CandidateShards
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.dense.nodes import build_dense_index, retrieve, retrieve_dev
 from anmi.pipelines.params import BM25Params, DenseParams
@@ -18,7 +18,7 @@ from anmi.selection.recipe import recipe_book
 from anmi.selection.rows import training_rows
 
 DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
-Merge = Callable[..., Candidates]
+Merge = Callable[..., CandidateShards]
 BOOK = recipe_book({
     "both": {"description": "Reads both.", "steps": {"top": {"by": "fused"}}},
     "fitted": {"description": "Fits on dev.", "steps": {"mixture": {"per": "dev"}, "top": {"by": "fused"}}},
@@ -50,40 +50,33 @@ def merge() -> Merge:
     def shards(
         random: int,
         shard: int = 4,
-        documents: int = DOCUMENTS,
         pairs: list[tuple[str, str, str]] | None = None,
         recipe: str = "both",
         splits: list[str] | None = None,
         labels: pd.DataFrame = qrels,
         retrieved: Callable[..., CandidateShards] = retrieve,
     ) -> CandidateShards:
-        part = corpus[:documents]
         table = pd.DataFrame([*copies, *(pairs or [])], columns=["document_id", "other_id", "kind"])
         bm25, params = BM25Params(depth=DEPTH, shard=shard), DenseParams(depth=DEPTH, random=random)
-        terms = cut_terms(part, {"language": "en"}, recipe, BOOK, bm25)
+        terms = cut_terms(corpus, {"language": "en"}, recipe, BOOK, bm25)
         told = queries if splits is None else queries.assign(split=splits)
         there = told.query_id[told.split.isin(BOOK.get(recipe).splits)]
         return retrieved(
             bm25_index=build_bm25_index(terms, recipe, BOOK, bm25),
-            dense_index=build_dense_index(part, vectors[:documents], {"fingerprint": ""}, params),
-            document_embeddings=vectors[:documents],
-            query_embeddings=np.stack([asked[int(query[1:])] for query in there]), corpus=part,
-            queries=told, qrels=labels, related_documents=table[table.document_id.isin(part.document_id)],
+            dense_index=build_dense_index(corpus, vectors, {"fingerprint": ""}, params),
+            document_embeddings=vectors, query_embeddings=np.stack([asked[int(query[1:])] for query in there]),
+            corpus=corpus, queries=told, qrels=labels, related_documents=table,
             recipe=recipe, recipes=BOOK, bm25=bm25, dense=params, seed=1,
         )  # fmt: skip
 
-    def whole(*args: Any, **options: Any) -> Candidates:
-        return shards(*args, **options).whole()
-
-    whole.shards = shards  # type: ignore[attr-defined]
-    return whole
+    return shards
 
 
 def test_a_query_with_many_positives_costs_what_one_with_eight_does(merge: Merge) -> None:
     many = [f"d{place}" for place in range(100)]
     labels = pd.DataFrame({"query_id": [f"q{n}" for n in range(QUERIES)], "document_id": [f"d{n}" for n in range(9)]})
     labels = pd.concat([labels[1:], pd.DataFrame({"query_id": "q0", "document_id": many})]).assign(relevance=1)
-    blocks = [*merge.shards(DOCUMENTS, shard=6, labels=labels)]  # type: ignore[attr-defined]
+    blocks = [*merge(DOCUMENTS, shard=6, labels=labels)]
     assert [len(block) for block in blocks] == [3, 6], "who has many shares a shard with few"
     assert blocks[0].query_columns["best_bm25"][0] >= blocks[0].positive_columns["bm25"][0].max()
     rows = training_rows(
@@ -96,21 +89,21 @@ def test_a_query_with_many_positives_costs_what_one_with_eight_does(merge: Merge
 
 def test_a_query_that_is_a_document_never_meets_itself(merge: Merge) -> None:
     # The whole corpus is retrieved and drawn.
-    block = merge(DOCUMENTS)
+    block = merge(DOCUMENTS).whole()
     assert not {30, 111} & set(block.documents[2].tolist())
     assert 31 not in block.documents[3]
     assert {30, 31, 111} <= set(block.documents[4].tolist())
 
 
 def test_the_block_does_not_depend_on_the_shards(merge: Merge) -> None:
-    one, many = merge(20, shard=1), merge(20, shard=100)
+    one, many = merge(20, shard=1).whole(), merge(20, shard=100).whole()
     np.testing.assert_array_equal(one.documents, many.documents)
     np.testing.assert_array_equal(one.source, many.source)
 
 
 def test_near_duplicates_and_siblings_of_a_positive_are_marked(merge: Merge) -> None:
     pairs = [("d1", "d50", "near"), ("d1", "d60", "sibling"), ("d70", "d110", "near")]
-    block = merge(DOCUMENTS, pairs=pairs)
+    block = merge(DOCUMENTS, pairs=pairs).whole()
     found = {
         (int(q), int(block.documents[q, m])): int(block.columns["related"][q, m])
         for q, m in zip(*np.nonzero(np.nan_to_num(block.columns["related"])), strict=True)
@@ -123,10 +116,11 @@ def test_near_duplicates_and_siblings_of_a_positive_are_marked(merge: Merge) -> 
 def test_dev_queries_are_searched_apart_where_a_step_is_fitted_on_them(merge: Merge) -> None:
     splits = ["train", "dev", "test", *["train", "dev"] * 3]
     asked: dict[str, Any] = {"splits": splits, "retrieved": retrieve_dev}
-    assert not [*merge.shards(5, **asked)]  # type: ignore[attr-defined]
-    everything, found = merge(5, recipe="fitted", splits=["train"] * QUERIES), merge(5, recipe="fitted", **asked)
+    assert not [*merge(5, **asked)]
+    everything = merge(5, recipe="fitted", splits=["train"] * QUERIES).whole()
+    found = merge(5, recipe="fitted", **asked).whole()
     rows = [row for row, split in enumerate(splits) if split == "dev"]
     assert found.query_ids.tolist() == [f"q{row}" for row in rows]
     np.testing.assert_array_equal(found.documents, everything.documents[rows][:, : found.documents.shape[1]])
-    train = merge(5, recipe="fitted", splits=splits)
+    train = merge(5, recipe="fitted", splits=splits).whole()
     assert train.query_ids.tolist() == [f"q{row}" for row, split in enumerate(splits) if split == "train"]
