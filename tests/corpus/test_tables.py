@@ -46,14 +46,21 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+TEXTS = {
+    "corpus": [{"_id": f"d{i}", "text": row["answer"]} for i, row in enumerate(ROWS)],
+    "queries": [{"_id": f"q{i}", "text": row["question"]} for i, row in enumerate(ROWS)],
+}
+LABELS = {
+    split: [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(first, first + 20)]
+    for split, first in (("train", 0), ("dev", 20), ("test", 40))
+}
+
+
 def write_beir(folder: Path, ending: str = ".jsonl", labels: str = ".tsv") -> Path:
     (folder / "qrels").mkdir(parents=True)
-    write(
-        folder / f"corpus{ending}", [{"_id": f"d{i}", "title": "", "text": row["answer"]} for i, row in enumerate(ROWS)]
-    )
-    write(folder / f"queries{ending}", [{"_id": f"q{i}", "text": row["question"]} for i, row in enumerate(ROWS)])
-    for split, first in (("train", 0), ("dev", 20), ("test", 40)):
-        rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(first, first + 20)]
+    for name, texts in TEXTS.items():
+        write(folder / f"{name}{ending}", texts)
+    for split, rows in LABELS.items():
         if labels in (".tsv", ".parquet"):
             write(folder / "qrels" / f"{split}{labels}", rows)
         else:
@@ -69,10 +76,7 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple
     for name in ("faq.csv", "part_1.jsonl.gz", "part_2.jsonl.gz"):
         write(tmp_path / name, ROWS)
     write(tmp_path / "more.arrow", [{"query": "another?", "positive": "yes, another"}])
-    write(
-        tmp_path / "products.parquet",
-        [{"ID": i, "Title": f"t{i}", "Text": row["answer"]} for i, row in enumerate(ROWS)],
-    )
+    write(tmp_path / "products.parquet", [{"ID": i, "Title": "t", "Text": row["answer"]} for i, row in enumerate(ROWS)])
     Path("notes").mkdir()
     Path("notes/a.md").write_text("# A\n\nSome words on a.")
     write_beir(Path("scifact"))
@@ -120,13 +124,10 @@ def test_a_folder_of_beir_is_the_same_in_every_form(ending: str, labels: str, tm
 
 def save_beir(folder: Path, labels: Path) -> Path:
     """Save a collection as `datasets` does."""
-    for name in ("corpus", "queries"):
-        texts = [{"_id": f"{name[0]}{i}".replace("c", "d"), "text": row["answer" if name == "corpus" else "question"]}
-                 for i, row in enumerate(ROWS)]  # fmt: skip
+    for name, texts in TEXTS.items():
         DatasetDict({name: Dataset.from_list(texts)}).save_to_disk(folder / name)
-    rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1.0} for i in range(60)]
-    parts = {"train": rows[:20], "validation": rows[20:40], "test": rows[40:]}
-    DatasetDict({split: Dataset.from_list(part) for split, part in parts.items()}).save_to_disk(labels)
+    parts = {split: Dataset.from_list([row | {"score": 1.0} for row in rows]) for split, rows in LABELS.items()}
+    DatasetDict({"validation": parts.pop("dev"), **parts}).save_to_disk(labels)
     return folder
 
 
