@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.adaptation.kinds import KINDS
-from anmi.adaptation.make import COLUMNS, DROPPED, FilterOptions, PseudoQueries, make_pseudo_queries
+from anmi.adaptation.make import COLUMNS, DROPPED, FilterOptions, PseudoQueries, make_pseudo_queries, reasons
 
 # What asks a language model is tested in test_written.py.
 OFFLINE = tuple(kind for kind in KINDS if kind != "llm")
@@ -97,3 +99,19 @@ def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: st
     assert made.kept.columns.tolist() == list(COLUMNS) and made.kept.weight.dtype == float
     assert set(made.kept.document_id) <= set(table.document_id)
     assert set(made.summary["kinds"]) == set(OFFLINE)
+
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+def test_the_docs_list_every_kind() -> None:
+    table = DOCS.partition("<!-- kinds -->")[2].partition("<!-- end of kinds -->")[0]
+    assert re.findall(r"^\| `(\w+)` \| .+ \|$", table, re.M) == [*KINDS]
+
+
+def test_the_docs_list_every_reason() -> None:
+    table = DOCS.partition("### Filters")[2].partition("\n### ")[0]
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
+    described = (reasons.__doc__ or "").partition("Returns")[2]
+    assert listed == re.findall(r"``(\w+)``", described)

@@ -74,8 +74,6 @@ BROKEN = {
     "empty choices": lambda number, body: (200, {}, b'{"choices": []}'),
     "no text": lambda number, body: (200, {}, b'{"choices": [{"message": {"content": null}}]}'),
     "neither A nor B": lambda number, body: (200, {}, completion("C")),
-    "both": lambda number, body: (200, {}, completion("A and B are equally good")),
-    "says nothing": lambda number, body: (200, {}, completion("")),
     "bad gzip": lambda number, body: (200, {"Content-Encoding": "gzip"}, b"plain"),
     "cut short": lambda number, body: (200, {"Content-Length": "500"}, b'{"choices"'),
 }

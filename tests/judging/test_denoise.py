@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.metrics import roc_auc_score
 from tests.judging.conftest import block_of
 
@@ -24,7 +24,7 @@ from anmi.judging.cross_encoder import (
     join,
     training_pairs,
 )
-from anmi.judging.denoise import Judge, soft_labels
+from anmi.judging.denoise import Judge, Judgments, soft_labels
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5
@@ -238,3 +238,35 @@ def test_a_broken_judge_is_an_error_and_nothing_of_it_is_kept(
     with pytest.raises(AnmiError, match=rf'cross-encoder ".*judge" {expected}'):
         judge(tmp_path, store, texts, base=str(folder)).fit(CandidateShards.of(shards()))
     assert len(store) == 0
+
+
+def test_soft_labels_are_the_softmax_over_what_was_judged() -> None:
+    rng = np.random.default_rng(0)
+    own, others = rng.uniform(0, 1, (6, 2)), rng.uniform(0, 1, (6, 5))
+    others[rng.random(others.shape) < 0.3] = np.nan
+    own[2, 1] = np.nan
+    own[3], others[3] = np.nan, np.nan
+    scores = np.concatenate([own, others], axis=1)
+    found = soft_labels(own, others)
+    for row in (0, 1, 2, 4, 5):
+        known = np.isfinite(values := scores[row])
+        assert not found[row, ~known].any()
+        np.testing.assert_allclose(found[row, known], softmax(values[known] / 0.1))
+    assert not found[3].any()
+
+
+def test_judgments_find_their_rows_whatever_the_order_and_the_width_of_a_block() -> None:
+    judged = Candidates(
+        np.array(["q9", "q1"]), np.array([[1], [2]], np.int32), np.array([[3, 4], [5, -1]], np.int32),
+        np.zeros((2, 2), np.uint8), {"cross": np.array([[1, np.nan], [2, 3]], np.float32)},
+        {"cross": np.array([[4], [5]], np.float32)},
+    )  # fmt: skip
+    place = Judgments(judged)
+    documents = np.arange(8, dtype=np.int32).reshape(2, 4)
+    block = Candidates(np.array(["q1", "q9"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    found, nan = place(block), np.nan
+    np.testing.assert_equal(found.columns["cross"], [[2, 3, nan, nan], [1, nan, nan, nan]])
+    np.testing.assert_equal(found.positive_columns["cross"], [[5, nan], [4, nan]])
+    other = Candidates(np.array(["q1", "q2"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    with pytest.raises(AnmiError, match='query "q2" was not judged'):
+        place(other)

@@ -86,3 +86,22 @@ def test_a_fit_that_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -
     share = np.where(valid, (first < second).astype(float), np.nan)
     with pytest.raises(AnmiError, match=r"did not converge for 1 queries.*prior_precision"):
         elo.fit(first, second, share, np.array([12]))
+
+
+@pytest.mark.parametrize("deviation", [np.sqrt(2), 1.0])
+def test_the_paraphrase_is_its_formula(deviation: float) -> None:
+    first, second, valid = comparisons(["0", "1"], np.full(2, 9), 4, 0)
+    share = np.where(valid, np.random.default_rng(0).uniform(0.05, 0.95, valid.shape), np.nan)
+    found = elo.ascend(first, second, share, np.full(2, 9), steps=7, deviation=deviation)
+    for q in range(2):
+        e = np.zeros(9)
+        for step in range(7):
+            gradient = np.zeros(9)
+            for a, b, p in zip(first[q], second[q], share[q], strict=True):
+                if not np.isnan(p):
+                    z = (e[a] - e[b]) / deviation
+                    slope = (p * norm.pdf(z) / norm.cdf(z) - (1 - p) * norm.pdf(z) / norm.cdf(-z)) / deviation
+                    gradient[a] += slope
+                    gradient[b] -= slope
+            e += gradient / (1 + 0.1 * step)
+        np.testing.assert_allclose(found.elo[q], 1000 + 200 * e, atol=1e-6)

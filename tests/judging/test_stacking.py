@@ -59,18 +59,13 @@ def fit(block: Candidates) -> Stack:
     return Stack.fit(CandidateShards.of([block.take(slice(0, 70)), block.take(slice(70, None))]))
 
 
-def flat(block: Candidates, first: str, second: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    own = block.positive_columns
-    return (
-        np.append(own[first].ravel(), block.columns["p_evidence"].ravel()).astype(np.float64),
-        np.append(own[second].ravel(), block.columns["p_cross"].ravel()).astype(np.float64),
-    )
-
-
 @pytest.mark.parametrize("informative", [True, False])
 def test_the_weight_is_the_likeliest_with_the_first_judge_as_offset(informative: bool) -> None:
     block = judged(informative, seed=4)
-    first, second = flat(block, "p_heldout", "p_cross")
+    first, second = (
+        np.append(block.positive_columns[own].ravel(), block.columns[others].ravel()).astype(np.float64)
+        for own, others in (("p_heldout", "p_evidence"), ("p_cross", "p_cross"))
+    )
     label = np.append(np.ones(ROWS), np.zeros(ROWS * WIDTH))
     found = fit(block)
     assert found.prior == pytest.approx(np.nanmean(second), rel=1e-5)

@@ -115,13 +115,10 @@ def test_a_promoted_document_is_the_positive_of_one_more_row_and_known_in_all_ro
 def test_what_may_be_relevant_here_and_stands_in_another_row_is_excluded() -> None:
     rows = rows_of(routed())
     assert sorted(rows.excluded_ids[0]) == ["d4", "d6"], "7 is in no row, so no batch can hold it"
-    assert rows.excluded_ids[3] == []
-
-
-def test_a_document_that_is_only_close_to_the_positive_may_meet_the_query_in_a_batch() -> None:
+    # Document 4, a positive of query a, is only close to the positive of b, so it may meet b in a batch.
     close = routed().rejected("max_ratio", np.ones((2, 4), bool), "dense ≥ 0.95 of the positive's", "unsafe")
-    assert close.legend[close.verdict[1, 1]] == "max_ratio", "document 4, which is a positive of query a"
-    assert rows_of(close).excluded_ids[3] == []
+    assert close.legend[close.verdict[1, 1]] == "max_ratio"
+    assert rows.excluded_ids[3] == rows_of(close).excluded_ids[3] == []
 
 
 def related_rows(own: dict[str, int] | None = None, near: pd.DataFrame | None = None, **copy_of: str) -> pd.DataFrame:

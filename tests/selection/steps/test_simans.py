@@ -12,8 +12,6 @@ from scipy.stats import chisquare
 from tests.selection.conftest import apply, candidates
 
 from anmi.candidates import Candidates
-from anmi.selection.steps import Context
-from anmi.selection.steps.simans import SimAns, fit_scale, log_chances
 
 SCORES = [0.9, 0.62, 0.55, 0.4, np.nan, 0.5]
 RANKS = [1, 3, 4, 7, np.nan, 5]
@@ -83,20 +81,6 @@ def test_draws_by_a_column_have_exactly_its_distribution() -> None:
     assert chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
     # What has no chance is never drawn, though a negative is missing then.
     assert (apply(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]).all()
-
-
-def test_the_scale_makes_cosines_as_peaked_as_standardised_scores() -> None:
-    block = rows_of()
-    params = SimAns()
-    variance = fit_scale([block], params, Context(0, 3))
-    assert variance == pytest.approx(np.var(np.array(SCORES[:4]) - 0.6), rel=1e-5)
-    flat = np.exp(log_chances(block, SimAns(scale=False)))[0, :4]
-    assert flat.max() / flat.min() < 1.05
-    wide = block.with_columns({"dense": 10 * block.columns["dense"]}, {"dense": 10 * block.positive_columns["dense"]})
-    np.testing.assert_allclose(
-        log_chances(wide, params, fit_scale([wide], params, Context(0, 3))), log_chances(block, params, variance),
-        rtol=1e-4,
-    )  # fmt: skip
 
 
 def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
