@@ -85,17 +85,10 @@ def test_draws_by_a_column_have_exactly_its_distribution() -> None:
 
 def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
     block = rows_of(40)
-    after = apply(block, "simans", 3)
-    chances = expected_chances("score", 0.5, 0.0, True)
-    for i in range(len(block)):
-        chosen = np.flatnonzero(after.negatives[i])
-        inverse = 1 / chances[chosen]
-        np.testing.assert_allclose(after.columns["importance"][i, chosen], inverse / inverse.mean(), rtol=1e-5)
-    assert np.isnan(after.columns["importance"][~after.negatives]).all()
-    assert (after.weight == 1).all()
-    weighed = apply(block, "simans", 3, weigh=True)
-    assert (weighed.negatives == after.negatives).all()
-    for i in range(len(block)):
-        chosen = np.flatnonzero(after.negatives[i])
-        inverse = 1 / chances[chosen]
-        np.testing.assert_allclose(weighed.weight[i, chosen], inverse / inverse.max(), rtol=1e-5)
+    after, weighed = apply(block, "simans", 3), apply(block, "simans", 3, weigh=True)
+    inverse = np.append(1 / expected_chances("score", 0.5, 0.0, True), [np.nan, np.nan])
+    inverse = np.where(after.negatives, inverse, np.nan)
+    means, largest = (summary(inverse, axis=1, keepdims=True) for summary in (np.nanmean, np.nanmax))
+    np.testing.assert_allclose(after.columns["importance"], inverse / means, rtol=1e-5)
+    assert (after.weight == 1).all() and (weighed.negatives == after.negatives).all()
+    np.testing.assert_allclose(weighed.weight[after.negatives], (inverse / largest)[after.negatives], rtol=1e-5)
