@@ -35,6 +35,14 @@ MINER: Final = [
         "3. mine_hard_negatives",
     ),
 ]  # fmt: skip
+# Both texts train alike: 2.0 in section 5, train_anmi, and 2.1 in Integrated and Training Loop.
+LOOP: Final = [
+    ("training.curriculum.kind", "none", "not applied"), ("training.in_batch", "none", "the row's own negatives"),
+    ("arguments.learning_rate", 2e-5, "AdamW"), ("rates", {2e-5}, "one optimiser for all"),
+    ("arguments.max_grad_norm", 1.0, "clip_grad_norm_"), ("arguments.warmup_steps", 0, "no scheduler"),
+    ("arguments.lr_scheduler_type", "constant_with_warmup", "no scheduler"),
+    ("training.weight_decay", 0.01, "AdamW's own"), ("training.keep_best", False, "the last weights"),
+]  # fmt: skip
 ANMI_2_0: Final = [
     ("encoder", "minilm", "4. ANMIMiner"), ("bm25.engine", "rank_bm25", "4. ANMIMiner"),
     ("bm25.tokenizer", "whitespace", "4. ANMIMiner: lower().split()"),
@@ -48,18 +56,11 @@ ANMI_2_0: Final = [
     ("elo.deviation", 1.0, "3.1 _fit_thurstone: Φ(eᵢ − eⱼ)"), ("elo.temperature", 0.2, "3.1 estimate: σ(5Δ)"),
     ("steps", {"elo_gap": {"danger": 100}, "zone_weight": {}, "top": {"by": "zone_preference"}}, "3.2"),
     ("negatives", 7, "4. num_negatives"), ("pool", None, "4. mine_dataset: tier 4 from the start"),
-    ("training.curriculum.kind", "none", "4. mine_dataset: tier 4 from the start"),
     ("training.loss.kind", "hybrid", "3.3"), ("training.loss.alpha", 0.6, "3.3 alpha"),
     ("training.loss.targets", "raw", "3.3 forward: mse_loss of Elo"),
     ("training.temperature", {"kind": "fixed", "value": 0.07}, "3.3 temperature"),
-    ("training.in_batch", "none", "3.3 forward: the row's own negatives"), ("training.batch_size", 8, "5. DataLoader"),
-    ("training.epochs", 3, "5. train_anmi"), ("arguments.learning_rate", 2e-5, "5. train_anmi"),
-    ("arguments.max_grad_norm", 1.0, "5. train_anmi: clip_grad_norm_"),
-    ("arguments.lr_scheduler_type", "constant_with_warmup", "5. train_anmi: no scheduler"),
-    ("arguments.warmup_steps", 0, "5. train_anmi: no scheduler"),
-    ("rates", {2e-5}, "5. train_anmi: one optimiser for all"),
-    ("training.weight_decay", 0.01, "5. train_anmi: AdamW's own"),
-    ("training.keep_best", False, "5. train_anmi: the last weights"),
+    ("training.batch_size", 8, "5. DataLoader"), ("training.epochs", 3, "5. train_anmi"),
+    *LOOP,
 ]  # fmt: skip
 ANMI_2_1: Final = [
     ("encoder", "minilm", "no network is named; that of 2.0"), ("bm25.depth", 50, "no number is named; that of 2.0"),
@@ -72,21 +73,14 @@ ANMI_2_1: Final = [
     ("steps.top", {"by": "weight"}, "Integrated, stage 4"),
     ("steps.elo_window", None, "Integrated, stage 4: the window is computed and not applied"),
     ("negatives", 10, "Integrated, num_negatives"),
-    ("training.curriculum.kind", "none", "Integrated: difficulty is updated and not applied"),
     ("training.loss.kind", "debiased", "Integrated, method 3"),
     ("training.loss.form", "paraphrase", "Method 3, forward"),
     ("training.loss.tau_plus", 0.1, "Integrated, init_tau_plus"),
     ("training.loss.learned", True, "Integrated, LearnableDebiasedLoss"),
     ("training.loss.prior_strength", 0.0, "Method 3: a bare logit"),
     ("training.temperature", {"kind": "learnable", "initial": 0.07}, "Integrated, method 7"),
-    ("training.in_batch", "none", "Integrated, compute_loss: the row's own negatives"),
-    ("training.epochs", 10, "Training Loop"), ("arguments.learning_rate", 2e-5, "Training Loop"),
-    ("rates", {2e-5}, "Training Loop: one optimiser for all"),
-    ("arguments.max_grad_norm", 1.0, "Training Loop: clip_grad_norm_"),
-    ("arguments.lr_scheduler_type", "constant_with_warmup", "Training Loop: no scheduler"),
-    ("arguments.warmup_steps", 0, "Training Loop: no scheduler"),
-    ("training.weight_decay", 0.01, "Training Loop: AdamW's own"),
-    ("training.keep_best", False, "Training Loop: the last weights"),
+    ("training.epochs", 10, "Training Loop"),
+    *LOOP,
 ]  # fmt: skip
 HANS: Final = [
     ("encoder", "minilm", "7.2: a BERT, here a smaller one"),
