@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.evaluation.drift import drift, in_words, profile
+from anmi.evaluation.drift import drift, profile
 
 KINDS = ("distributions", "shares", "counts")
 WORDS = np.array([f"word{i}" for i in range(3000)])
@@ -148,11 +148,8 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert not drift(None, new)["compared"]
     assert drift({}, new)["reason"] == "there is no champion to compare with"
     assert "format" in drift(old | {"format": 0}, new)["reason"]
-    assert in_words(drift(None, new)) == ["Drift was not measured: there is no champion to compare with."]
     del old["distributions"]["negative_dense"]
     found = drift(old | {"made_with": {"encoder": "a"}}, new | {"made_with": {"encoder": "b"}})
     assert "negative_dense" not in found["distributions"]
     assert found["different"] == {"encoder": {"reference": "a", "current": "b"}}
-    assert in_words(found)[-1] == "encoder was a and is b: scores may differ because of it."
-    few = drift(whole(world(1, 6)), whole(world(2, 6, shift=0.4)))
-    assert not few["distributions"]
+    assert not drift(whole(world(1, 6)), whole(world(2, 6, shift=0.4)))["distributions"], "too few"

@@ -93,15 +93,11 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
     assert len(list((tmp_path / "models").iterdir())) == 2
 
     for block in judged:
-        inside = block.filled & (np.arange(WIDTH) < DEPTH)
-        known = block.positives != PADDING
+        inside, known = block.filled & (np.arange(WIDTH) < DEPTH), block.positives != PADDING
         for values, mask in ((block.columns, inside), (block.positive_columns, known)):
             probability = values["p_cross"]
             assert (np.isfinite(probability) == mask).all() and (np.isfinite(values["cross"]) == mask).all()
             assert ((probability[mask] >= 0) & (probability[mask] <= 1)).all()
-    assert first.summary["judged_pairs"] == sum(
-        int((b.filled[:, :DEPTH]).sum() + (b.positives >= 0).sum()) for b in shards()
-    )
 
     computed.clear()
     shutil.rmtree(tmp_path / "models")

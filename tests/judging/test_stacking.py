@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from tests.judging.conftest import block_of
 
@@ -13,18 +12,14 @@ from anmi.judging.denoise import Stack
 from anmi.judging.expected import ExpectedShare
 
 
-def found_of(probability: NDArray[np.floating], queries: NDArray[np.generic], step: int = 10**9) -> ExpectedShare:
-    found = ExpectedShare()
-    for start in range(0, len(probability), step):
-        found.add(probability[start : start + step], queries[start : start + step])
-    return found
-
-
 def test_it_is_the_mean_whatever_the_blocks_and_its_bounds_follow_the_formula() -> None:
     draw = np.random.default_rng(1)
     probability = np.where(draw.random((60, 5)) < 0.2, np.nan, draw.beta(0.5, 9, (60, 5)))
     queries = np.repeat(np.arange(30), 2)
-    found, parts = found_of(probability, queries), found_of(probability, queries, 4)
+    found, parts = ExpectedShare(), ExpectedShare()
+    found.add(probability, queries)
+    for start in range(0, 60, 4):
+        parts.add(probability[start : start + 4], queries[start : start + 4])
     assert found.share == pytest.approx(np.nanmean(probability)) == parts.share
     assert found.interval == pytest.approx(parts.interval)
     # Independent: a loop over the queries.

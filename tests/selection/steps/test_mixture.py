@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import beta
 from sklearn.mixture import GaussianMixture
+from tests.selection.conftest import apply
 
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.selection.recipe import Recipe, Runner, Step
-from anmi.selection.steps import Context
-from anmi.selection.steps.mixture import Betas, Gaussians, fit, fit_betas, fit_gaussians, mixture
+from anmi.selection.recipe import Recipe, Runner
+from anmi.selection.steps.mixture import Betas, Gaussians, fit_betas, fit_gaussians
 
 Floats = NDArray[np.float64]
 
@@ -35,10 +35,8 @@ def two_humps(seed: int = 0, count: int = 4000) -> Floats:
     return np.where(upper, rng.normal(0.8, 0.06, count), rng.normal(0.35, 0.1, count))
 
 
-def weighed(block: Candidates, fitted_on: Candidates | None = None, **params: Any) -> Candidates:
-    item = Step.of("mixture", {"fewest": 100} | params)
-    fitted = fit([fitted_on or block], item.params, Context(0, 3))
-    return mixture(block, item.params, Context(0, 3, fitted))
+def weighed(block: Candidates, **params: Any) -> Candidates:
+    return apply(block, "mixture", **({"fewest": 100} | params))
 
 
 def row(*values: float) -> Floats:
