@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, Columns, ColumnShards
@@ -91,6 +91,7 @@ def as_bytes(shards: CandidateShards) -> list[bytes]:
 
 
 @given(st.lists(LISTS, max_size=3), st.sets(st.sampled_from(["dense", *NAMES, "b_of_query", "other"])))
+@settings(max_examples=8)
 def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_there(
     tmp_path_factory: pytest.TempPathFactory, found: list, asked: set[str]
 ) -> None:
@@ -110,7 +111,6 @@ def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_
             expected = as_bytes(CandidateShards.of([each.only(asked) for each in at_once]))
             assert as_bytes(some) == expected
             assert as_bytes(CandidateShards.of(list(some))) == expected
-            # And what a worker puts together from the layers that it is sent.
             assert as_bytes(map_blocks(IN_PROCESS, Same(), some)) == expected
 
 

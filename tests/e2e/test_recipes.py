@@ -27,9 +27,8 @@ def masked_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "recipe", [pytest.param(name, marks=() if name == "anmi" else pytest.mark.rare) for name in RECIPES]
-)
+@pytest.mark.rare
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs_from_the_collection_to_the_report(
     recipe: str, tmp_path: Path, new_place: Any, kedro: Any, open_catalog: Any, request: pytest.FixtureRequest
 ) -> None:

@@ -33,7 +33,8 @@ def versions(registry: ModelRegistry, name: str, folder: Path, *fingerprints: st
     return [registry.register(name, folder, {"fingerprint": each}) for each in fingerprints]
 
 
-@pytest.mark.parametrize("place", ["database", pytest.param("server", marks=pytest.mark.rare)])
+@pytest.mark.rare
+@pytest.mark.parametrize("place", ["database", "server"])
 def test_a_model_goes_in_and_comes_out_as_it_was(
     place: str,
     request: pytest.FixtureRequest,
