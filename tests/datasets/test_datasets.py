@@ -30,6 +30,7 @@ from anmi.datasets import (
     TextDataset,
 )
 from anmi.datasets.artifact import record_of
+from anmi.datasets.files import resolve_loader
 from anmi.engine import IN_PROCESS, add_columns
 from anmi.errors import AnmiError
 from anmi.hooks.record import RunRecord
@@ -192,13 +193,22 @@ def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Pa
 
 
 def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/weights", loader="safetensors.numpy.load_file")
+    dataset = FolderDataset(filepath=f"{tmp_path}/weights", loader="anmi.retrieval.index.SparseIndex.load")
     with pytest.raises(DatasetError, match="has no save"):
         dataset.save(3)
     dataset.save(Weights())
     with pytest.raises(DatasetError, match="make it again"):
         dataset.load()
     assert (dataset.local_copy() / "config.json").read_text() == '{"size": 64}'
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store.cache._private", "anmi.nothing.here", "anmi"],
+)
+def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
+    with pytest.raises(DatasetError, match=re.escape(repr(name))):
+        resolve_loader(name)
 
 
 def judged(block: Candidates) -> Candidates:

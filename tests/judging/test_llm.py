@@ -19,7 +19,7 @@ from anmi import seeds
 from anmi.candidates import GRADE, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging import endpoint
-from anmi.judging.llm import LLMJudge, LLMOptions, Read, Reader, best_passages
+from anmi.judging.llm import LLMJudge, LLMOptions, Read, Reader, answer, best_passages
 from anmi.selection.recipe import Recipe, Runner
 from anmi.store import Store
 
@@ -142,12 +142,20 @@ def test_a_judge_that_says_nothing_is_recognised_and_not_used(
     assert len(server.bodies) == 100, "no more than the known pairs were paid for"
 
 
-def test_refusals_are_missing_judgments(server: Server, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_and_a_slow_server_are_missing_judgments(
+    server: Server, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     world = World()
     well = world.says(1, 0)
     refusal = json.dumps({"choices": [{"message": {"content": None, "refusal": "I cannot"}}]}).encode()
-    server.behave = lambda number, body: (200, {}, refusal) if number % 4 == 1 else well(number, body)
-    read, summary = world.fit(server, store)
+
+    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
+        if number == 7:
+            server.closing.wait(1)
+        return (200, {}, refusal) if number % 4 == 1 else well(number, body)
+
+    server.behave = behave
+    read, summary = world.fit(server, store, timeout=0.5)
     assert read is not None and summary["problems"]["refused"] > 100
     assert f"{sum(summary['problems'].values())} of 600 calls to m gave no judgment (" in caplog.text
     assert np.isfinite(read(world.block).columns[GRADE]).sum() < 500
@@ -199,6 +207,14 @@ def test_long_documents_go_by_their_best_passages() -> None:
     found = best_passages("how tall are oaks", f"{filler}\n\nOaks are tall trees.\n\n{filler}", 1500, "en")
     assert len(found) <= 1500 and "Oaks are tall trees." in found
     assert best_passages("oaks", "short", 1500, "en") == "short"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"grade": 4, "snippet": ""}', '{"grade": 2, "snippet": ""}', '{"grade": "3"}', "[]", ""]
+)
+def test_nonsense_is_no_answer(text: str) -> None:
+    with pytest.raises(ValueError, match=r"schema|snippet"):
+        answer(text, "a document")
 
 
 @pytest.mark.parametrize("name", ["none", "prompt"])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import collections
 import pickle
-import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,34 +79,73 @@ def test_numbers_texts_and_models_are_not_taken_for_one(tmp_path: Path) -> None:
     assert {path.name: found for path in tmp_path.iterdir() if (found := pickles.found_in(path))} == {}
 
 
-# What ruff's rules of bandit do not see: they refuse calls of eval, exec, pickle, marshal, yaml.load and a shell.
-CODE = re.compile(
-    r"(?<!`)(allow_pickle|trust_remote_code) *= *(?!False)|weights_only *= *(?!True)|\btorch\.(load|save|hub)\b"
-    r"|\bto_pickle\b|^ *(import|from) (c?[pP]ickle|cloudpickle|dill|joblib|jsonpickle|marshal|shelve|xmlrpc)\b"
-    r"|import_module\((?!['\"])",
-    re.MULTILINE,
-)
+# Modules by which data becomes code, and those that may use one, each with its reason.
+FORBIDDEN_MODULES = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "jsonpickle", "xmlrpc"}
+FORBIDDEN_CALLS = {
+    *("eval", "exec", "compile", "__import__", "breakpoint"),
+    *("torch.load", "torch.save", "torch.hub.load", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"),
+    *("pd.read_pickle", "pandas.read_pickle", "np.loads", "numpy.loads", "tempfile.mktemp", "numpy.core._multiarray"),
+}
 ALLOWED = {
     # Between the run and its own worker processes, in memory; nothing of it is written.
-    "engine/shards.py",
-    # Names of modules that are constants of ours.
-    *("corpus/sources.py", "corpus/api_docs.py", "pipeline_registry.py", "errors.py"),
+    "engine": {"joblib"}
 }
 
 
-def test_no_module_turns_data_into_code() -> None:
-    code = {path: ast.unparse(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCE.rglob("*.py")}
-    found = {path.relative_to(SOURCE).as_posix() for path, text in code.items() if CODE.search(text)}
-    assert len(code) > 100 and found == ALLOWED
+def parts_of(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+def offences(tree: ast.AST, allowed: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            yield from (f"imports {n}" for n in names if n.split(".")[0] in FORBIDDEN_MODULES - allowed)
+        if not isinstance(node, ast.Call):
+            continue
+        called = parts_of(node.func)
+        if called in FORBIDDEN_CALLS or called.endswith((".to_pickle", ".read_pickle")):
+            yield f"calls {called}"
+        if called.startswith("pickle.") and called not in ("pickle.dumps", "pickle.loads"):
+            yield f"calls {called}: only in memory"
+        for keyword in node.keywords:
+            constant = keyword.value.value if isinstance(keyword.value, ast.Constant) else "not a constant"
+            if keyword.arg in ("shell", "allow_pickle", "trust_remote_code", "weights_only") and constant is not (
+                keyword.arg == "weights_only"
+            ):
+                yield f"{called}({keyword.arg}={constant})"
+        first = node.args[0] if node.args else None
+        if called.endswith("import_module") and isinstance(first, ast.Constant) is False:
+            yield f"imports a computed module: {ast.unparse(node)}"
+
+
+# Each imports a name of this package only: the argument is written in the module or checked before.
+COMPUTED_IMPORTS = {
+    "datasets/files.py": "refuses whatever is outside anmi before it imports",
+    "corpus/sources.py": "the targets are constants of the module",
+    "corpus/api_docs.py": "the packages of the collection api_docs, constants of its module",
+    "pipeline_registry.py": "anmi.pipelines.<stage>.pipeline for the constants in STAGES",
+    "errors.py": "callers of `installed` name packages as constants",
+}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_no_module_turns_data_into_code(path: Path) -> None:
+    name = path.relative_to(SOURCE).as_posix()
+    found = list(offences(ast.parse(path.read_text(encoding="utf-8")), ALLOWED.get(name.split("/")[0], set())))
+    if name in COMPUTED_IMPORTS:
+        found = [offence for offence in found if not offence.startswith("imports a computed module")]
+    assert found == []
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        *("import pickle", "from joblib import dump", "import dill.source", "torch.load(p)", "frame.to_pickle(p)"),
-        *("np.load(p, allow_pickle=True)", "np.load(p, allow_pickle=flag)", "M(p, trust_remote_code=True)"),
-        *("importlib.import_module(name)", "read(p, weights_only=False)"),
+        *("import pickle", "from joblib import dump", "import dill.source", "eval(x)", "torch.load(p)"),
+        *("np.load(p, allow_pickle=True)", "np.load(p, allow_pickle=flag)", "yaml.load(t)", "run(c, shell=True)"),
+        *("M(p, trust_remote_code=True)", "frame.to_pickle(p)", "importlib.import_module(name)", "os.system(c)"),
+        *("torch.load(p, weights_only=False)",),
     ],
 )
 def test_the_rule_sees_what_it_forbids(line: str) -> None:
-    assert CODE.search(line) and not CODE.search("np.load(p, allow_pickle=False)")
+    assert list(offences(ast.parse(line), set()))

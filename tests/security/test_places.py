@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus import sources
@@ -41,6 +41,7 @@ def write_collection(folder: Path) -> Path:
 
 
 @given(scheme=st.sampled_from(("beir", "kg", "pairs")), place=names)
+@settings(max_examples=150)
 def test_a_place_that_is_none_is_told_in_one_sentence(scheme: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(AnmiError) as caught:
         # Below an empty folder, so that no example reads what lies on this machine.
@@ -106,6 +107,7 @@ def test_a_file_that_is_named_in_full_may_be_a_link(tmp_path: Path) -> None:
 
 
 @given(name=names)
+@settings(max_examples=100)
 def test_what_is_inside_stays_inside(name: str, tmp_path: Path) -> None:
     try:
         found = inside(tmp_path / name, tmp_path)
@@ -115,6 +117,7 @@ def test_what_is_inside_stays_inside(name: str, tmp_path: Path) -> None:
 
 
 @given(names)
+@settings(max_examples=200)
 def test_recipes_name_files_only_by_plain_names(name: str) -> None:
     if is_plain_name(name):
         assert Path("folder", f"{name}-seed1.json").parent == Path("folder")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError, first_line, holds_address_secret, masked, secrets_of_environment, visible
@@ -23,6 +23,7 @@ passwords = st.text("abcXYZ019!$%&*+,-./:;=?@_~^|", min_size=1, max_size=12).map
 @given(
     passwords, st.sampled_from(("https", "s3", "postgresql+psycopg2", "mysql")), st.sampled_from(("", ":8080", "/a@b"))
 )
+@settings(max_examples=300)
 def test_no_password_is_left_of_an_address(password: str, scheme: str, rest: str) -> None:
     for before, after in (("", ""), ("failed at ", " (refused)"), ("url='", "'"), ("<", ">")):
         text = f"{before}{scheme}://user:{password}@host{rest}/x{after}"

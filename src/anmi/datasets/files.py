@@ -6,6 +6,8 @@ import json
 import pkgutil
 import shutil
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -131,11 +133,24 @@ class NumpyDataset(ArtifactDataset):
         return np.load(path, mmap_mode="r" if self._memory_mapped else None, allow_pickle=False)
 
 
+def resolve_loader(dotted: str) -> Callable[[Path], Any]:
+    """Return the function or class method that a catalog entry names, from this package only."""
+    parts = dotted.split(".")
+    if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
+        raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
+    with suppress(ImportError, AttributeError):
+        found: Any = pkgutil.resolve_name(dotted)
+        # Modules of this package may hold names that they imported from elsewhere.
+        if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
+            return cast("Callable[[Path], Any]", found)
+    raise DatasetError(f"loader {dotted!r} does not exist")
+
+
 class FolderDataset(ArtifactDataset):
     """A folder written by an object with ``save(path)``, or one that is made already.
 
     A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
-    returns the path, or what ``loader``, the dotted name of a function, makes of it.
+    returns the path, or what ``loader``, the dotted name of a function inside ``anmi``, makes of it.
     """
 
     is_folder: ClassVar[bool] = True
@@ -158,7 +173,7 @@ class FolderDataset(ArtifactDataset):
             raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
 
     def _read(self, path: Path) -> Any:
-        return pkgutil.resolve_name(self._loader)(path) if self._loader else path
+        return resolve_loader(self._loader)(path) if self._loader else path
 
     def _is_kept(self, path: Path) -> bool:
         return bool(self._loader)

@@ -178,7 +178,10 @@ class MlflowHooks:
             # Another run may make it in between.
             with suppress(MlflowException):
                 self._client.create_experiment(self._experiment, artifact_location=place)
-        return str(self._client.get_experiment_by_name(self._experiment).experiment_id)
+        found = self._client.get_experiment_by_name(self._experiment)
+        if found.lifecycle_stage != "active":
+            raise AnmiError(f'experiment "{self._experiment}" was deleted: restore it or choose another name')
+        return str(found.experiment_id)
 
     def _describe(self, results: Mapping[str, Any]) -> None:
         """Describe the run by its verdict and what was chosen."""

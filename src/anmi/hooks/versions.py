@@ -214,8 +214,7 @@ def _newest(
 
     What one node made belongs together, so half of what a node made does not count.
     """
-    stage = maker.namespace or maker.name if maker else "?"
-    obstacle = f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
+    obstacle = ""
     # Who asked for a version may want it with what does not belong to it.
     for asked in ({}, given) if given else ({},):
         for version in datasets[name].versions():
@@ -227,11 +226,13 @@ def _newest(
             )
             if not other:
                 return wanted
-            if _WAYS_OUT not in obstacle:
-                lack = f"the rest belongs to that of run {chosen[other]}" if other in chosen else "that is not there"
-                told = f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}'
-                obstacle = f"{told}: {_WAYS_OUT}"
-    raise AnmiError(obstacle)
+            lack = f"the rest belongs to that of run {chosen[other]}" if other in chosen else "that is not there"
+            told = f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}: {_WAYS_OUT}'
+            obstacle = obstacle or told
+    stage = maker.namespace or maker.name if maker else "?"
+    raise AnmiError(
+        obstacle or f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
+    )
 
 
 def _has(datasets: Mapping[str, Any], name: str, version: str) -> bool:

@@ -8,14 +8,13 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from anmi.engine.threads import in_order
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 
@@ -113,7 +112,7 @@ class Endpoint:
     def ask(
         self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[int, Reply]]:
-        """Yield (number of the question, reply) in the order of the questions, as replies come.
+        """Yield (number of the question, reply) as replies come.
 
         Parameters
         ----------
@@ -127,13 +126,16 @@ class Endpoint:
         AnmiError
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or key.
         """
-
-        def replied(number: int) -> tuple[int, Reply]:
-            return number, self._reply(self._body(*questions[number], schema))
-
         with ThreadPoolExecutor(self.options.concurrency) as pool:
-            # Not all at once, so that millions of questions do not become millions of waiting tasks.
-            yield from in_order(lambda n: pool.submit(replied, n), range(len(questions)), _SENT_AT_ONCE)
+            try:
+                # In parts, so that millions of questions do not become millions of waiting tasks.
+                for start in range(0, len(questions), _SENT_AT_ONCE):
+                    part = range(start, min(start + _SENT_AT_ONCE, len(questions)))
+                    futures = {pool.submit(self._reply, self._body(*questions[n], schema)): n for n in part}
+                    for future in as_completed(futures):
+                        yield futures[future], future.result()
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
 
     def ask_in_batch(
         self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
