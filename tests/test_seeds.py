@@ -38,10 +38,3 @@ def test_a_document_keeps_its_number_wherever_it_stands(documents: list[int], or
 def test_every_part_of_the_key_counts(other: tuple[int, str, str]) -> None:
     assert not (seeds.key(1, "step", "q") == seeds.key(*other)).all()
     assert seeds.stream(1, "step", "q").random() != seeds.stream(*other).random()
-
-
-@given(st.lists(st.tuples(st.text(max_size=4), st.integers(0, 40)), max_size=4))
-def test_a_permutation_is_the_first_of_its_stream_whatever_was_drawn_before(asked: list[tuple[str, int]]) -> None:
-    for query, count in asked:
-        expected = seeds.stream(7, "step", query).permutation(count)
-        assert seeds.permutation(7, "step", query, count).tolist() == expected.tolist()

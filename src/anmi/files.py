@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from anmi.errors import AnmiError, causes
 from anmi.fingerprint import files_in, hash_file, hash_named
 
-_FREE: Final = "free some (`kedro anmi prune`, `kedro anmi store prune`)"
+_FREE: Final = "free some (`kedro anmi prune`)"
 # The system's numbers, what libraries say that keep the number to themselves (NumPy counts what it wrote), and why.
 _DISK: Final = (
     ({errno.ENOSPC}, "no space left on device|database or disk is full|items? requested but|requested and .+ written",
@@ -109,8 +109,8 @@ def disk_error(error: BaseException, place: object, setting: str) -> AnmiError |
     Examples
     --------
     >>> print(disk_error(OSError(28, "No space left on device"), "data/x", "ANMI_DATA_ROOT"))
-    data/x could not be written, since there is no space left on its disk: free some (`kedro anmi prune`, \
-`kedro anmi store prune`), or set ANMI_DATA_ROOT to another place
+    data/x could not be written, since there is no space left on its disk: free some (`kedro anmi \
+prune`), or set ANMI_DATA_ROOT to another place
     >>> disk_error(ValueError("something else"), "data/x", "ANMI_DATA_ROOT")
     """
     for found in causes(error):

@@ -8,7 +8,6 @@ of the candidates. ``stream`` gives a NumPy generator for one query; ``uniform``
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -57,30 +56,6 @@ def stream(seed: int, step: str, query_id: str = "") -> np.random.Generator:
     True
     """
     return np.random.Generator(np.random.Philox(key=key(seed, step, query_id)))
-
-
-_OF_THREAD: Final = threading.local()
-
-
-def permutation(seed: int, step: str, query_id: str, count: int) -> NDArray[np.int64]:
-    """Return 0 to ``count - 1`` in the order that :func:`stream` would draw first.
-
-    NumPy takes most of the time of a draw to make a generator, so that one of each thread is set to the stream.
-
-    Examples
-    --------
-    >>> bool((permutation(1, "cloze", "d", 9) == stream(1, "cloze", "d").permutation(9)).all())
-    True
-    """
-    if not hasattr(_OF_THREAD, "generator"):
-        _OF_THREAD.generator = np.random.Generator(np.random.Philox(key=0))
-    start = np.zeros(4, np.uint64)
-    _OF_THREAD.generator.bit_generator.state = {
-        "bit_generator": "Philox", "state": {"counter": start, "key": key(seed, step, query_id)}, "buffer": start,
-        "buffer_pos": len(start), "has_uint32": 0, "uinteger": 0,
-    }  # fmt: skip
-    drawn: NDArray[np.int64] = _OF_THREAD.generator.permutation(count)
-    return drawn
 
 
 def _multiply(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -59,7 +59,7 @@ def test_each_candidate_is_told_its_fate() -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("q-alpa", 'the selection has no query "q-alpa": the nearest are q-alpha, q-beta'),
+        ("q-alpa", 'the selection has no query "q-alpa": did you mean "q-alpha"? Known: q-alpha, q-beta'),
         ("q-alfa", 'its labels went to the query of the same text "q-alpha"'),
     ],
 )

@@ -9,13 +9,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.conftest import anmi
 from tests.commands import Commands
 from tests.hooks.selecting import KINDS, Selecting, write_selecting
 
 from anmi.cli.runs import kept
+from anmi.store import Store
 
 
 @pytest.fixture
@@ -160,3 +163,13 @@ def test_the_last_run_can_be_resumed_older_ones_that_failed_go_and_one_with_an_a
     runs = [record("z", tracking_run="m"), record("a", "failed"), record("b"), record("c", "killed")]
     reasons = {"b": "among the newest", "c": "can be resumed", "z": "its model has an alias"}
     assert kept(runs, 1, ["m"]) == reasons
+
+
+def test_prune_clears_the_store_of_what_was_not_used(project: Path) -> None:
+    with Store(project / "store") as store:
+        store.vectors("model", ["a", "b"], lambda part: np.ones((len(part), 96)))
+    for days, removed, left in ((1, 0, 2), (0, 1, 0)):
+        done = anmi("prune", "--keep", "1", "--yes", "--unused", str(days))
+        assert done.exit_code == 0 and f"values of {removed} fingerprints" in done.output
+        with Store(project / "store") as store:
+            assert len(store) == left

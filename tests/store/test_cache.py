@@ -75,7 +75,9 @@ def test_values_of_another_length_are_refused(tmp_path: Path) -> None:
 def test_a_full_store_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
     texts = [str(i) for i in range(1000)]
     with Store(tmp_path, size_limit=1 << 19) as store:
-        with pytest.raises(AnmiError, match=r"full, it may hold 524,288 bytes: run `kedro anmi store prune`"):
+        with pytest.raises(
+            AnmiError, match=r"full, it may hold 524,288 bytes: run `kedro anmi prune --keep 5 --unused 30`"
+        ):
             store.vectors("v1", texts, lambda part: np.array([[float(text)] * 100 for text in part]), batch=100)
         there = len(texts) - store.missing("v1", texts)
         assert 0 < there < len(texts)

@@ -183,7 +183,7 @@ def keyphrase(material: Material) -> Make:
     def make(document: Document, most: int, seed: int) -> list[View]:
         found = best(document)
         sizes = range(_LEAST, len(found) + 1)
-        order = seeds.permutation(seed, "adaptation/keyphrase", document.document_id, len(sizes))[:most]
+        order = seeds.stream(seed, "adaptation/keyphrase", document.document_id).permutation(len(sizes))[:most]
         asked = (" ".join(word for place, word in found if place < sizes[chosen]) for chosen in order.tolist())
         return [View(query, document.whole) for query in asked]
 
@@ -247,7 +247,7 @@ def question(material: Material) -> Make:
         templates = _BY_TYPE.get(about.casefold(), ())
         if not focus or document.language != "en":
             return []
-        order = seeds.permutation(seed, "adaptation/question", document.document_id, len(templates))[:most]
+        order = seeds.stream(seed, "adaptation/question", document.document_id).permutation(len(templates))[:most]
         return [View(templates[place].replace("{}", focus), document.whole) for place in order.tolist()]
 
     return make
@@ -308,7 +308,7 @@ def cloze(document: Document, most: int, seed: int) -> list[View]:
     found = sentences(document.text, document.language)
     if len(found) < 2:
         return []
-    order = seeds.permutation(seed, "adaptation/cloze", document.document_id, len(found))[:most]
+    order = seeds.stream(seed, "adaptation/cloze", document.document_id).permutation(len(found))[:most]
     # One that is said twice is one view.
     return list(dict.fromkeys(_taken(document, *found[place]) for place in order.tolist()))
 
@@ -333,7 +333,7 @@ def heading(document: Document, most: int, seed: int) -> list[View]:
         if section:
             views.append(View((match[1] or match[2]).strip(), f"{document.title} {section}".strip()))
     views = list(dict.fromkeys(views))
-    order = seeds.permutation(seed, "adaptation/heading", document.document_id, len(views))[:most]
+    order = seeds.stream(seed, "adaptation/heading", document.document_id).permutation(len(views))[:most]
     return [views[place] for place in order.tolist()]
 
 

@@ -13,7 +13,7 @@ anmi = click.Group(
     "anmi",
     [
         doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
-        export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune, runs.store,
+        export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune,
     ],
     help="Mine hard and clean negatives, train retrievers on them, and see what they gain: `kedro anmi doctor` first, "
     "then `kedro run`, and `kedro anmi results`.",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import heapq
 import os
-from collections.abc import Iterable
-from operator import eq
 from typing import Any, Final
 
 import click
 
 from anmi.cli.common import Saved, command, console, run_option
-from anmi.errors import AnmiError, each_text, visible
+from anmi.errors import AnmiError, each_text, nearest, visible
 
 _WIDTH: Final = 200
-_LIKELY: Final = 2000
 _SHOWN: Final = (
     "selection", "corpus", "queries", "qrels", "quarantine", "fused_judge", "selection_summary", "related_documents",
 )  # fmt: skip
@@ -68,17 +63,7 @@ def _block(shards: Any, query_id: str, saved: Saved) -> Any:
         from anmi.report.console import NOTHING_MINED
 
         raise AnmiError(f'there is no query "{query_id}" to explain: {NOTHING_MINED}')
-    raise AnmiError(f'the selection has no query "{query_id}": {_nearest(query_id, known)}')
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end as they are.
-    def alike(other: str) -> int:
-        return sum(map(eq, name, other)) + sum(map(eq, reversed(name), reversed(other)))
-
-    likely = heapq.nlargest(_LIKELY, known, key=alike)
-    close = difflib.get_close_matches(name, likely, n=3, cutoff=0.3) or sorted(likely)[:3]
-    return f"the nearest are {', '.join(close)}"
+    raise AnmiError(f'the selection has no query "{query_id}": {nearest(query_id, known)}')
 
 
 def _only(
@@ -93,7 +78,7 @@ def _only(
     if not mine:
         place = corpus.index[corpus["document_id"] == document_id]
         if not len(place):
-            near = _nearest(document_id, corpus["document_id"].tolist())
+            near = nearest(document_id, corpus["document_id"].tolist())
             raise AnmiError(f'the corpus has no document "{document_id}": {near}')
         related, labels = saved.load("related_documents"), saved.load("qrels", "ingestion")
         group = {} if related is None else copies(related)

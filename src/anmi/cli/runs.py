@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""Commands on earlier runs: ``kedro anmi runs``, ``resume``, ``prune`` and ``store prune``."""
+"""Commands on earlier runs: ``kedro anmi runs``, ``resume``, and ``prune``."""
 
 from __future__ import annotations
 
@@ -78,12 +78,15 @@ def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
 
 @command("kedro anmi prune --keep 5 --dry-run", short_help="Remove what the newest runs do not need.")
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
+@click.option("--unused", type=click.FloatRange(min=0, max=36_500), metavar="DAYS",
+              help="Remove from the store, too, what was not used for this many days.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def prune(context: Any, keep: int, dry_run: bool, yes: bool) -> Any:
+def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: bool) -> Any:
     """Remove artifacts that no kept run needs: neither the N newest finished runs nor runs whose model has an alias.
 
-    Running runs are kept too, and the last run if it can be resumed.
+    Running runs are kept too, and the last run if it can be resumed. With --unused, embeddings, judgments and models
+    leave the store, too; later runs compute them again if they need them.
     """
     if not (yes or dry_run) and click.get_current_context().params["as_json"]:
         raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
@@ -102,6 +105,12 @@ def prune(context: Any, keep: int, dry_run: bool, yes: bool) -> Any:
         for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
             buckets.remove(place)
     click.echo(f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and leftovers")
+    if unused is not None and not dry_run and (store_path(context) / "data.mdb").exists():
+        from anmi.store import Store
+
+        with Store(store_path(context)) as store:
+            values, folders = store.prune(unused)
+        click.echo(f"removed from the store: values of {values} fingerprints and {folders} folders of models")
     return {"removed": not dry_run, "kept": reasons, "removals": found}
 
 
@@ -193,27 +202,3 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
     aliased = {(name, version) for name in registry.names() for version in registry.aliases(name).values()}
     entries = [registry.entry(*each) for each in aliased]
     return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}
-
-
-@command("kedro anmi store prune --older-than 90")
-@click.option(
-    "--older-than", type=click.FloatRange(min=0, max=36_500), metavar="DAYS", required=True,
-    help="Remove what was not used for this many days.",
-)  # fmt: skip
-def prune_store(context: Any, older_than: float) -> Any:
-    """Remove embeddings, judgments and models that were not used for long; later runs compute them again if needed."""
-    from anmi.store import Store
-
-    path = store_path(context)
-    if not (path / "data.mdb").exists():
-        raise AnmiError(f"there is no store in {path} yet: `kedro run` makes it, or set ANMI_STORE")
-    with Store(path) as found:
-        values, folders = found.prune(older_than)
-    click.echo(f"removed: values of {values} fingerprints and {folders} folders of models; their room is used again")
-    return {"values": values, "folders": folders}
-
-
-store = click.Group(
-    "store", {"prune": prune_store}, short_help="Clear the cache of embeddings.", epilog=prune_store.epilog,
-    help="Clear the cache of embeddings and judgments; deleting its folder clears all of it.",
-)  # fmt: skip

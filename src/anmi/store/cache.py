@@ -144,7 +144,7 @@ class Store(AbstractContextManager["Store"]):
         except lmdb.MapFullError as error:
             raise AnmiError(
                 f"the store in {self.path} is full, it may hold {self._size_limit:,} bytes: "
-                "run `kedro anmi store prune`, or set ANMI_STORE to another folder"
+                "run `kedro anmi prune --keep 5 --unused 30`, or set ANMI_STORE to another folder"
             ) from error
         except lmdb.Error as error:
             raise AnmiError(

@@ -236,7 +236,7 @@ class InTurn(_Around):
         self._turns: dict[str, list[tuple[str, str]]] = {}
         for query, group in table.groupby("query_id", sort=False):
             found = list(zip(group.document_id, group.text, strict=True))
-            order = seeds.permutation(seed, "training/positives", str(query), len(found))
+            order = seeds.stream(seed, "training/positives", str(query)).permutation(len(found))
             self._turns[str(query)] = [found[place] for place in order]
         labelled = {query: {document for document, _ in found} for query, found in self._turns.items()}
         self._places: dict[str, dict[str, int]] = {query: {} for query in labelled}
