@@ -17,7 +17,6 @@ import pandas as pd
 import common
 from ablation import SHARED
 from anmi.corpus.passages import cut_collection
-from anmi.corpus.related import parents_of
 from anmi.corpus.sources import load_collection
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import ranked
@@ -59,7 +58,7 @@ def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, A
     """Measure an encoder before training, both ways."""
     model, found = load_encoder(encoder, MODELS), load_collection(place, seed=1)
     for passages in CUTS:
-        cut = cut_collection(found, passages, parents_of(found.corpus, []))  # type: ignore[arg-type]
+        cut = cut_collection(found, passages, found.corpus.document_id)  # type: ignore[arg-type]
         asked = cut.queries[cut.queries.split == "test"]
         truth = cut.qrels[cut.qrels.query_id.isin(asked.query_id)]
         run = ranked(model, asked, truth, cut.corpus, 100, description=f"{collection}, {passages}")

@@ -117,16 +117,18 @@ def test_many_bad_labels_are_fatal_unless_allowed(folder):
         load_collection(folder.write(), max_quarantine=0)
 
 
-def test_labels_of_absent_documents_are_kept_for_what_can_be_reached(folder):
+def test_labels_of_absent_documents_are_set_aside_and_counted(folder):
     folder.qrels["test"] = [f"q{i}\td{i}\t2" for i in range(34, 40)] + ["q32\tgone\t1", "q34\tgone\t3.0", "q35\tx\t0"]
     folder.qrels["train"] += [f"q{i}\tgone\t1" for i in range(10)] + ["q0\td0\t0", "q1\td2\t0"]
     found = load_collection(folder.write())
-    assert set(reasons(found)) == {"the document is not in the corpus", "no label names the query"}
-    assert found.notes["absent from test"] == (
-        "2 of 8 relevant documents of test queries are not in the corpus; recall can reach 0.786"
+    assert reasons(found) == {
+        "the document is not in the corpus": 13, "no label names the query": 1,
+        "no relevant document of the query is in the corpus": 1,
+    }  # fmt: skip
+    assert found.notes["absent"] == (
+        "2 relevant documents of dev and test queries are not in the corpus; recall is measured on those that are"
     )
-    absent = found.queries.set_index("query_id").absent
-    assert absent[absent != ""].to_dict() == {"q32": '{"gone":1}', "q34": '{"gone":3}'}
+    assert not found.queries.query_id.isin(["q32", "q33"]).any()
     assert set(found.qrels.document_id) <= set(found.corpus.document_id)
     assert found.judged.values.tolist() == [["q1", "d2"]], "of a pair labelled twice the higher one stands"
     assert found.notes["judged"] == "1 labels of 0 are judged negatives"

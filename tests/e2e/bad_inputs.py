@@ -253,7 +253,7 @@ PARAMETERS: Final = _of_parameters({
     "elo.pairwise_judges.x=1": ('"x"', "describe"), "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),
     "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
     "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
-    "ingestion.sibling_keys=parent": ('"ingestion.sibling_keys"', "list"), "engine=spark": ("'spark'",),
+    "engine=spark": ("'spark'",),
     "training.options.epochs=0": ('"training.options"', '"epochs"', "greater than or equal to 1"),
     "training.options.loss=infonse": ('"infonse"', 'did you mean "infonce"'),
     "training.options.loss.debiased.tau_pls=0.1": ('"tau_pls"', 'did you mean "tau_plus"'),

@@ -180,10 +180,6 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     assert list(once.groupby("system", sort=False)[["mrr@10", "plain_mrr@10"]].mean().itertuples(name=None)) == [
         ("bm25", 0, 0), ("zero_shot", 1, 0.5), ("nearest", 1, 1), ("hybrid", 1, 1),
     ]  # fmt: skip
-    # Each query has another answer, which the corpus lacks.
-    lacking = asked.assign(absent='{"gone": 1}')
-    half = score_runs(runs, corpus, lacking, qrels, pseudo_queries=None, params=params)
-    assert half.groupby("system")["recall@100"].mean().eq(0.5).all()
     buckets = pd.DataFrame({
         "query_id": test.query_id, "bucket": ["labelled"] * 3 + ["unlabelled"] * 5, "asked_by": list("aabcccde"),
     })  # fmt: skip

@@ -250,7 +250,7 @@ def _with_questions(
     marks = marks.drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
     here = marks["document_id"].isin(found.corpus["document_id"])
     answered = marks["query_id"][here & (marks["relevance"] == 1)]
-    new = asked.assign(normalised=forms, query_id=same, metadata="{}", same_as="", absent="")
+    new = asked.assign(normalised=forms, query_id=same, metadata="{}", same_as="")
     new = new[~new["query_id"].isin(found.queries["query_id"]) & new["query_id"].isin(answered)]
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
     if len(found.forms):

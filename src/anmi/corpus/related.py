@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -40,21 +40,21 @@ _RUN: Final = 3
 # Each text is compared with only the 100 before it that share a rare run of words, so that a corpus of filled-in forms
 # takes linear time; a pair shares many runs by which it may be found.
 _REACH: Final = 100
+# A word in a smaller share of the documents is a name.
+_NAME_SHARE: Final = 0.01
 # In a small corpus 1 % of the documents is less than one document, but a word of one or two documents is a name there,
 # too.
 _LEAST_COMMON: Final = 10
 
 
-def near_duplicates(
-    forms: Texts, similarity: float = 0.9, name_share: float = 0.01, least_words: int = 50
-) -> list[tuple[int, int, float]]:
+def near_duplicates(forms: Texts, similarity: float = 0.9, least_words: int = 50) -> list[tuple[int, int, float]]:
     """Find texts that say the same in almost the same words.
 
     Two texts are near-duplicates when the sets of their runs of three words have a Jaccard similarity of at least
     ``similarity`` *and* no telling word occurs more often in one than in the other. A word is telling when it holds a
-    digit, is a single letter, or stands in less than ``name_share`` of the texts (or in less than ten). Similarity
-    alone would call "type 6" and "type 9" of a disease the same, though a text that differs in one name or number is
-    the best of negatives.
+    digit, is a single letter, or stands in less than 1 % of the texts (or in less than ten). Similarity alone would
+    call "type 6" and "type 9" of a disease the same, though a text that differs in one name or number is the best of
+    negatives.
 
     Only texts with the same telling words are compared, which few share with another. Two of them that are similar
     enough share at least one of the rarest runs of each (prefix filtering, as in Bayardo et al. 2007), so the result
@@ -65,12 +65,11 @@ def near_duplicates(
     forms
         N texts, normalised.
     similarity
-        In (0, 1].
-    name_share
-        In [0, 1]; 0 goes by similarity alone.
+        In (0, 1]. Pairs from 0.8 to 0.9, inspected by eye, are about different things.
     least_words
         Texts of fewer words are not compared: one word more or less makes much of a short text, and what is that
-        similar nevertheless is so by repetition or by exchanged words ("born in A, died in B").
+        similar nevertheless is so by repetition or by exchanged words ("born in A, died in B"). No such pair in
+        kg_webnlg stated the same facts.
 
     Returns
     -------
@@ -86,8 +85,8 @@ def near_duplicates(
     """
     given = arrow(forms)
     frequency = Counter(word for form in given for word in set(_words(form.as_py())))
-    limit = max(name_share * len(given), _LEAST_COMMON)
-    telling = {word for word, count in frequency.items() if name_share and (count < limit or _is_name(word))}
+    limit = max(_NAME_SHARE * len(given), _LEAST_COMMON)
+    telling = {word for word, count in frequency.items() if count < limit or _is_name(word)}
     del frequency
     groups = defaultdict[int, list[int]](list)
     for row, form in enumerate(given):
@@ -131,15 +130,7 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
     return found
 
 
-def find_related(
-    corpus: pd.DataFrame,
-    forms: Texts,
-    duplicates: pd.DataFrame,
-    similarity: float = 0.9,
-    name_share: float = 0.01,
-    least_words: int = 50,
-    parents: pd.Series | None = None,
-) -> pd.DataFrame:
+def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
     Documents with the same text are in ``duplicates`` already; only the first of them is compared with others, and
@@ -148,15 +139,11 @@ def find_related(
     Parameters
     ----------
     corpus
-        ``document_id, metadata`` (JSON), N rows.
+        ``document_id, metadata`` (JSON), N rows, maybe ``parent``.
     forms
         The N texts of the documents, normalised.
     duplicates
         ``document_id, duplicate_of``.
-    similarity, name_share, least_words
-        See :func:`anmi.corpus.related.near_duplicates`.
-    parents
-        Of the N documents, see :func:`parents_of`; found out where they are not given.
 
     Returns
     -------
@@ -175,10 +162,9 @@ def find_related(
     [['a', 'c', 'sibling']]
     """
     rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
-    near = near_duplicates(arrow(forms).take(pa.array(rows)), similarity, name_share, least_words)
+    near = near_duplicates(arrow(forms).take(pa.array(rows)))
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
-    parts = zip(*siblings(parents_of(corpus) if parents is None else parents), strict=True)
-    pairs = sorted([*pairs, *((i, j, SIBLING, np.nan) for i, j in parts)])
+    pairs = sorted([*pairs, *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parents_of(corpus)), strict=True))])
     names = corpus["document_id"].tolist()
     rest = [(names[i], names[j], kind, share) for i, j, kind, share in pairs]
     same = [(*pair, COPY, 1.0) for pair in duplicates[["document_id", "duplicate_of"]].itertuples(index=False)]
@@ -240,13 +226,13 @@ def siblings(parents: pd.Series) -> Pairs:
     return first[others], others
 
 
-def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Series:
+def parents_of(corpus: pd.DataFrame) -> pd.Series:
     """Return for every document what it is a part of: the id of its parent, or its own id.
 
-    The column ``parent`` says so where ingestion wrote one. Else a document is part of what one of ``keys`` names in
-    its metadata, the first of them that does; a missing key, an empty value and a list name nothing. A value that a
-    large part of the corpus shares (more than a tenth and more than 20 documents, or more than 1,000) is a category and
-    no parent: it is ignored with a warning. Documents whose metadata say nothing are parts by their ids
+    The column ``parent`` says so where ingestion wrote one. Else a document is part of what its metadata name under the
+    first of :data:`PARENT_KEYS` that names something; a missing key, an empty value and a list name nothing. A value
+    that a large part of the corpus shares (more than a tenth and more than 20 documents, or more than 1,000) is a
+    category and no parent: it is ignored with a warning. Documents whose metadata say nothing are parts by their ids
     (``x#0``, ``x_1``, ``x-chunk2``) where much of the corpus has such: most documents stand in a row that begins at 0
     or 1 and lacks no number, there are several such rows, and titles, if any, are the same in a row.
 
@@ -254,9 +240,6 @@ def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Se
     ----------
     corpus
         ``document_id, title, metadata`` (JSON), N rows.
-    keys
-        Names of metadata keys that mean "part of the document with this identifier"; ``None`` takes the usual ones, and
-        none at all recognises nothing.
 
     Examples
     --------
@@ -264,16 +247,15 @@ def parents_of(corpus: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.Se
     >>> parents_of(pd.DataFrame({"document_id": list("abcd"), "metadata": metadata})).tolist()
     ['b', 'b', 'b', 'd']
     """
-    if keys is None and "parent" in corpus:
+    if "parent" in corpus:
         return corpus["parent"]
     # A book of 1,000 passages is a parent; a value that a tenth of the corpus (and more than 20 documents) shares is a
     # category.
     limit = max(20, min(1000, len(corpus) // 10))
     found = corpus["document_id"].reset_index(drop=True).astype(object)
-    named = [_parents_by_key(corpus["metadata"], key, limit) for key in (PARENT_KEYS if keys is None else keys)]
-    named += [_parents_by_id(corpus, limit)] if keys is None or keys else []
+    named = [_parents_by_key(corpus["metadata"], key, limit) for key in PARENT_KEYS]
     # The first of them decides.
-    for each in reversed(named):
+    for each in reversed([*named, _parents_by_id(corpus, limit)]):
         found[each.index] = each
     return column(found.tolist()).set_axis(corpus.index)
 
@@ -290,7 +272,7 @@ def _parents_by_key(metadata: Texts, key: str, limit: int) -> pd.Series:
     if len(large):
         log.warning(
             'metadata key "%s": %s of %s documents share the value "%s", which is no document they are parts of; '
-            "%d such values are ignored; name other keys in ingestion.sibling_keys",
+            "%d such values are ignored",
             key, f"{large.iloc[0]:,}", f"{len(metadata):,}", large.index[0], len(large),
         )  # fmt: skip
     return named[~named.isin(large.index)]

@@ -22,7 +22,7 @@ from anmi.corpus.knowledge import stated_facts, superset_of_triples, without_pai
 from anmi.corpus.places import READERS, kind_and_place
 from anmi.corpus.sentences import detect_language, language_code
 from anmi.corpus.splits import FEWEST_DEV, choose, cut
-from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms, to_json
+from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
 from anmi.errors import AnmiError
 
@@ -115,13 +115,13 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     blank = raw.queries["text"].str.strip() == ""
     queries = quarantine.set_aside("query", raw.queries, blank, "the text is empty", damage=True)
     _check_splits(raw.qrels)
-    qrels, absent = _labels(raw, documents, queries, quarantine, options)
-    labelled = "train" in {*absent["split"], *qrels.loc[qrels["relevance"] > 0, "split"]}
-    queries = _labelled(queries, raw.qrels, qrels, absent, quarantine)
+    valid, qrels = _labels(raw, documents, queries, quarantine, options)
+    queries = _labelled(queries, raw.qrels, valid, qrels, quarantine)
     quarantine.check("query", len(raw.queries), options.max_quarantine)
 
     queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
-    queries = _with_splits(queries, pd.concat([qrels, absent]), options, notes)
+    queries = _with_splits(queries, qrels, options, notes)
+    _note_absent(valid, qrels, queries, notes)
     queries = _without_leaks(queries, quarantine)
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
@@ -131,9 +131,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         kept = ~train
         kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
         queries = queries[kept]
-    queries = _with_absent(queries, qrels, absent, notes)
     set_aside = quarantine.table()
-    if not labelled:
+    if "train" not in set(valid.loc[valid["relevance"] > 0, "split"]):
         notes["labels"] = "none for training"
     elif not train.any():
         most = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
@@ -159,7 +158,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     runs = runs[among(runs["document_id"], corpus["document_id"])]
     if strange := set(raw.runs["system"]) - set(runs["system"]):
         raise AnmiError(f"runs/{min(strange)} ranks no document of this corpus for a query of it; give their ids")
-    columns = ["query_id", "text", "split", "metadata", *({"absent"} & {*queries}), "same_as"]
+    columns = ["query_id", "text", "split", "metadata", "same_as"]
     return Collection(
         name, options.language or _named_language(raw.language) or detect_language(texts), corpus,
         plain(queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}), *columns),
@@ -236,17 +235,15 @@ def _labels(
     gone = ~among(rows["query_id"], queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
     rows = _highest(rows.astype({"relevance": "int64"}))
-    unknown = ~among(rows["document_id"], documents["document_id"])
-    absent = rows[unknown & (rows["relevance"] > 0)]
-    lost = absent[~absent["split"].isin(rows["split"][~unknown])]
+    known = among(rows["document_id"], documents["document_id"])
+    lost = rows[~known & (rows["relevance"] > 0) & ~rows["split"].isin(rows["split"][known])]
     if len(lost):
         first = lost.iloc[0]
         raise AnmiError(
             f'{first["file"]} line {first["line"]} labels the document "{first["document_id"]}", which is unknown, as '
             f"are all others of {first['split']}; give the labels of this corpus, with its ids as they are written"
         )
-    rows = quarantine.set_aside("qrel", rows, unknown, "the document is not in the corpus")
-    return rows, absent
+    return rows, quarantine.set_aside("qrel", rows, ~known, "the document is not in the corpus")
 
 
 def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
@@ -256,50 +253,34 @@ def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _labelled(
-    queries: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, absent: pd.DataFrame, quarantine: Quarantine
+    queries: pd.DataFrame, before: pd.DataFrame, valid: pd.DataFrame, known: pd.DataFrame, quarantine: Quarantine
 ) -> pd.DataFrame:
-    """Set aside queries without a positive, but for those of dev and test that no search of this corpus can answer.
+    """Set aside queries without a positive in the corpus, which no search of it can answer.
 
     Folders in the BEIR layout often carry queries of splits they have no labels for, so a query that no label names is
     no damage, and neither is one that was judged to have no answer; one whose labels all failed is.
     """
-    for known, reason, damage in (
+    for labels, reason, damage in (
         (before, "no label names the query", False),
-        (pd.concat([after, absent]), "the query has no positive", True),
-        (pd.concat([after[after["relevance"] > 0], absent]), "all labels of the query are 0", False),
-        (pd.concat([after, absent[absent["split"] != "train"]]), "no relevant document of the query is in the corpus",
-         False),
-    ):  # fmt: skip
-        bad = ~among(queries["query_id"], known["query_id"])
+        (valid, "the query has no positive", True),
+        (valid[valid["relevance"] > 0], "all labels of the query are 0", False),
+        (known[known["relevance"] > 0], "no relevant document of the query is in the corpus", False),
+    ):
+        bad = ~among(queries["query_id"], labels["query_id"])
         queries = quarantine.set_aside("query", queries, bad, reason, damage=damage)
     return queries
 
 
-def _with_absent(
-    queries: pd.DataFrame, qrels: pd.DataFrame, absent: pd.DataFrame, notes: dict[str, Any]
-) -> pd.DataFrame:
-    """Note with queries of dev and test the labels of documents that are not there, and what recall can reach."""
-    split = queries[queries["split"] != "train"].set_index("query_id")["split"]
-    absent = absent[absent["query_id"].isin(split.index)]
-    if absent.empty:
-        return queries
-    here, lost = (
-        table[table["relevance"] > 0].groupby("query_id").size().reindex(split.index, fill_value=0)
-        for table in (qrels, absent)
-    )
-    for name in SPLITS[1:]:
-        known, missing = here[split == name], lost[split == name]
-        if missing.any():
-            notes[f"absent from {name}"] = told = (
-                f"{missing.sum():,} of {known.sum() + missing.sum():,} relevant documents of {name} queries are not "
-                f"in the corpus; recall can reach {(known / (known + missing)).mean():.3f}"
-            )
-            log.warning(told)
-    listed = {
-        name: to_json(dict(zip(rows["document_id"], rows["relevance"].tolist(), strict=True)))
-        for name, rows in absent.groupby("query_id")
-    }
-    return queries.assign(absent=queries["query_id"].map(listed).fillna("").astype("str"))
+def _note_absent(valid: pd.DataFrame, known: pd.DataFrame, queries: pd.DataFrame, notes: dict[str, Any]) -> None:
+    """Note how many relevant documents of dev and test queries the corpus lacks."""
+    absent = valid[(valid["relevance"] > 0) & ~valid.index.isin(known.index)]
+    split = absent["query_id"].map(queries.set_index("query_id")["split"]).fillna(absent["split"])
+    if count := int((split != "train").sum()):
+        notes["absent"] = told = (
+            f"{count:,} relevant documents of dev and test queries are not in the corpus; recall is measured on those "
+            "that are"
+        )
+        log.warning(told)
 
 
 def _with_splits(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:

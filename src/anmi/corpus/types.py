@@ -123,8 +123,7 @@ class Collection:
         ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
     queries
         ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text; empty
-        where there is none; and ``absent``, where labels of dev or test name documents that the corpus lacks: their
-        relevance by id as JSON, else empty. They count in what recall and nDCG are measured against.
+        where there is none.
     qrels
         ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
     equivalents

@@ -7,7 +7,6 @@ holds scores in single precision, so scores that differ by less than that are eq
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -208,23 +207,6 @@ def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[st
         str(query): dict(zip(documents[start:end], values[start:end], strict=True))
         for query, start, end in zip(queries, starts, ends, strict=True)
     }
-
-
-def with_absent(qrels: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return labels with those of documents that the corpus lacks, see :class:`anmi.corpus.types.Collection`.
-
-    Examples
-    --------
-    >>> labels = pd.DataFrame({"query_id": ["q"], "document_id": ["here"], "relevance": [1]})
-    >>> with_absent(labels, pd.DataFrame({"query_id": ["q"], "absent": ['{"gone": 2}']})).values.tolist()
-    [['q', 'here', 1], ['q', 'gone', 2]]
-    """
-    if "absent" not in queries:
-        return qrels
-    told = queries.loc[queries["absent"] != "", ["query_id", "absent"]].to_numpy().tolist()
-    rows = [(query, *label) for query, absent in told for label in json.loads(absent).items()]
-    names = ["query_id", "document_id", "relevance"]
-    return pd.concat([qrels[names], pd.DataFrame(rows, columns=names)], ignore_index=True) if rows else qrels
 
 
 def of_documents(qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:

@@ -69,10 +69,6 @@ class IngestionParams(Params):
     language: str | None = None
     marks: str | None = Field(None, min_length=1)
     columns: dict[Column, str] = Field(default={})
-    near_similarity: float = Field(0.9, gt=0, le=1)
-    near_least_words: int = Field(50, ge=1)
-    name_share: float = Field(0.01, ge=0, le=1)
-    sibling_keys: list[str] = Field(default=["parent_id", "parent", "document_id", "document", "doc_id"])
 
     @field_validator("language")
     @classmethod

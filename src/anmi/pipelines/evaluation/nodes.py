@@ -32,18 +32,18 @@ def score_runs(
 ) -> pd.DataFrame:  # fmt: skip
     """Return every metric of every held-out query and system; one that finds nothing scores 0.
 
-    Documents of one text count once, and relevant documents that the corpus lacks count as not found. Where the first
-    makes a difference, ``plain_…`` are the headline metrics as BEIR counts them.
+    Documents of one text count once; where that makes a difference, ``plain_…`` are the headline metrics as BEIR counts
+    them.
     """
     from anmi.corpus.related import copies
-    from anmi.evaluation.metrics import copies_once, evaluate, of_documents, with_absent
+    from anmi.evaluation.metrics import copies_once, evaluate, of_documents
 
     asked = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.queries.empty:
         label = pd.DataFrame({"query_id": ["none"], "document_id": "none", "relevance": 1})
         return evaluate(label, runs, params.cutoffs).reset_index().assign(system="")[:0]
     labels = asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)]
-    truth = with_absent(of_documents(labels, corpus), asked.queries)
+    truth = of_documents(labels, corpus)
     same = copies(related_documents, corpus) if related_documents is not None else {}
     systems = runs.system.unique().tolist()
     if recipe is not None:

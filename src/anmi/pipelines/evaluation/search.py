@@ -55,10 +55,7 @@ def queries_of_split(
     kind = kind_of_queries(queries, qrels, split)
     if kind == "pseudo_queries" and pseudo_queries is not None:
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
-    answered = queries.query_id.isin(qrels.query_id)
-    # What no search of this corpus can answer counts in what is measured.
-    answered |= queries["absent"] != "" if "absent" in queries else False
-    found = queries[(queries.split == split) & answered]
+    found = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
     return SplitQueries(corpus, found, qrels, kind)
 
 

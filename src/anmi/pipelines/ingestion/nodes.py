@@ -30,7 +30,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     if lost := counts_by_reason(found.quarantine[found.quarantine.kind == "document"]):
         told = ", ".join(f"{count:,} × {reason}" for reason, count in lost.items())
         log.warning("Some documents are left out, or read in part: %s; the artifact quarantine lists them", told)
-    parents = parents_of(found.corpus, params.sibling_keys)
+    parents = parents_of(found.corpus)
     if parts := int((parents != found.corpus.document_id).sum()):
         found.notes["parts"] = f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
         log.info("%s: parts of one are no negatives of each other's queries", found.notes["parts"])
@@ -46,10 +46,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         log.info('Collection "%s" has no training labels: nothing is mined, and training rests on pseudo-queries',
                  collection)  # fmt: skip
     info = {"documents": len(whole), "fingerprint": fingerprint(replace(found, corpus=whole))}
-    related = find_related(
-        found.corpus, found.forms, found.duplicates, similarity=params.near_similarity, name_share=params.name_share,
-        least_words=params.near_least_words, parents=found.corpus.parent,
-    )  # fmt: skip
+    related = find_related(found.corpus, found.forms, found.duplicates)
     new = new_documents(found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed)
     counts = found.queries.groupby("split").size().to_dict()
     held_out = new.assign(parent=new.document_id.map(found.corpus.set_index("document_id").parent))
