@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 
 from anmi.selection.steps.elo_zones import BORDERS, EloWindow
 from anmi.selection.steps.mixture import fit_betas, fit_gaussians
-from anmi.training.curriculum import Linear, Step
+from anmi.training.curriculum import Course, Linear, Step
 from anmi.training.losses.contrastive import DebiasedContrastive
 from anmi.training.losses.temperature import Temperature
-from anmi.training.parts import Adaptation, LinearOptions, StepOptions
+from anmi.training.parts import Adaptation, DebiasedOptions, LinearOptions, StepOptions
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE.parents[1] / "benchmarks" / "results"
@@ -160,7 +160,7 @@ def debiased() -> Figure:
             (0.0, "source", GREY, "-"), (0.1, "source", BLUE, "-"), (0.01, "source", GREEN, "--"),
             (0.1, "paraphrase", ORANGE, "-."),
         ):  # fmt: skip
-            loss = DebiasedContrastive(Temperature(t), tau, form)  # type: ignore[arg-type]
+            loss = DebiasedContrastive(Temperature(t), DebiasedOptions(tau_plus=tau, form=form))
             values = loss(0.3 + lead, negatives, torch.zeros(len(lead), 7)).detach()
             name = f"τ⁺ = {tau}, {form}" if tau else "InfoNCE (τ⁺ = 0)"
             axes.plot(lead, values, color=colour, ls=style, label=name)
@@ -245,9 +245,8 @@ def dnh_schedules() -> Figure:
     mix, without_random, steps = (0.2, 0.5, 0.3, 0.0), (0.0, 0.625, 0.375, 0.0), 20
     epochs = np.arange(0, 7, 1 / steps)
     figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True, layout="constrained")
-    for axes, schedule in zip(
-        parts, (Linear(LinearOptions(), without_random, steps), Step(StepOptions(), mix, steps)), strict=True
-    ):
+    linear = Linear(LinearOptions(), Course(epoch=steps, mix=without_random))
+    for axes, schedule in zip(parts, (linear, Step(StepOptions(), Course(epoch=steps, mix=mix))), strict=True):
         shares = np.array([schedule.observe(step, 1.0, 1.0, None).mix for step in range(len(epochs))])
         axes.stackplot(
             epochs, shares[:, :3].T, colors=[GREY, BLUE, ORANGE], labels=["random", "graph", "latent"], alpha=0.6, lw=0

@@ -53,9 +53,9 @@ EVERY: list[tuple[str, dict[str, Any]]] = [
     ("margin", {"margin": 0.1}), ("elo_gap", {"danger": 100}), ("elo_gap", {"danger": 100, "max_probability": 0.2}),
     ("elo_window", {}), ("back_off", {"last": 6}), ("promote", {"threshold": 0.8}),
     ("route", {"negative": 0.3, "positive": 0.9}), ("route", {"negative": 0.3, "positive": 0.9, "at_least": 2}),
-    ("confidence", {"power": 2}), ("zone_weight", {}), ("min_weight", {"weight": 0.3}),
+    ("confidence", {}), ("zone_weight", {}), ("min_weight", {"weight": 0.3}),
     ("confidence", {"column": "p_cross"}), ("top", {"by": "dense"}), ("top", {"by": "weight"}), ("random", {}),
-    ("draw", {"by": "dense"}), ("simans", {"scale": False, "weigh": True}), ("simans", {"form": "rank"}),
+    ("draw", {"by": "dense"}), ("simans", {"weigh": True}), ("simans", {"form": "rank"}),
     ("mixture", {"per": "query"}), ("mixture", {"per": "query", "components": 3}), ("mixture", {"fewest": 10}),
     ("mixture", {"fewest": 10, "components": 3}), ("mixture", {"fewest": 10, "family": "beta", "column": "p_cross"}),
     ("simans", {}), ("simans", {"form": "released", "b": 0.1, "weigh": True}), ("route", {"max_expected_share": 0.2}),
@@ -166,9 +166,9 @@ def test_thresholds_by_hand() -> None:
     assert apply(block, "denoise", unjudged="keep").undecided.tolist() == [[True, False, True, True]]
     assert apply(block, "rank_window", first=2, last=4).undecided.tolist() == [[False, False, True, False]]
     assert apply(block, "max_score", max_score=0.7).undecided.tolist() == [[False, False, True, True]]
-    weighed = apply(block, "confidence", power=2)
-    assert weighed.weight[0, 1:].tolist() == pytest.approx([0.25, 0.2601, 1.0])
-    assert apply(weighed, "min_weight", weight=0.255).undecided[0, 1:].tolist() == [False, True, True]
+    weighed = apply(block, "confidence")
+    assert weighed.weight[0].tolist() == pytest.approx([0.5, 0.5, 0.51, 1.0])
+    assert apply(weighed, "min_weight", weight=0.505).undecided[0].tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("drop", 1), ("keep", 2)])

@@ -6,6 +6,7 @@ from torch.nn import functional
 from anmi.training.losses.common import Facts
 from anmi.training.losses.temperature import Adaptive, Temperature, build_temperature
 from anmi.training.options import TrainingOptions
+from anmi.training.parts import AdaptiveTemperature
 
 
 @pytest.mark.parametrize(("direction", "bound"), [(1.0, 0.01), (-1.0, 1.0)])
@@ -32,7 +33,7 @@ QUERIES = functional.normalize(torch.randn(5, 8, generator=torch.Generator().man
 def test_adaptive_is_learned_for_each_query_and_does_not_move_it():
     queries = QUERIES.clone().requires_grad_()
     torch.manual_seed(0)
-    temperature = Adaptive(8)
+    temperature = Adaptive(8, AdaptiveTemperature())
     optimizer = torch.optim.Adam(temperature.parameters(), lr=0.01)
     wanted = torch.tensor([0.02, 0.12, 0.05, 0.1, 0.03])[:, None]
     for _ in range(300):
@@ -46,7 +47,7 @@ def test_adaptive_is_learned_for_each_query_and_does_not_move_it():
 
 @pytest.mark.parametrize(("base", "bias", "bound"), [(0.07, -9.0, 0.01), (0.5, 9.0, 0.5)])
 def test_adaptive_is_clamped_and_comes_back(base, bias, bound):
-    temperature = Adaptive(8, base=base)
+    temperature = Adaptive(8, AdaptiveTemperature(base=base))
     last = temperature.network[-1]
     torch.nn.init.constant_(last.bias, bias)
     t = temperature(Facts(query=QUERIES))[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +25,8 @@ from anmi.retrieval.pool import Positives, RelatedDocuments, compacted, without
 
 # Rows of a row group. Its texts are held at once when it is written, and stored once.
 GROUP: Final = 8192
-# Columns of document numbers, and the columns of ids and texts that they become; None for no texts.
-JOINED: Final[dict[str, str | None]] = {
-    "positive_id": "positive",
-    "positive_ids": None,
-    "negative_ids": "negatives",
-    "excluded_ids": None,
-}
+# Columns of document numbers, and the columns of texts that they become besides that of ids; empty for none.
+JOINED: Final = {"positive_id": "positive", "negative_ids": "negatives", "positive_ids": "", "excluded_ids": ""}
 # Above the texts of any group: else the writer gives up the dictionary, and repeats the texts.
 _PAGE: Final = 1 << 28
 
@@ -74,17 +69,10 @@ class TrainingRows:
         """Write a Parquet file, one row group a block."""
         blocks = self.blocks()
         first = next(blocks)
+        how: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": _PAGE, "write_page_checksum": True}
         # Without Arrow's schema, so that every reader is given plain texts.
-        with pq.ParquetWriter(
-            path,
-            first.schema,
-            compression="zstd",
-            store_schema=False,
-            dictionary_pagesize_limit=_PAGE,
-            write_page_checksum=True,
-        ) as writer:
-            writer.write_table(first)
-            for block in blocks:
+        with pq.ParquetWriter(path, first.schema, store_schema=False, **how) as writer:
+            for block in chain([first], blocks):
                 writer.write_table(block)
 
     def _joined(self, block: pa.Table) -> pa.Table:
@@ -96,7 +84,7 @@ class TrainingRows:
                 continue
             numbers, place = np.unique(_values(column).to_numpy(), return_inverse=True)
             for new, values in ((name, self.ids), (JOINED[name], self.texts)):
-                if new is not None:
+                if new:
                     # Copies have one text: with it twice, the writer would give up the dictionary.
                     told = values.take(pa.array(numbers)).dictionary_encode()
                     columns[new] = _like(column, told.indices.to_numpy()[place], told.dictionary)
@@ -139,15 +127,12 @@ def load(path: Path) -> pd.DataFrame:
 def frame(table: pa.Table) -> pd.DataFrame:
     """Return a table with its lists as arrays; texts of dictionaries become objects once, not at every place."""
     columns: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table.column(name)
+    for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_list(column.type):
-            parts = [part for chunk in column.chunks for part in _arrays(chunk)]
-            columns[name] = pd.Series(parts, dtype=object)
-        elif pa.types.is_dictionary(column.type):
-            columns[name] = column.cast(column.type.value_type).to_pandas()
+            columns[name] = pd.Series([part for chunk in column.chunks for part in _arrays(chunk)], dtype=object)
         else:
-            columns[name] = column.to_pandas()
+            plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            columns[name] = plain.to_pandas()
     return pd.DataFrame(columns)
 
 

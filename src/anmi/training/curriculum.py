@@ -20,6 +20,11 @@ from anmi.training.parts import BanditOptions, WindowOptions
 log = logging.getLogger(__name__)
 
 
+# Shares of random, graph, latent and edited negatives.
+Mix = tuple[float, float, float, float]
+RANDOM_ONLY: Final[Mix] = (1.0, 0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class State:
     """How far a curriculum has come.
@@ -45,15 +50,14 @@ class State:
     high: float
     negatives: int | None = None
     tier: int | None = None
-    mix: tuple[float, float, float, float] | None = None
+    mix: Mix | None = None
     stage: int | None = None
 
     def report(self) -> dict[str, float]:
         """Return the columns of the log."""
-        counted = {"tier": self.tier, "stage": self.stage}
-        window = {"low": self.low, "high": self.high} if self.mix is None else {}
-        known = {name: float(value) for name, value in counted.items() if value is not None}
-        return {"difficulty": self.difficulty, **known, **window}
+        found = {"difficulty": self.difficulty, "tier": self.tier, "stage": self.stage}
+        found |= {"low": self.low, "high": self.high} if self.mix is None else {}
+        return {name: float(value) for name, value in found.items() if value is not None}
 
 
 class Seen(NamedTuple):
@@ -66,12 +70,36 @@ class Seen(NamedTuple):
     violations: float | None
 
 
+class Course(NamedTuple):
+    """The training that a curriculum is for.
+
+    Attributes
+    ----------
+    steps, epoch
+        Of all of it, and of an epoch.
+    seed
+        Of the training.
+    negatives
+        That a row brings to a step at difficulty 0; None is all there are.
+    mix
+        The final shares of mixed sources.
+    """
+
+    steps: int = 0
+    epoch: int = 1
+    seed: int = 0
+    negatives: int | None = None
+    mix: Mix = RANDOM_ONLY
+
+
 class Curriculum:
     """Observes the training and says how hard the next step's negatives are to be; the plainest says nothing."""
 
     # Attributes, without their underscore, that a checkpoint holds.
     remembers: ClassVar[tuple[str, ...]] = ("step",)
-    _step = 0
+
+    def __init__(self, options: Any = None, course: Course = Course()) -> None:  # noqa: B008
+        self._options, self._course, self._step = options, course, 0
 
     @property
     def state(self) -> State | None:
@@ -149,35 +177,20 @@ def sliding_state(options: WindowOptions, difficulty: float, base: int | None) -
     return State(difficulty, low, high, None if base is None else int(base * (1 + _GROWTH * difficulty)))
 
 
-def tier_state(options: WindowOptions, tier: int, base: int | None) -> State:
-    """Return the state in a tier, from 1 to 4.
-
-    In Elo tier 1 sees gaps from 600 on, 2 from 400, 3 from 200 and 4 from 100 (methods §2). By rank tier 1 sees the
-    last quarter of the pool, and every further one a quarter more.
-
-    Examples
-    --------
-    >>> state = tier_state(parts.TiersOptions(), 2, 7)
-    >>> state.low, state.high, state.tier
-    (400.0, inf, 2)
-    """
-    by_elo = options.window == "elo"
-    low = BORDERS[TIERS - tier] if by_elo else 1 - tier / TIERS
-    return State((tier - 1) / (TIERS - 1), low, math.inf if by_elo else 1.0, base, tier)
-
-
 class Tiers(Curriculum):
-    """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2)."""
+    """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2).
 
-    def __init__(self, options: WindowOptions, steps: int, negatives: int | None) -> None:
-        self._options, self._negatives = options, negatives
-        self._ends = [tier * steps / TIERS for tier in range(1, TIERS)]
+    In Elo tier 1 sees gaps from 600 on, 2 from 400, 3 from 200 and 4 from 100. By rank tier 1 sees the last quarter of
+    the pool, and every further one a quarter more.
+    """
 
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        tier = 1 + sum(self._step > end - 0.5 for end in self._ends)
-        return tier_state(self._options, tier, self._negatives)
+        tier = 1 + sum(self._step > number * self._course.steps / TIERS - 0.5 for number in range(1, TIERS))
+        by_elo = self._options.window == "elo"
+        low, high = (BORDERS[TIERS - tier], math.inf) if by_elo else (1 - tier / TIERS, 1.0)
+        return State((tier - 1) / (TIERS - 1), low, high, self._course.negatives, tier)
 
 
 class LearningProgress(Curriculum):
@@ -201,9 +214,10 @@ class LearningProgress(Curriculum):
         "difficulty", "seen", "losses", "norms", "stabilities", "mean_stability", "validations", "validated",
     )  # fmt: skip
 
-    def __init__(self, options: parts.LearningProgressOptions, steps: int, negatives: int | None) -> None:
-        self._options, self._negatives = options, negatives
-        self._window = options.window_steps or (100 if options.as_published else min(max(round(steps / 20), 5), 100))
+    def __init__(self, options: parts.LearningProgressOptions, course: Course) -> None:
+        super().__init__(options, course)
+        usual = 100 if options.as_published else min(max(round(course.steps / 20), 5), 100)
+        self._window = options.window_steps or usual
         self._difficulty, self._seen = 0.0, 0
         # Of the last two windows, and of the last one; None where gradients are not clipped, and so not measured.
         self._losses: list[float] = []
@@ -215,7 +229,7 @@ class LearningProgress(Curriculum):
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        return sliding_state(self._options, self._difficulty, self._negatives)
+        return sliding_state(self._options, self._difficulty, self._course.negatives)
 
     def _look(self, seen: Seen) -> None:
         if seen.validation is not None:
@@ -280,22 +294,14 @@ class Bandit(Curriculum):
     """Chooses among difficulties by Thompson sampling (methods §3.6).
 
     Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn is held until the
-    dev metric is measured, whose value r rewards it by α += r, β += 1 − r.
-
-    Parameters
-    ----------
-    options
-        The arms.
-    negatives
-        A row brings to a step at difficulty 0.
-    seed
-        Of the training; draws come from its stream ``training/bandit``, keyed by the step.
+    dev metric is measured, whose value r rewards it by α += r, β += 1 − r. Draws come from the stream
+    ``training/bandit``, keyed by the step.
     """
 
     remembers = ("arm", "alpha", "beta", "held")
 
-    def __init__(self, options: BanditOptions, negatives: int | None, seed: int) -> None:
-        self._options, self._negatives, self._seed = options, negatives, seed
+    def __init__(self, options: BanditOptions, course: Course) -> None:
+        super().__init__(options, course)
         self._alpha, self._beta = [1.0] * options.arms, [1.0] * options.arms
         self._held = False
         self._arm = self._draw(0)
@@ -303,7 +309,7 @@ class Bandit(Curriculum):
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        return sliding_state(self._options, self._arm / (self._options.arms - 1), self._negatives)
+        return sliding_state(self._options, self._arm / (self._options.arms - 1), self._course.negatives)
 
     def _look(self, seen: Seen) -> None:
         # What was measured before the first step is nobody's.
@@ -315,13 +321,10 @@ class Bandit(Curriculum):
         self._held = True
 
     def _draw(self, step: int) -> int:
-        random = seeds.stream(self._seed, "training/bandit", str(step))
+        random = seeds.stream(self._course.seed, "training/bandit", str(step))
         return int(np.argmax(random.beta(self._alpha, self._beta)))
 
 
-# Shares of random, graph, latent and edited negatives.
-Mix = tuple[float, float, float, float]
-RANDOM_ONLY: Final[Mix] = (1.0, 0.0, 0.0, 0.0)
 # Steps after which a share of violations counts half in the running mean: about 60 steps count, at 64 rows of 7
 # negatives each 25,000, so that chance moves a share of 0.05 by less than a tenth of it.
 _HALF_LIFE: Final = 20.0
@@ -356,32 +359,29 @@ class Linear(Curriculum):
 
     Examples
     --------
-    >>> schedule = Linear(parts.LinearOptions(warm_up=2), (0.2, 0.5, 0.3, 0.0), epoch=10)
+    >>> schedule = Linear(parts.LinearOptions(warm_up=2), Course(epoch=10, mix=(0.2, 0.5, 0.3, 0.0)))
     >>> schedule.observe(10, 1.0, 1.0, None).mix
     (0.6, 0.25, 0.15, 0.0)
     """
 
-    def __init__(self, options: parts.LinearOptions, mix: Mix, epoch: int) -> None:
-        self._mix, self._last = mix, options.warm_up * epoch
-
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        if self._step >= self._last:
-            return mixed_state(self._mix)
-        way = self._step / self._last
-        random, graph, latent, edit = (
-            (1 - way) * start + way * end for start, end in zip(RANDOM_ONLY, self._mix, strict=True)
-        )
-        return mixed_state((random, graph, latent, edit))
+        last, mix = self._options.warm_up * self._course.epoch, self._course.mix
+        if self._step >= last:
+            return mixed_state(mix)
+        way = self._step / last
+        shares = [(1 - way) * start + way * end for start, end in zip(RANDOM_ONLY, mix, strict=True)]
+        return mixed_state((shares[0], shares[1], shares[2], shares[3]))
 
 
 class Step(Curriculum):
     """Adds the harder sources at fixed times: see :func:`stages`."""
 
-    def __init__(self, options: parts.StepOptions, mix: Mix, epoch: int) -> None:
-        self._stages = stages(mix)
-        self._ends = [math.ceil(options.warm_up * epoch), math.ceil(options.latent_from * epoch)]
+    def __init__(self, options: parts.StepOptions, course: Course) -> None:
+        super().__init__(options, course)
+        self._stages = stages(course.mix)
+        self._ends = [math.ceil(epochs * course.epoch) for epochs in (options.warm_up, options.latent_from)]
 
     @property
     def state(self) -> State:
@@ -406,24 +406,14 @@ class Triggered(Curriculum):
     begins anew after that. Between ``advance`` and ``retreat`` nothing happens, nor does it before a stage has lasted
     an epoch (forwards), in which every row meets it, or half of one (backwards), as what is new violates the margin
     often at first.
-
-    Parameters
-    ----------
-    options
-        Thresholds.
-    mix
-        The final shares.
-    epoch
-        Steps of an epoch.
     """
 
     remembers = ("place", "begun", "sum", "weight", "best", "transitions")
 
-    def __init__(self, options: parts.TriggeredOptions, mix: Mix, epoch: int) -> None:
-        self._options = options
-        self._stages = stages(mix)
+    def __init__(self, options: parts.TriggeredOptions, course: Course) -> None:
+        super().__init__(options, course)
+        self._stages = stages(course.mix)
         self._path = [0, *(i for i in (1, 2) if self._stages[i] != self._stages[i - 1])]
-        self._stay, self._cool_down = epoch, math.ceil(epoch / 2)
         self._place = self._begun = 0
         # Of the violations in this stage: the weighted sum, and the sum of the weights.
         self._sum = self._weight = 0.0
@@ -444,8 +434,8 @@ class Triggered(Curriculum):
     def _look(self, seen: Seen) -> None:
         by_dev = self._options.measure == "validation"
         change, why = self._by_dev(seen.validation) if by_dev else self._by_share(seen.violations)
-        lasted = seen.step - self._begun
-        if (change > 0 and lasted >= self._stay) or (change < 0 and lasted >= self._cool_down):
+        least = {1: self._course.epoch, 0: math.inf, -1: math.ceil(self._course.epoch / 2)}[change]
+        if seen.step - self._begun >= least:
             self._move(seen.step, change, why, seen.validation)
 
     def _by_share(self, violations: float | None) -> tuple[int, str]:
@@ -485,6 +475,12 @@ class Triggered(Curriculum):
             self._best = validation if validation is not None and math.isfinite(validation) else None
 
 
+KINDS: Final[dict[str, type[Curriculum]]] = {
+    "none": Curriculum, "tiers": Tiers, "learning_progress": LearningProgress, "bandit": Bandit, "linear": Linear,
+    "step": Step, "triggered": Triggered,
+}  # fmt: skip
+
+
 def build_curriculum(
     options: parts.CurriculumOptions, steps: int, seed: int, negatives: int | None = None, *, mix: Mix | None = None,
     epochs: int = 1, dev: bool = True,
@@ -507,29 +503,11 @@ def build_curriculum(
             f'training: curriculum "{options.kind}" goes by the dev metric, and there are no dev queries; choose '
             "another, or for triggered `measure: violations`"
         )
-    final, epoch = mix or RANDOM_ONLY, steps // epochs
-    made = Curriculum()
-    match options:
-        case parts.TiersOptions():
-            made = Tiers(options, steps, negatives)
-        case parts.LearningProgressOptions():
-            made = LearningProgress(options, steps, negatives)
-        case BanditOptions():
-            made = Bandit(options, negatives, seed)
-        case parts.LinearOptions():
-            _say_if_unreached(options.warm_up, epochs, "linear")
-            made = Linear(options, final, epoch)
-        case parts.StepOptions():
-            _say_if_unreached(options.latent_from if final[2] > 0 else options.warm_up, epochs, "step")
-            made = Step(options, final, epoch)
-        case parts.TriggeredOptions():
-            made = Triggered(options, final, epoch)
-    return made
-
-
-def _say_if_unreached(end: float, epochs: int, kind: str) -> None:
+    course = Course(steps, steps // epochs, seed, negatives, mix or RANDOM_ONLY)
+    end = getattr(options, "latent_from" if course.mix[2] > 0 and options.kind == "step" else "warm_up", 0)
     if end >= epochs:
         log.warning(
             'The schedule "%s" comes to its final shares after %g epochs and the training has %d: give it more epochs, '
-            "or a shorter schedule", kind, end, epochs,
+            "or a shorter schedule", options.kind, end, epochs,
         )  # fmt: skip
+    return KINDS[options.kind](options, course)

@@ -100,6 +100,8 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 DEV_METRIC: Final = "dev_ndcg@10"
+# What a checkpoint of a recorder holds of it as it is.
+_REMEMBERED: Final = ("best_epoch", "best_dev", "validation")
 # Between two lines of the log that say how long it still takes.
 _TOLD_SECONDS = 60.0
 
@@ -133,7 +135,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.best_epoch: int | None = None
         self.best_dev: float | None = None
         # Measured since the last step, for the curriculum to be told with the next.
-        self._validation: float | None = None
+        self.validation: float | None = None
         # What draws the negatives, whose ``report`` is logged.
         self.sampler = NegativeSampler()
         # Of the step that is being made; what was drawn counts once the step was.
@@ -153,24 +155,18 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds as JSON values; tensors are saved beside."""
-        values = {
-            "steps": pd.DataFrame(self._steps).to_dict("split"),
-            "best_epoch": self.best_epoch,
-            "best_dev": self.best_dev,
-            "validation": self._validation,
-            "seconds": self.seconds,
-            "drawn": self.drawn.state_dict(),
-            "curriculum": self.curriculum.state_dict(),
-            "sampler": self.sampler.state_dict()[0],
-        }
-        return {"args": {}, "attributes": values}
+        values = {name: getattr(self, name) for name in _REMEMBERED}
+        values |= {"steps": pd.DataFrame(self._steps).to_dict("split"), "drawn": self.drawn.state_dict()}
+        values |= {"curriculum": self.curriculum.state_dict(), "sampler": self.sampler.state_dict()[0]}
+        return {"args": {}, "attributes": values | {"seconds": self.seconds}}
 
     def load(self, values: dict[str, Any], best: dict[str, torch.Tensor], drawing: dict[str, torch.Tensor]) -> None:
         """Go on from the attributes of :meth:`state`, the best weights so far and the tensors of the sampler."""
         names, lines = values["steps"]["columns"], values["steps"]["data"]
         self._steps = [dict(zip(names, line, strict=True)) for line in lines]
-        self._validation, self._earlier = values["validation"], values["seconds"]
-        self.best_epoch, self.best_dev, self.best_state = values["best_epoch"], values["best_dev"], best or None
+        for name in _REMEMBERED:
+            setattr(self, name, values[name])
+        self._earlier, self.best_state = values["seconds"], best or None
         self.drawn.load_state_dict(values["drawn"])
         self.curriculum.load_state_dict(values["curriculum"])
         self.sampler.load_state_dict(values["sampler"], drawing)
@@ -189,7 +185,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure what training begins with."""
         if self._evaluate_dev is not None and state.global_step == 0:
-            self._validation = self._measure(kwargs["model"], 0)
+            self.validation = self._measure(kwargs["model"], 0)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
@@ -206,9 +202,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum."""
-        seen = (self.loss, self.grad_norm, self._validation, self.objective.violations)
+        seen = (self.loss, self.grad_norm, self.validation, self.objective.violations)
         self.curriculum.observe(state.global_step, *seen)
-        self._validation = None
+        self.validation = None
         self._tell(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
         if state.global_step % (state.max_steps // args.num_train_epochs):
@@ -217,7 +213,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure on dev, and remember the weights if they are the best so far."""
         if self._evaluate_dev is not None:
-            self._steps[-1][DEV_METRIC] = self._validation = self._measure(kwargs["model"], round(state.epoch))
+            self._steps[-1][DEV_METRIC] = self.validation = self._measure(kwargs["model"], round(state.epoch))
         if state.global_step < state.max_steps:
             self._ask_for_checkpoint(control)
 

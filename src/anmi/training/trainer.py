@@ -25,32 +25,16 @@ from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
 from anmi.files import aside, room
-from anmi.retrieval.kinds import (
-    exact_precision,
-    is_sparse,
-    is_static,
-    prompts_of,
-    quieter,
-    settle_prompts,
-    two_encoders,
-)
+from anmi.retrieval import kinds
 from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
-from anmi.training.loop import (
-    Bar,
-    CheckpointPlan,
-    Loop,
-    Recorder,
-    RowNumbers,
-    build_optimizer,
-    training_arguments,
-)
+from anmi.training.loop import Bar, CheckpointPlan, Loop, Recorder, RowNumbers, build_optimizer, training_arguments
 from anmi.training.losses import build_loss
 from anmi.training.losses.common import Loss
 from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
-from anmi.training.parts import HansOptions, MixedSources
+from anmi.training.parts import HansOptions
 from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
 from anmi.training.sampling import DrawnNegatives, build_sampler, with_hardness
 
@@ -136,7 +120,7 @@ def train(
         Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, or no
         weight has changed.
     """
-    settle_prompts(encoder)
+    kinds.settle_prompts(encoder)
     # In one order, so that how the rows were written down changes no weight.
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
     encoder = _to_train(encoder, options)
@@ -146,9 +130,9 @@ def train(
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
     before = parameters_to_vector(encoder.parameters()).detach().cpu()
-    precision = exact_precision(encoder, options.precision)
+    precision = kinds.exact_precision(encoder, options.precision)
     with ExitStack() as stack:
-        stack.enter_context(quieter("sentence_transformers", "accelerate", "transformers"))
+        stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
         kept = None if checkpoints is None else _held(stack, checkpoints.of(rows, encoder, options, seed))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
         batches = OneKindBatches.of(len(data), pseudo, options, seed)
@@ -193,7 +177,7 @@ def train(
         "final_loss": float(log["loss"].iloc[-1]) if steps else None,
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
         "learning_rate": arguments.learning_rate, "precision": precision,
-        "device": str(encoder.device), "prompts": prompts_of(encoder), "relative_weight_change": moved,
+        "device": str(encoder.device), "prompts": kinds.prompts_of(encoder), "relative_weight_change": moved,
         "resumed_from_step": recorder.resumed_from, "seconds": round(recorder.seconds, 2),
         "transitions": curriculum.transitions, "seed": seed,
     }  # fmt: skip
@@ -208,7 +192,7 @@ def train(
 
 def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
     """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
-    encoder = two_encoders(encoder) if options.encoders == "two" else encoder
+    encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
             silent = (table == 0).all(dim=1).nonzero().ravel()
@@ -221,11 +205,10 @@ def _loop(
     arguments: SentenceTransformerTrainingArguments, precision: str, recorder: Recorder, rows: int,
     guide: SentenceTransformer | None,
 ) -> Loop:  # fmt: skip
-    mixed = options.sources if isinstance(options.sources, MixedSources) else None
     objective = ContrastiveObjective(
         encoder, loss, None if precision == "float32" else torch.bfloat16, recompute=options.recompute,
-        margin=None if mixed is None else mixed.margin, adversary=0.0 if mixed is None else mixed.adversary,
-        sparsity=options.sparsity if is_sparse(encoder) else None,
+        margin=getattr(options.sources, "margin", None), adversary=getattr(options.sources, "adversary", 0.0),
+        sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
         most=getattr(options.in_batch_filter, "margin", None),
     )  # fmt: skip
     optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
@@ -235,7 +218,7 @@ def _loop(
     )  # fmt: skip
     loop.remove_callback(PrinterCallback)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
-    per_pass = sys.maxsize if is_static(encoder) else options.texts_per_pass
+    per_pass = sys.maxsize if kinds.is_static(encoder) else options.texts_per_pass
     loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide)
     loop.recorder, recorder.objective = recorder, objective
     return loop

@@ -44,11 +44,11 @@ def test_what_a_filter_rejected_never_fills_a_row() -> None:
     assert {after.legend[code] for code in after.verdict[0, [0, 1, 4]]} == {"max_ratio"}
 
 
-@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9), st.floats(0.05, 1))
-def test_the_far_share_is_the_least_similar_and_at_least_one(similarities: list[float], share: float) -> None:
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9))
+def test_the_half_that_is_taken_is_the_least_similar_and_at_least_one(similarities: list[float]) -> None:
     count = len(similarities)
     block = block_of([RANDOM] * count, similarities, [500] * count)
-    after = run(block, {"back_off": {"far": share}}, "top", negatives=count)
+    after = run(block, "back_off", "top", negatives=count)
     taken = after.negatives[0]
-    assert taken.sum() == int(np.ceil(share * count))
+    assert taken.sum() == int(np.ceil(count / 2))
     assert max(np.array(similarities)[taken]) <= min(np.array(similarities)[~taken], default=1)

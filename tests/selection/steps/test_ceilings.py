@@ -76,28 +76,11 @@ def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean
     assert {record.levelname for record in caplog.records} == {"WARNING" if shares[expected] > 0.015 else "INFO"}
 
 
-def guarded(columns: dict[str, list[float]], **params: bool) -> Candidates:
-    recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": params}})
-    return Runner(recipe, seed=1).apply(candidates({"dense": [0.5] * 3} | columns))
-
-
-@pytest.mark.parametrize(
-    ("params", "expected"),
-    [
-        ({}, ["open", "near_duplicate", "sibling"]), ({"siblings": False}, ["open", "near_duplicate", "open"]),
-        ({"near": False}, ["open", "open", "sibling"]), ({"near": False, "siblings": False}, ["open", "open", "open"]),
-    ],
-)  # fmt: skip
-def test_related_documents_are_rejected_under_their_own_names(params: dict[str, bool], expected: list[str]) -> None:
-    after = guarded({"related": [0, 1, 2]}, **params)
-    assert [after.legend[code] for code in after.verdict[0]] == expected
-    rejected = np.array([[name != "open" for name in expected]])
+def test_related_documents_are_rejected_under_their_own_names() -> None:
+    recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": {}}})
+    after = Runner(recipe, seed=1).apply(candidates({"related": [0, 1, 2]}))
+    assert [after.legend[code] for code in after.verdict[0]] == ["open", "near_duplicate", "sibling"]
     # They may be relevant, so they are no negatives inside a training batch either.
-    assert (after.of_kind("unsafe") == rejected).all()
-    assert all(after.rules[name].text for name in expected if name != "open")
-
-
-def test_without_a_measurement_the_guard_does_not_pass_silently() -> None:
+    assert (after.of_kind("unsafe") == after.excluded_in_batch).all() and after.excluded_in_batch.sum() == 2
     with pytest.raises(AnmiError, match="the recipe reads related"):
-        guarded({})
-    assert guarded({}, near=False, siblings=False).undecided.sum() == 3
+        Runner(recipe, seed=1).apply(candidates({"dense": [0.5] * 3}))

@@ -26,16 +26,14 @@ def rows_of(count: int = 1, positive: float = 0.6, positive_rank: float = 3) -> 
     return block.rejected("margin", np.arange(len(SCORES)) == len(SCORES) - 1)
 
 
-def expected_chances(form: str, a: float, b: float, scaled: bool) -> NDArray[np.float64]:
+def expected_chances(form: str, a: float, b: float) -> NDArray[np.float64]:
     """Probabilities of the four candidates in play, written out."""
     scores, ranks = np.array(SCORES[:4]), np.array(RANKS[:4]) - 1
-    a = a / np.var(scores - 0.6) if scaled else a
-    if form == "score":
-        density = np.exp(-a * (scores - 0.6 - b) ** 2)
-    elif form == "released":
-        density = np.exp(-a * (scores - 0.6 + b) ** 2)
-    else:
+    if form == "rank":
         density = np.exp(-a * np.abs(ranks - b * 2))
+    else:
+        peak = b if form == "score" else -b
+        density = np.exp(-a / np.var(scores - 0.6) * (scores - 0.6 - peak) ** 2)
     result: NDArray[np.float64] = density / density.sum()
     return result
 
@@ -53,11 +51,10 @@ def inclusion(chances: NDArray[np.float64], count: int) -> NDArray[np.float64]:
 
 
 FORMS = [
-    ({"form": "score"}, ("score", 0.5, 0.0, True)),
-    ({"form": "score", "a": 20, "b": -0.1, "scale": False}, ("score", 20, -0.1, False)),
-    ({"form": "released", "a": 1, "b": 0.1}, ("released", 1, 0.1, True)),
-    ({"form": "rank"}, ("rank", 1.0, 1.5, False)),
-    ({"form": "rank", "a": 0.3, "b": 1}, ("rank", 0.3, 1.0, False)),
+    ({"form": "score"}, ("score", 0.5, 0.0)),
+    ({"form": "released", "a": 1, "b": 0.1}, ("released", 1, 0.1)),
+    ({"form": "rank"}, ("rank", 1.0, 1.5)),
+    ({"form": "rank", "a": 0.3, "b": 1}, ("rank", 0.3, 1.0)),
 ]
 
 
@@ -86,7 +83,7 @@ def test_draws_by_a_column_have_exactly_its_distribution() -> None:
 def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
     block = rows_of(40)
     after, weighed = apply(block, "simans", 3), apply(block, "simans", 3, weigh=True)
-    inverse = np.append(1 / expected_chances("score", 0.5, 0.0, True), [np.nan, np.nan])
+    inverse = np.append(1 / expected_chances("score", 0.5, 0.0), [np.nan, np.nan])
     inverse = np.where(after.negatives, inverse, np.nan)
     means, largest = (summary(inverse, axis=1, keepdims=True) for summary in (np.nanmean, np.nanmax))
     np.testing.assert_allclose(after.columns["importance"], inverse / means, rtol=1e-5)

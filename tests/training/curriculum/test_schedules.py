@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.training import curriculum
-from anmi.training.curriculum import RANDOM_ONLY, Triggered, build_curriculum, stages
+from anmi.training.curriculum import RANDOM_ONLY, Course, Triggered, build_curriculum, stages
 from anmi.training.parts import BanditOptions, LinearOptions, NoCurriculum, StepOptions, TriggeredOptions
 
 MIX = (0.2, 0.5, 0.3, 0.0)
@@ -75,7 +75,7 @@ def test_step_adds_graph_after_two_epochs_and_latent_after_five():
 
 def test_triggered_goes_on_when_violations_are_rare_and_back_when_they_are_many(monkeypatch):
     monkeypatch.setattr(curriculum, "_HALF_LIFE", 2.0)
-    schedule = Triggered(TriggeredOptions(**QUICK), MIX, SHORT)
+    schedule = Triggered(TriggeredOptions(**QUICK), Course(epoch=SHORT, mix=MIX))
     found = states(schedule, [0.05] * 12 + [0.2] * 12 + [0.9] * 6 + [0.2] * 6)
     # A stage lasts 4 steps at least; between the thresholds nothing happens; of 0.2 and 0.9 the mean is soon above 0.3.
     assert changes(schedule) == [(4, 1, 2), (8, 2, 3), (25, 3, 2), (27, 2, 1)]
@@ -86,14 +86,14 @@ def test_triggered_goes_on_when_violations_are_rare_and_back_when_they_are_many(
 
 
 def test_the_running_mean_halves_in_its_half_life_and_begins_anew_in_each_stage():
-    schedule = Triggered(TriggeredOptions(**QUICK), MIX, 200)
+    schedule = Triggered(TriggeredOptions(**QUICK), Course(epoch=200, mix=MIX))
     rates = np.random.default_rng(0).uniform(0.1, 0.3, 20)
     for step, rate in enumerate(rates, start=1):
         schedule.observe(step, 1.0, 1.0, None, rate)
         weights = 0.5 ** (np.arange(step)[::-1] / 20)
         saved = schedule.state_dict()
         assert saved["sum"] / saved["weight"] == pytest.approx(np.average(rates[:step], weights=weights))
-    schedule = Triggered(TriggeredOptions(**QUICK), MIX, SHORT)
+    schedule = Triggered(TriggeredOptions(**QUICK), Course(epoch=SHORT, mix=MIX))
     states(schedule, [0.0] * 4 + [0.9])
     saved = schedule.state_dict()
     assert saved["place"] == 1

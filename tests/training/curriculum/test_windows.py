@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.training import curriculum
-from anmi.training.curriculum import Bandit, LearningProgress, Tiers, build_curriculum
+from anmi.training.curriculum import Bandit, Course, LearningProgress, Tiers, build_curriculum
 from anmi.training.parts import (
     BanditOptions,
     LearningProgressOptions,
@@ -80,7 +80,7 @@ def test_states_are_possible(options, observations):
 
 
 def test_tiers_follow_each_other_in_equal_parts_and_see_the_gaps_of_methods():
-    curriculum, seen = Tiers(TiersOptions(), 8, 7), []
+    curriculum, seen = Tiers(TiersOptions(), Course(8)), []
     for step in range(1, 9):
         seen.append((curriculum.state.tier, curriculum.state.low, curriculum.state.high))
         curriculum.observe(step, 1.0, 1.0, None)
@@ -93,7 +93,7 @@ def posteriors(bandit: Bandit) -> list[tuple[float, float]]:
 
 
 def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
-    bandit, step = Bandit(BanditOptions(), 7, 1), 0
+    bandit, step = Bandit(BanditOptions(), Course(seed=1)), 0
     for validation in (0.9, 0.25, 0.5):
         arm, before = round(bandit.state.difficulty * 3), posteriors(bandit)
         for seen in (validation, None, None):
@@ -120,8 +120,8 @@ def run(curriculum: LearningProgress, losses, norms=None, validations=None) -> l
     ]
 
 
-def made(steps: int = 100, start: float = 0.5, **options) -> LearningProgress:
-    curriculum = LearningProgress(LearningProgressOptions(**{"window_steps": 4, **options}), steps, 7)
+def made(start: float = 0.5, **options) -> LearningProgress:
+    curriculum = LearningProgress(LearningProgressOptions(**{"window_steps": 4, **options}), Course(negatives=7))
     curriculum._difficulty = start
     return curriculum
 
@@ -178,7 +178,7 @@ def test_as_published_every_step_decides_by_the_windows_behind_it():
 
 def test_a_window_is_a_twentieth_of_the_training():
     for steps, window in ((20, 5), (200, 10), (20_000, 100)):
-        curriculum = LearningProgress(LearningProgressOptions(), steps, 7)
+        curriculum = LearningProgress(LearningProgressOptions(), Course(steps))
         found = run(curriculum, [1.0] * window + [0.5] * window)
         assert found.index(0.05) == 2 * window - 1
 

@@ -11,7 +11,7 @@ from anmi.training.losses.adaptive import HardnessAdaptive
 from anmi.training.losses.common import Facts
 from anmi.training.losses.contrastive import Triplet, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
-from anmi.training.parts import Adaptation, HansOptions
+from anmi.training.parts import Adaptation, HansOptions, TripletOptions
 
 OFF = Adaptation(low=0, high=0, direction="off")
 NONE = {"negatives": OFF, "weight": OFF, "temperature": OFF, "margin": OFF}
@@ -111,9 +111,9 @@ def test_calling_queries_easy_is_no_way_to_a_lower_loss(monkeypatch):
 
 def test_a_loss_without_temperature_says_what_to_turn_off():
     with pytest.raises(AnmiError, match=r"Triplet has no temperature.*off"):
-        HardnessAdaptive(Triplet(0.2), HansOptions(), 8)
+        HardnessAdaptive(Triplet(None, TripletOptions(margin=0.2)), HansOptions(), 8)
     options = HansOptions(**(NONE | {"weight": Adaptation(low=0.5, high=1.5, direction="rising")}))
-    loss = HardnessAdaptive(Triplet(0.2), options, 8)
+    loss = HardnessAdaptive(Triplet(None, TripletOptions(margin=0.2)), options, 8)
     loss.predictor = Told()
     loss.predictor.hardness = torch.tensor([0.0, 1.0])
     losses = loss(*numbers(), facts([0.0, 1.0])).tolist()

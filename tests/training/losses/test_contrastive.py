@@ -20,6 +20,7 @@ from anmi.training.losses.contrastive import (
 )
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
+from anmi.training.parts import DebiasedOptions, HardDebiasedOptions, TripletOptions
 
 NEAR = st.floats(-1, 1)
 WEIGHTED = st.lists(st.tuples(NEAR, st.floats(0.1, 3)), min_size=1, max_size=8)
@@ -41,7 +42,7 @@ def test_infonce_is_the_formula(positive, negatives, t):
 
 @given(positive=NEAR, negatives=WEIGHTED, margin=st.floats(0.01, 1))
 def test_triplet_is_the_formula(positive, negatives, margin):
-    loss = Triplet(margin)
+    loss = Triplet(None, TripletOptions(margin=margin))
     got = of_row(loss, positive, negatives)
     # By distances, as triplets are usually told.
     short = [(1 - positive) + margin - (1 - s) for s, _ in negatives]
@@ -75,9 +76,9 @@ def slow_debiased(positive, negatives, t, tau, form, beta):
 def test_debiased_and_hard_debiased_are_the_formulas(positive, negatives, t, tau, form, beta):
     temperature = Temperature(t).double()
     if beta is None:
-        loss = DebiasedContrastive(temperature, tau, form)
+        loss = DebiasedContrastive(temperature, DebiasedOptions(tau_plus=tau, form=form))
     else:
-        loss, form = HardDebiasedContrastive(temperature, tau, beta=beta), "source"
+        loss = HardDebiasedContrastive(temperature, HardDebiasedOptions(tau_plus=tau, form=form, beta=beta))
     # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
     t = temperature()[0].item()
     expected = slow_debiased(positive, negatives, t, tau, form, beta or 0.0)
@@ -89,7 +90,7 @@ def test_the_report_s_form_at_the_values_of_its_example(expected):
     # N = 7, t = 0.07, τ⁺ = 0.1. Solved by hand for the gap g at which seven equal negatives cost what the example does:
     # (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the same rows would cost 0.020 and 0.423.
     gap = -0.07 * math.log((0.1 + 0.9 * math.expm1(expected)) / 7)
-    loss = DebiasedContrastive(Temperature(0.07).double(), 0.1, "paraphrase")
+    loss = DebiasedContrastive(Temperature(0.07).double(), DebiasedOptions(tau_plus=0.1, form="paraphrase"))
     positive, weights = torch.tensor([0.8], dtype=torch.float64), torch.zeros(1, 7, dtype=torch.float64)
     assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
 
@@ -104,7 +105,8 @@ def learned(prior_strength, kind=DebiasedContrastive, steps=100):
     generator = torch.Generator().manual_seed(0)
     positive = torch.full((6,), 0.5)
     similarity = (0.46 + 0.02 * torch.rand(6, NEGATIVES, generator=generator)).requires_grad_()
-    loss = kind(Temperature(T), TauPlus(START, learnable=True, prior_strength=prior_strength))
+    options = HardDebiasedOptions(tau_plus=START, learned=True, prior_strength=prior_strength)
+    loss = kind(Temperature(T), options)
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -135,7 +137,7 @@ def test_with_a_prior_it_stays_below_the_bound(kind, strength):
 
 @given(start=st.floats(1e-4, 0.9), now=st.floats(1e-4, 0.9), strength=st.floats(0.1, 10), count=st.floats(0.1, 500))
 def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strength, count):
-    share = TauPlus(start, learnable=True, prior_strength=strength).double()
+    share = TauPlus(DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)).double()
     with torch.no_grad():
         share.logit.fill_(math.log(now / (1 - now)))
 

@@ -13,6 +13,7 @@ from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.judged import Distillation
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
+from anmi.training.parts import DistillationOptions
 
 
 def softmax(values):
@@ -35,7 +36,8 @@ judgments = st.one_of(st.floats(0, 1), st.just(math.nan))
     t=st.floats(0.05, 1), label_temperature=st.floats(0.05, 1), share=st.floats(0, 1),
 )  # fmt: skip
 def test_it_is_the_formula(positive, others, t, label_temperature, share):
-    loss = Distillation(Temperature(t).double(), "p_relevant", share, label_temperature)
+    options = DistillationOptions(share=share, label_temperature=label_temperature)
+    loss = Distillation(Temperature(t).double(), options)
     t = loss.temperature()[0].item()
     as_row = {"dtype": torch.float64}
     similarity = torch.tensor([[s for s, _, _ in others]], **as_row)
@@ -65,7 +67,7 @@ def minmax(values):
 )
 def test_several_judges_are_scaled_in_every_row_and_averaged(first, second, similarities):
     exact = {"dtype": torch.float64}
-    loss = Distillation(Temperature(1.0).double(), ["dense", "bm25"], share=1.0)
+    loss = Distillation(Temperature(1.0).double(), DistillationOptions(column=["dense", "bm25"], share=1.0))
     both = {"dense": first, "bm25": second}
     facts = Facts(
         positive_judged={name: torch.tensor(values[:1], **exact) for name, values in both.items()},
@@ -95,7 +97,7 @@ def facts_of(judged, positive_column):
 
 def test_the_own_positive_counts_once():
     """In a batch it is a column like any other, and judged there, too."""
-    loss = Distillation(Temperature(0.2), share=1.0)
+    loss = Distillation(Temperature(0.2), DistillationOptions(share=1.0))
     similarity, log_weights = torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[0.0, -torch.inf, 0.0]])
     got = loss(torch.tensor([0.7]), similarity, log_weights, facts_of([0.2, 0.9, 0.4], 1))
     assert got.item() == pytest.approx(slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1), rel=1e-5)
@@ -105,7 +107,7 @@ def test_the_own_positive_counts_once():
     ("column", "judged", "same"), [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])]
 )
 def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
-    loss = Distillation(Temperature(0.5), column, share=1.0)
+    loss = Distillation(Temperature(0.5), DistillationOptions(column=column, share=1.0))
     facts = Facts(positive_judged={column: torch.tensor(judged[:1])}, judged={column: torch.tensor([judged[1:]])})
     got = loss(torch.tensor([0.6]), torch.tensor([[0.2]]), torch.zeros(1, 1), facts)
     assert got.item() == pytest.approx(slow_kl([0.6, 0.2], same, 0.5, 1.0), rel=1e-5)

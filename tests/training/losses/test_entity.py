@@ -12,13 +12,14 @@ from anmi.training.losses.common import Facts
 from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.judged import EntityClassification
 from anmi.training.losses.temperature import Temperature
+from anmi.training.parts import EntityOptions
 
 ENTITIES, DIMENSIONS = (2, 5, 7), 3
 
 
 def made(share=0.4, seed=0):
     """A loss that has learned something."""
-    loss = EntityClassification(Temperature(0.1), DIMENSIONS, share)
+    loss = EntityClassification(Temperature(0.1), EntityOptions(share=share), DIMENSIONS)
     loss.prepare([row("q", "d", about=about) for about in (5, -1, 2, 7, 5)])
     for parameter in (loss.weight, loss.bias):
         torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(seed))
@@ -58,4 +59,4 @@ def test_it_is_the_formula_and_rows_about_no_class_have_infonce_alone(about, sha
 
 def test_rows_about_nothing_are_refused():
     with pytest.raises(AnmiError, match="no positive of the training rows is known to be about any"):
-        EntityClassification(Temperature(), DIMENSIONS).prepare([row("q", "d", about=-1)])
+        EntityClassification(Temperature(), EntityOptions(), DIMENSIONS).prepare([row("q", "d", about=-1)])

@@ -11,6 +11,7 @@ from anmi.training.losses.common import Facts
 from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.judged import Hybrid
 from anmi.training.losses.temperature import Temperature
+from anmi.training.parts import HybridOptions
 
 
 def row(own, others):
@@ -35,7 +36,7 @@ elos = st.one_of(st.floats(400, 2000), st.just(math.nan))
 )  # fmt: skip
 def test_it_is_the_formula(positive, others, alpha, seed, raw):
     torch.manual_seed(seed)
-    loss = Hybrid(Temperature(0.1), alpha, raw=raw).double()
+    loss = Hybrid(Temperature(0.1), HybridOptions(alpha=alpha, targets="raw" if raw else "standardised")).double()
     loss.prepare([row(1500.0, (900.0, 1100.0)), row(1300.0, (math.nan, 700.0))])
     block = (
         torch.tensor([positive[0]], dtype=torch.float64),
@@ -55,7 +56,7 @@ def test_it_is_the_formula(positive, others, alpha, seed, raw):
 
 
 def test_the_scale_is_that_of_the_training_set_and_of_elo_itself_before():
-    loss = Hybrid(Temperature(0.1))
+    loss = Hybrid(Temperature(0.1), HybridOptions())
     assert (loss.centre.item(), loss.unit.item()) == (1000.0, 200.0)
     loss.prepare([row(1200.0, (800.0, math.nan)), row(math.nan, ())])
     assert (loss.centre.item(), loss.unit.item()) == (1000.0, 200.0)

@@ -111,8 +111,7 @@ def train_retriever(
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives,
-            guide=_guide(options, start, encoder, dense, old, seed, store),
+            stock=stock, pseudo=pseudo, positives=positives, guide=_guide(options, start, dense, old, store),
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking))
@@ -129,26 +128,11 @@ def train_retriever(
     }  # fmt: skip
 
 
-def _guide(
-    options: TrainingOptions,
-    start: str,
-    encoder: str,
-    dense: DenseParams,
-    corpus: pd.DataFrame,
-    seed: int,
-    store: Store,
-) -> Any:
+def _guide(options: TrainingOptions, start: str, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
     """Return the frozen encoder that filters in-batch negatives, if any does."""
-    from anmi.corpus.texts import joined_texts
-    from anmi.retrieval.encoders import OF_CORPUS, save_corpus_encoder
-
     if not isinstance(options.in_batch_filter, GuideFilter):
         return None
-    by = options.in_batch_filter.by
-    if by == "corpus" and encoder != OF_CORPUS:
-        start = tempfile.mkdtemp(dir=room("anmi-models-"))
-        save_corpus_encoder(joined_texts(corpus), Path(start), seed, store)
-    kept = {"retriever": "sparse" if by == "bm25" else "dense", "masked_lm": None}
+    kept = {"retriever": "sparse" if options.in_batch_filter.by == "bm25" else "dense", "masked_lm": None}
     return _start(start, options.model_copy(update=kept), dense, corpus, store)
 
 

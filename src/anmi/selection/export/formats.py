@@ -139,7 +139,10 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     flat.leave_out("rows of weight 0", int((~used).sum()))
     if "weights" in table:
         flat.drop(listed("weights", np.float64) <= 0, "negatives of weight 0")
-    flat.drop(_known_positives(flat), "negatives that are a positive of the same query")
+    queries = flat.rows.query_id.to_numpy()[flat.negatives["row"]]
+    labelled = pd.MultiIndex.from_frame(flat.rows[["query_id", "positive_id"]])
+    positive = pd.MultiIndex.from_arrays([queries, flat.negatives["id"]]).isin(labelled)
+    flat.drop(positive, "negatives that are a positive of the same query")
     if score is not None:
         flat.drop(flat.negatives.score.isna().to_numpy(), f"negatives without {score}")
     if negatives is not None:
@@ -166,14 +169,6 @@ def _scores(table: pd.DataFrame) -> list[str]:
     """Return the names of the judgments that both positives and negatives may have."""
     named = [str(name).removeprefix("positive_") for name in table if str(name).startswith("positive_")]
     return [name for name in named if f"negative_{name}" in table and name not in ("id", "ids")]
-
-
-def _known_positives(flat: Flat) -> NDArray[np.bool_]:
-    """Say for each negative whether another row has it as the positive of the same query, bool [P]."""
-    query = pd.factorize(flat.rows.query_id)[0]
-    document = pd.factorize(np.concatenate([flat.rows.positive_id.to_numpy(), flat.negatives["id"].to_numpy()]))[0]
-    codes = np.concatenate([query, query[flat.negatives["row"]]]) * (len(document) + 1) + document.astype(np.int64)
-    return np.isin(codes[len(query) :], codes[: len(query)])
 
 
 def known_shares(rows: pd.DataFrame) -> dict[str, float]:

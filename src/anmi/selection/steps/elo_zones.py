@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from anmi.candidates import Candidates
 from anmi.selection.steps.registry import Context, Params, step
 
-# Danger | soft | Goldilocks | medium | easy.
+# Danger | soft | Goldilocks | medium | easy, and what each weighs, as published: Goldilocks teaches most.
 BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
+_WEIGHTS: Final = np.array([0.0, 0.5, 1.0, 0.7, 0.3])
 # More than two gaps differ by, in Elo, and few enough digits for a float32 beside them.
 _AHEAD: Final = 20_000.0
 
@@ -73,34 +74,17 @@ def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candid
     return block.with_columns({"preferred": inside})
 
 
-class ZoneWeight(Params):
-    """Borders of the gap zones in Elo and the weight inside each."""
-
-    borders: tuple[float, ...] = Field(BORDERS, description="Danger | soft | Goldilocks | medium | easy, as published.")
-    weights: tuple[float, ...] = Field(
-        (0.0, 0.5, 1.0, 0.7, 0.3), description="One weight per zone; Goldilocks teaches most, danger nothing."
-    )
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> ZoneWeight:
-        if list(self.borders) != sorted(set(self.borders)):
-            raise ValueError(f"borders must rise from left to right: {self.borders}")
-        if len(self.weights) != len(self.borders) + 1 or not all(0 <= weight <= 1 for weight in self.weights):
-            raise ValueError(f"{len(self.borders)} borders need {len(self.borders) + 1} weights in [0, 1]")
-        return self
-
-
-@step("zone_weight", ZoneWeight, requires=lambda p: {"elo"}, makes=("zone_preference",))
-def zone_weight(block: Candidates, params: ZoneWeight, context: Context) -> Candidates:
+@step("zone_weight", requires=lambda p: {"elo"}, makes=("zone_preference",))
+def zone_weight(block: Candidates, params: Params, context: Context) -> Candidates:
     """Multiply the weight by that of the Elo-gap zone; note the zone's order of preference (methods §2).
 
     The zone of the largest weight goes first, then all others by their gap, the smaller before the larger, whatever
     their weights; what weighs nothing comes last.
     """
     distance = gap(block)
-    zone = np.digitize(distance, params.borders)
-    weights = np.where(np.isnan(distance), 0.0, np.asarray(params.weights)[zone])
-    first = (weights > 0) & (zone == np.argmax(params.weights))
+    zone = np.digitize(distance, BORDERS)
+    weights = np.where(np.isnan(distance), 0.0, _WEIGHTS[zone])
+    first = (weights > 0) & (zone == np.argmax(_WEIGHTS))
     preference = _AHEAD * first - _AHEAD * (weights == 0) - np.nan_to_num(distance, nan=_AHEAD)
     block = block.with_columns({"zone_preference": preference})
     return replace(block, weight=(block.weight * weights).astype(np.float32))

@@ -143,22 +143,12 @@ def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candid
     return block.rejected("min_weight", ~(block.weight > params.weight), f"weight ≤ {params.weight:g}")
 
 
-class DuplicateGuard(Params):
-    """Which documents related to the query's positives are kept out."""
-
-    near: bool = Field(True, description="Reject near-duplicates: what answers the query in one answers it in both.")
-    siblings: bool = Field(True, description="Reject parts of the document that a positive is a part of.")
-
-
-@step("duplicate_guard", DuplicateGuard, requires=lambda p: {"related"} if p.near or p.siblings else set())
-def duplicate_guard(block: Candidates, params: DuplicateGuard, context: Context) -> Candidates:
+@step("duplicate_guard", requires=lambda p: {"related"})
+def duplicate_guard(block: Candidates, params: Params, context: Context) -> Candidates:
     """Reject candidates that ingestion found to be near-duplicates or siblings of any positive of the query."""
-    near = (params.near, "near_duplicate", "almost the same text as a positive")
-    sibling = (params.siblings, "sibling", "part of the same document as a positive")
-    for code, (asked, name, rule) in enumerate((near, sibling), start=1):
-        if asked:
-            block = block.rejected(name, block.columns["related"] == code, rule, "unsafe", in_batch=True)
-    return block
+    near, sibling = (block.columns["related"] == code for code in (1, 2))
+    block = block.rejected("near_duplicate", near, "almost the same text as a positive", "unsafe", in_batch=True)
+    return block.rejected("sibling", sibling, "part of the same document as a positive", "unsafe", in_batch=True)
 
 
 class MaxScore(Params):
@@ -265,13 +255,10 @@ class Confidence(Params):
     """How the judged probability becomes a weight."""
 
     column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
-    unjudged: float = Field(0.5, ge=0, le=1, description="Weight factor of a candidate nobody judged.")
-    power: float = Field(1.0, gt=0, description="Exponent of (1 − p); above 1 doubts count more.")
 
 
 @step("confidence", Confidence, requires=lambda p: {p.column})
 def confidence(block: Candidates, params: Confidence, context: Context) -> Candidates:
-    """Multiply the weight by the judge's confidence 1 − P(relevant) (methods §3.1)."""
-    judged = block.columns[params.column]
-    trust = np.where(np.isnan(judged), params.unjudged, (1.0 - judged) ** params.power)
+    """Multiply the weight by the judge's confidence 1 − P(relevant), by ½ where nobody judged (methods §3.1)."""
+    trust = np.nan_to_num(1.0 - block.columns[params.column], nan=0.5)
     return replace(block, weight=(block.weight * trust).astype(np.float32))

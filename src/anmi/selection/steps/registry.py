@@ -86,7 +86,7 @@ class StepType:
 STEPS: Final[dict[str, StepType]] = {}
 
 
-def step(name: str, params: type[Params], **kind: Any) -> Callable[[Apply], Apply]:
+def step(name: str, params: type[Params] = Params, **kind: Any) -> Callable[[Apply], Apply]:
     """Register a function as the step ``name``; ``kind`` are further fields of :class:`StepType`."""
 
     def register(apply: Apply) -> Apply:

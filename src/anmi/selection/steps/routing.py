@@ -78,10 +78,7 @@ class Route(Params):
     )  # fmt: skip
     positive: float | None = Field(None, gt=0, le=1, description="Promoted from it on. None: at most 5 % are wrong.")
     barred: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="From it on an uncertain one is no negative inside a batch either. None excludes all.",
+        None, gt=0, le=1, description="From it on an uncertain one is no negative in a batch either. None excludes all."
     )
     at_least: int = Field(0, ge=0, description="Negatives of a row in any case, the least doubted below ½. 0: strict.")
 

@@ -63,12 +63,8 @@ def top(block: Candidates, params: Top, context: Context) -> Candidates:
     return choose(block, by, context.negatives, first)
 
 
-class Random(Params):
-    """Take any."""
-
-
-@step("random", Random, sampler=True)
-def random(block: Candidates, params: Random, context: Context) -> Candidates:
+@step("random", sampler=True)
+def random(block: Candidates, params: Params, context: Context) -> Candidates:
     """Draw n candidates uniformly without replacement, from the row's own random stream."""
     draws = seeds.uniform(context.seed, "selection/random", row_keys(block), block.documents)
     return choose(block, draws, context.negatives)
@@ -117,12 +113,10 @@ def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, s
 class BackOff(Params):
     """How far one goes for negatives before a row stays short of them."""
 
-    column: str = Field("dense_rank", description="Ranking in which the window lies; dense, since it is the hardest.")
-    last: int = Field(100, ge=1, description="Worst rank inside the window; 100 is the usual depth.")
-    far: float = Field(0.5, gt=0, le=1, description="Share of a row's random candidates, the least similar, taken.")
+    last: int = Field(100, ge=1, description="Worst rank by the encoder inside the window; 100 is the usual depth.")
 
 
-@step("back_off", BackOff, requires=lambda p: {p.column, "dense"})
+@step("back_off", BackOff, requires=lambda p: {"dense_rank", "dense"})
 def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates:
     """Let samplers draw from the window first, then deeper in the ranking, then graph-swapped, then far random ones.
 
@@ -132,20 +126,20 @@ def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates
     retrieved = (block.source & _RETRIEVED) > 0
     graph = ~retrieved & ((block.source & SOURCES["graph"]) > 0)
     drawn = block.filled & ~retrieved & ~graph
-    near = drawn & ~_least(block, drawn, params.far)
-    block = block.rejected("back_off", near, f"random, and not among the {params.far:.0%} least similar of them")
-    inside = retrieved & (block.columns[params.column] <= params.last)
+    near = drawn & ~_least_similar_half(block, drawn)
+    block = block.rejected("back_off", near, "random, and not among the 50% least similar of them")
+    inside = retrieved & (block.columns["dense_rank"] <= params.last)
     # What `route` has put last stays last.
     uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == TIERS.index("uncertain")
     tier = np.select([uncertain, inside, retrieved, graph], [4.0, 0.0, 1.0, 2.0], 3.0)
     return block.with_columns({"tier": np.where(block.filled, tier, np.nan)})
 
 
-def _least(block: Candidates, among: np.ndarray, share: float) -> np.ndarray:
-    """True for the share (rounded up) of those under ``among`` in each row that are least similar to the query."""
+def _least_similar_half(block: Candidates, among: np.ndarray) -> np.ndarray:
+    """True for the half (rounded up) of those under ``among`` in each row that are least similar to the query."""
     # Most columns hold what was retrieved.
     some = np.flatnonzero(among.any(axis=0))
     similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
     found = among.copy()
-    found[:, some] &= places(block.documents[:, some], similarity) < np.ceil(share * among.sum(axis=1))[:, None]
+    found[:, some] &= places(block.documents[:, some], similarity) < np.ceil(among.sum(axis=1) / 2)[:, None]
     return found

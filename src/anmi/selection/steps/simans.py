@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from anmi.candidates import Candidates
 from anmi.selection.steps.registry import Context, Params, step
@@ -26,19 +26,9 @@ class SimAns(Params):
     )
     a: float | None = Field(None, gt=0, description="How sharply it falls. None is 0.5, the paper's, or 1 for ranks.")
     b: float | None = Field(None, description="Where it peaks. None is 0, the paper's, or 1.5 for ranks.")
-    scale: bool = Field(
-        True, description="Divide `a` by the variance of all gaps s − s⁺: the paper's 0.5 is made for dot products."
-    )
-    column: str = Field("dense", description="Score that is compared; ranks are taken from this column and `_rank`.")
     weigh: bool = Field(
         False, description="Multiply weights by the importance 1/p of the chosen, the largest of a row taken as 1."
     )
-
-    @model_validator(mode="after")
-    def _ranks_have_no_variance(self) -> SimAns:
-        if self.form == "rank" and self.scale and "scale" in self.model_fields_set:
-            raise ValueError("scale goes by the variance of score gaps, which form rank does not read; leave it out")
-        return self
 
     @property
     def constants(self) -> tuple[float, float]:
@@ -48,12 +38,15 @@ class SimAns(Params):
 
 
 def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) -> float:
-    """Return the variance of s − s⁺ over the undecided candidates of all queries; 1 where nothing is scaled."""
-    if params.form == "rank" or not params.scale:
+    """Return the variance of s − s⁺ over the undecided candidates of all queries, 1 for ranks.
+
+    `a` is divided by it: the paper's 0.5 is made for dot products.
+    """
+    if params.form == "rank":
         return 1.0
     gaps = [np.zeros(0)]
     for block in blocks:
-        found = _gaps(block, params)[block.undecided]
+        found = _gaps(block)[block.undecided]
         gaps.append(found[np.isfinite(found)])
     # Sorted, since the last bits of a sum depend on its order.
     variance = float(np.var(np.sort(np.concatenate(gaps)))) if sum(map(len, gaps)) else 0.0
@@ -63,9 +56,8 @@ def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) ->
     return variance
 
 
-def _gaps(block: Candidates, params: SimAns) -> NDArray[np.float64]:
-    own = block.positive_columns[params.column][:, :1]
-    return block.columns[params.column].astype(np.float64) - own
+def _gaps(block: Candidates) -> NDArray[np.float64]:
+    return block.columns["dense"].astype(np.float64) - block.positive_columns["dense"][:, :1]
 
 
 def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDArray[np.float64]:
@@ -88,13 +80,13 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
     """
     a, b = params.constants
     if params.form == "rank":
-        rank = block.columns[f"{params.column}_rank"].astype(np.float64) - 1
-        own = block.positive_columns[f"{params.column}_rank"][:, :1].astype(np.float64) - 1
+        rank = block.columns["dense_rank"].astype(np.float64) - 1
+        own = block.positive_columns["dense_rank"][:, :1].astype(np.float64) - 1
         behind = np.max(np.nan_to_num(rank, nan=-1.0), axis=1, keepdims=True, initial=-1.0) + 1
         energy = -a * np.abs(rank - b * np.where(np.isnan(own), behind, own))
     else:
         peak = b if params.form == "score" else -b
-        energy = -(a / variance) * (_gaps(block, params) - peak) ** 2
+        energy = -(a / variance) * (_gaps(block) - peak) ** 2
     energy = np.where(block.undecided & np.isfinite(energy), energy, -np.inf)
     largest = np.max(energy, axis=1, keepdims=True, initial=-1e300)
     # Added in the order of their size, so that the order of the candidates changes no bit.
@@ -106,7 +98,7 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
 
 @step(
     "simans", SimAns, fit=fit_scale, makes=("importance",), sampler=True,
-    requires=lambda p: {p.column, f"{p.column}_rank"} if p.form == "rank" else {p.column},
+    requires=lambda p: {"dense", "dense_rank"} if p.form == "rank" else {"dense"},
 )  # fmt: skip
 def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     """Draw n candidates without replacement around the positive's score or rank (methods §3.5).

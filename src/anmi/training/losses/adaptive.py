@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from anmi.errors import AnmiError
 from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts, Loss
-from anmi.training.parts import Adaptation, HansOptions
+from anmi.training.parts import HansOptions
 
 # Of the predictor's squared error; the report's.
 PREDICTOR_WEIGHT: Final = 0.1
@@ -43,15 +43,13 @@ class ScaledTemperature(nn.Module):
     ----------
     base
         The temperature.
-    factor
-        On, or this would be the base itself.
-    absolute
-        Whether the factor is the temperature, whatever the base.
+    options
+        The factor, which is on, or this would be the base itself, and whether it is the temperature, whatever the base.
     """
 
-    def __init__(self, base: nn.Module, factor: Adaptation, *, absolute: bool = False) -> None:
+    def __init__(self, base: nn.Module, options: HansOptions) -> None:
         super().__init__()
-        self.base, self._factor, self._absolute = base, factor, absolute
+        self.base, self._factor, self._absolute = base, options.temperature, options.temperature_is == "absolute"
         self._last = float("nan")
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
@@ -103,8 +101,7 @@ class HardnessAdaptive(Around):
                 "logits; set hardness.hans.temperature and hardness.hans.margin to the direction off"
             )
         if options.temperature.on:
-            absolute = options.temperature_is == "absolute"
-            loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options.temperature, absolute=absolute)
+            loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options)
         self.predictor = HardnessPredictor(dimensions)
         self._options = options
         self._report: dict[str, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -103,7 +103,25 @@ def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
 
 
 class Loss(nn.Module):
-    """What all losses have in common."""
+    """What all losses have in common.
+
+    Parameters
+    ----------
+    temperature
+        The module that gives t; None for a loss without one.
+    options
+        Of this loss, see :mod:`anmi.training.parts`.
+    dimensions
+        Of the embeddings, for a loss that looks at them.
+    """
+
+    options: Any
+
+    def __init__(self, temperature: nn.Module | None = None, options: Any = None, dimensions: int = 0) -> None:
+        super().__init__()
+        if temperature is not None:
+            self.temperature = temperature
+        self.options, self.dimensions = options, dimensions
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Look at all rows before the first step."""
@@ -127,7 +145,7 @@ class Around(Loss):
         self.loss = loss
 
     @property
-    def temperature(self) -> nn.Module:
+    def temperature(self) -> nn.Module:  # type: ignore[override]
         """Of the loss inside; a module without parameters where it has none."""
         return cast(nn.Module, getattr(self.loss, "temperature", nn.Module()))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from anmi.errors import AnmiError
 from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss, weighted_logits, without_lonely_rows
+from anmi.training.parts import DebiasedOptions, TripletOptions
 
 _SMALLEST_MEAN: Final = 1e-8
 
@@ -19,11 +21,6 @@ class WeightedInfoNCE(Loss):
 
     ``-s⁺/t + log(exp(s⁺/t) + Σ wᵢ exp(sᵢ/t))``: the weights stand inside the denominator, so a negative of weight 0 is
     not there and one of weight 2 counts like two.
-
-    Parameters
-    ----------
-    temperature
-        The module that gives t.
 
     References
     ----------
@@ -36,10 +33,6 @@ class WeightedInfoNCE(Loss):
     >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
     [0.6931]
     """
-
-    def __init__(self, temperature: nn.Module) -> None:
-        super().__init__()
-        self.temperature = temperature
 
     def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row.
@@ -85,25 +78,34 @@ class TauPlus(nn.Module):
 
     Parameters
     ----------
-    initial
-        Start value m, in [0, 1); above 0 to be learned.
-    learnable
-        Learn its logit.
-    prior_strength
-        k; 0 is no prior.
+    options
+        With the start value m as ``tau_plus``, whether its logit is ``learned``, and k as ``prior_strength``, 0 for no
+        prior.
+
+    Raises
+    ------
+    AnmiError
+        It is to be estimated, or to be learned and starts at 0.
 
     Examples
     --------
-    >>> share = TauPlus(0.25, learnable=True, prior_strength=2.0)
+    >>> share = TauPlus(DebiasedOptions(tau_plus=0.25, learned=True, prior_strength=2.0))
     >>> [round(x.exp().item(), 2) for x in share()], share.penalty(torch.tensor([8.0])).tolist()
     ([0.25, 0.75], [0.0])
     """
 
-    def __init__(self, initial: float, *, learnable: bool = False, prior_strength: float = 0.0) -> None:
+    def __init__(self, options: DebiasedOptions) -> None:
         super().__init__()
-        self.initial, self.learnable, self.prior_strength = initial, learnable, prior_strength
-        if learnable:
-            self.logit = nn.Parameter(torch.tensor(_logit(initial)))
+        if not isinstance(options.tau_plus, float):
+            raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
+        if options.learned and options.tau_plus == 0.0:
+            raise AnmiError(
+                "tau_plus is to be learned and starts at 0 (given, or estimated where no negative was judged "
+                "relevant), where its logit is infinite: give it a small number, or do not learn it"
+            )
+        self.initial, self.learnable, self.prior_strength = options.tau_plus, options.learned, options.prior_strength
+        if self.learnable:
+            self.logit = nn.Parameter(torch.tensor(_logit(self.initial)))
 
     def forward(self) -> tuple[Tensor | float, Tensor | float]:
         """Return log τ⁺ and log(1 - τ⁺), each a number or a tensor without dimensions."""
@@ -140,15 +142,6 @@ class DebiasedContrastive(Loss):
     - form ``paraphrase``: ``Ng = N max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as the ANMI 2.1 report has it: the
       positive's term lacks the factor N, so that far less is subtracted.
 
-    Parameters
-    ----------
-    temperature
-        The module that gives t.
-    tau_plus
-        τ⁺ in [0, 1), or the module that gives it.
-    form
-        ``source`` or ``paraphrase``.
-
     References
     ----------
     Chuang, Robinson, Lin, Torralba and Jegelka, "Debiased Contrastive Learning", NeurIPS 2020, equation 8.
@@ -156,18 +149,14 @@ class DebiasedContrastive(Loss):
     Examples
     --------
     >>> from anmi.training.losses.temperature import Temperature
-    >>> loss = DebiasedContrastive(Temperature(1.0), tau_plus=0.0)
+    >>> loss = DebiasedContrastive(Temperature(1.0), DebiasedOptions(tau_plus=0.0))
     >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
     [0.6931]
     """
 
-    def __init__(
-        self, temperature: nn.Module, tau_plus: float | TauPlus = 0.1, form: Literal["source", "paraphrase"] = "source"
-    ) -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.tau_plus = tau_plus if isinstance(tau_plus, TauPlus) else TauPlus(tau_plus)
-        self.form = form
+    def __init__(self, temperature: nn.Module, options: DebiasedOptions, dimensions: int = 0) -> None:
+        super().__init__(temperature, options, dimensions)
+        self.tau_plus = TauPlus(options)
 
     def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
@@ -190,7 +179,7 @@ class DebiasedContrastive(Loss):
         return torch.logsumexp(weighted_logits(similarity, log_weights, t), dim=1)
 
     def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
-        source = self.form == "source"
+        source = self.options.form == "source"
         log_share, log_rest = self.tau_plus()
         floor = log_count + (-1.0 / t.reshape(-1) if source else math.log(_SMALLEST_MEAN))
         expected = log_share + positive + (log_count if source else 0.0)
@@ -209,13 +198,6 @@ class HardDebiasedContrastive(DebiasedContrastive):
     as the similarities, and r has a gradient. That code runs at t = 0.5; at t = 0.07 the weights with β = 1 differ by
     a factor of exp(14) over a similarity of 1, and little but the hardest negative is left.
 
-    Parameters
-    ----------
-    temperature, tau_plus, form
-        As of :class:`DebiasedContrastive`.
-    beta
-        β from 0, which is the debiased loss, on.
-
     References
     ----------
     Robinson, Chuang, Sra and Jegelka, "Contrastive Learning with Hard Negative Samples", ICLR 2021, equation 4.
@@ -223,24 +205,19 @@ class HardDebiasedContrastive(DebiasedContrastive):
     Examples
     --------
     >>> from anmi.training.losses.temperature import Temperature
+    >>> from anmi.training.parts import HardDebiasedOptions
     >>> block = torch.tensor([0.5]), torch.tensor([[0.7, 0.1]]), torch.zeros(1, 2)
-    >>> easy, hard = (HardDebiasedContrastive(Temperature(0.5), 0.1, beta=beta)(*block).item() for beta in (0.0, 1.0))
+    >>> options = (HardDebiasedOptions(tau_plus=0.1, beta=beta) for beta in (0.0, 1.0))
+    >>> easy, hard = (HardDebiasedContrastive(Temperature(0.5), of)(*block).item() for of in options)
     >>> easy < hard
     True
     """
-
-    def __init__(
-        self, temperature: nn.Module, tau_plus: float | TauPlus = 0.1,
-        form: Literal["source", "paraphrase"] = "source", beta: float = 1.0,
-    ) -> None:  # fmt: skip
-        super().__init__(temperature, tau_plus, form)
-        self.beta = beta
 
     def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
         def log_sum(factor: float) -> Tensor:
             return torch.logsumexp(weighted_logits(factor * similarity, log_weights, t), dim=1)
 
-        return log_sum(1.0 + self.beta) - log_sum(self.beta) + log_count
+        return log_sum(1.0 + self.options.beta) - log_sum(self.options.beta) + log_count
 
 
 class Triplet(Loss):
@@ -250,27 +227,21 @@ class Triplet(Loss):
     the row, also those already far enough: among many in-batch negatives the few that still violate the margin weigh
     little. It has no temperature.
 
-    Parameters
-    ----------
-    margin
-        m, above 0; cosine distances lie in [0, 2].
-
     References
     ----------
     Schroff, Kalenichenko and Philbin, "FaceNet", CVPR 2015, equation 2.
 
     Examples
     --------
-    >>> loss = Triplet(margin=0.2)
+    >>> loss = Triplet(None, TripletOptions(margin=0.2))
     >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5, 0.1]]), torch.zeros(1, 2)).tolist()]
     [0.1]
     >>> loss.report()
     {'margin_violation_rate': 0.5}
     """
 
-    def __init__(self, margin: float = 0.2) -> None:
-        super().__init__()
-        self.margin = margin
+    def __init__(self, temperature: nn.Module | None, options: TripletOptions, dimensions: int = 0) -> None:
+        super().__init__(None, options)
         self._violations = torch.tensor(0.0)
 
     def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
@@ -279,7 +250,7 @@ class Triplet(Loss):
             return positive * 0.0
         similarity, safe, lonely = without_lonely_rows(negatives, log_weights)
         removed = torch.isneginf(log_weights)
-        short = similarity.masked_fill(removed, 0.0) - positive[:, None] + self.margin
+        short = similarity.masked_fill(removed, 0.0) - positive[:, None] + self.options.margin
         counted = ~removed
         self._violations = ((short > 0) & counted).sum().detach() / counted.sum().clamp(min=1)
         losses = (torch.softmax(safe, dim=1) * functional.relu(short)).sum(dim=1)

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from anmi.selection.steps.simans import SimAns
 from anmi.training.batch import Row
 from anmi.training.losses.common import NOTHING_KNOWN, Around, Facts, Loss
+from anmi.training.parts import SimAnsDraw
 
 # The judgment that says where in its row's pool a drawn negative stands.
 SLOT: Final = "slot"
@@ -32,26 +34,26 @@ class LearnableSimAns(nn.Module):
     al. 2017; for several draws Xie and Ermon 2019). As the temperature falls to 0 it becomes the exact draw that the
     step ``simans`` makes from the same uniform numbers.
 
+    The sharpness ``a`` stays above 0, being the softplus of a free parameter; ``b`` is the peak's distance from the
+    positive's score, or its multiple of the positive's rank. Both start where the step ``simans`` has them.
+
     Parameters
     ----------
-    a
-        Start of the sharpness, above 0; it stays there, being the softplus of a free parameter.
-    b
-        Start of the peak's distance from the positive's score, or of its multiple of the positive's rank.
     form
         ``score`` or ``rank``.
 
     Examples
     --------
-    >>> sampler = LearnableSimAns(a=2.0, b=-0.1)
+    >>> sampler = LearnableSimAns("rank")
     >>> round(sampler.a.item(), 4), round(sampler.b.item(), 4)
-    (2.0, -0.1)
+    (1.0, 1.5)
     """
 
     variance: Tensor
 
-    def __init__(self, a: float = 0.5, b: float = 0.0, form: Literal["score", "rank"] = "score") -> None:
+    def __init__(self, form: Literal["score", "rank"] = "score") -> None:
         super().__init__()
+        a, b = SimAns(form=form).constants
         # The inverse of softplus, written so that a large a does not overflow.
         self.free_a = nn.Parameter(torch.tensor(a + math.log(-math.expm1(-a))))
         self.b = nn.Parameter(torch.tensor(b))
@@ -139,19 +141,17 @@ class DrawnBySimAns(Around):
     ----------
     loss
         Any loss of this package whose negatives have weights.
-    drawing
-        What is learned of the draw.
-    column
-        Judgment that chances go by; :meth:`prepare` takes the variance of its gaps to the positive.
+    options
+        Of the draw; :meth:`prepare` takes the variance of the gaps to the positive of the judgment that they name.
 
     References
     ----------
     Zhou et al., "SimANS", EMNLP 2022, arXiv 2210.11773; a and b learned as in the ANMI 2.1 report (methods §3.5).
     """
 
-    def __init__(self, loss: Loss, drawing: LearnableSimAns, column: str) -> None:
+    def __init__(self, loss: Loss, options: SimAnsDraw) -> None:
         super().__init__(loss)
-        self.drawing, self._column = drawing, column
+        self.drawing, self._column = LearnableSimAns(options.form), options.reads[0]
         # Of the batch in hand, [B, places of the pool]; the sampler leaves it here.
         self.relaxed: Tensor | None = None
 

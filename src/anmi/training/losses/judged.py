@@ -13,6 +13,7 @@ from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss, all_judgments, judgments
 from anmi.training.losses.contrastive import infonce
+from anmi.training.parts import DistillationOptions, EntityOptions, HybridOptions
 
 # Width of the hidden layer of the head that maps similarities to Elo; the report's.
 _HIDDEN: Final = 16
@@ -35,19 +36,10 @@ class Hybrid(Loss):
     before that by the scale's own definition, 1000 + 200 e. Never by those of a batch, which would move from step to
     step. Raw targets are for comparison with the report.
 
-    Parameters
-    ----------
-    temperature
-        The module that gives t.
-    alpha
-        α in [0, 1].
-    raw
-        Whether targets stay as they are.
-
     Examples
     --------
     >>> from anmi.training.losses.temperature import Temperature
-    >>> loss = Hybrid(Temperature(0.07), alpha=1.0)
+    >>> loss = Hybrid(Temperature(0.07), HybridOptions(alpha=1.0))
     >>> facts = Facts(positive_judged={"elo": torch.tensor([1200.0])}, judged={"elo": torch.tensor([[900.0]])})
     >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1), facts).tolist()]
     [0.6931]
@@ -56,11 +48,10 @@ class Hybrid(Loss):
     centre: Tensor
     unit: Tensor
 
-    def __init__(self, temperature: nn.Module, alpha: float = 0.6, *, raw: bool = False) -> None:
-        super().__init__()
-        self.temperature, self.alpha, self.raw = temperature, alpha, raw
+    def __init__(self, temperature: nn.Module, options: HybridOptions, dimensions: int = 0) -> None:
+        super().__init__(temperature, options)
         self.head = nn.Sequential(nn.Linear(1, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, 1))
-        centre, unit, _ = (0.0, 1.0, None) if raw else _SCALES["elo"]
+        centre, unit, _ = (0.0, 1.0, None) if options.targets == "raw" else _SCALES["elo"]
         self.register_buffer("centre", torch.tensor(centre))
         self.register_buffer("unit", torch.tensor(unit))
         self._error = torch.tensor(0.0)
@@ -74,7 +65,7 @@ class Hybrid(Loss):
             Nobody rated any negative of these rows.
         """
         found = all_judgments(rows, "elo")
-        if not self.raw:
+        if self.options.targets != "raw":
             self.centre.fill_(float(found.mean()))
             self.unit.fill_(max(float(found.std()), 1.0))
 
@@ -95,7 +86,7 @@ class Hybrid(Loss):
         squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - wanted) ** 2)
         self._error = squares.detach().sum() / rated.sum().clamp(min=1)
         regression = squares.sum(dim=1) / rated.sum(dim=1).clamp(min=1)
-        return self.alpha * contrastive + (1 - self.alpha) * regression
+        return self.options.alpha * contrastive + (1 - self.options.alpha) * regression
 
     def report(self) -> dict[str, float]:
         """Return the root mean squared error of the last batch, in Elo."""
@@ -111,17 +102,8 @@ class Distillation(Loss):
     weight stands for. A labelled positive that no judge gave a ``p_relevant`` has 1. A row whose positive, or
     everything else, is unjudged has InfoNCE alone.
 
-    Parameters
-    ----------
-    temperature
-        The module that gives t.
-    column
-        Judgments: ``p_relevant``, ``cross`` (logits) or ``elo``. Of several, which may be ``bm25`` and ``dense`` as
-        well, each is scaled to between 0 and 1 in every row, and the mean of those that judged a document counts.
-    share
-        Of the distillation, in [0, 1].
-    label_temperature
-        Above 0; None is 0.1 for ``p_relevant``, 1 for ``cross`` and for the strength behind ``elo``, 1/30 for several.
+    Of several judgments each is scaled to between 0 and 1 in every row, and the mean of those that judged a document
+    counts.
 
     References
     ----------
@@ -131,27 +113,22 @@ class Distillation(Loss):
     Examples
     --------
     >>> from anmi.training.losses.temperature import Temperature
-    >>> loss = Distillation(Temperature(0.1), share=1.0)
+    >>> loss = Distillation(Temperature(0.1), DistillationOptions(share=1.0))
     >>> facts = Facts(positive_judged={"p_relevant": torch.tensor([0.9])}, judged={"p_relevant": torch.tensor([[0.4]])})
     >>> [round(x, 4) for x in loss(torch.tensor([0.8]), torch.tensor([[0.3]]), torch.zeros(1, 1), facts).tolist()]
     [0.0]
     """
 
-    def __init__(
-        self, temperature: nn.Module, column: str | Sequence[str] = "p_relevant", share: float = 0.5,
-        label_temperature: float | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.temperature, self.share = temperature, share
-        self.columns = (column,) if isinstance(column, str) else tuple(column)
-        self.together = not isinstance(column, str)
-        self.centre, self.unit, usual = _SCALES[column] if isinstance(column, str) else _TOGETHER
-        self.label_temperature = usual if label_temperature is None else label_temperature
+    def __init__(self, temperature: nn.Module, options: DistillationOptions, dimensions: int = 0) -> None:
+        super().__init__(temperature, options)
+        self.together = not isinstance(options.column, str)
+        self.centre, self.unit, usual = _SCALES[options.column] if isinstance(options.column, str) else _TOGETHER
+        self.label_temperature = options.label_temperature or usual
         self._divergence = torch.tensor(0.0)
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Refuse rows without any judgment."""
-        for column in self.columns:
+        for column in self.options.reads:
             all_judgments(rows, column)
 
     def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
@@ -160,7 +137,7 @@ class Distillation(Loss):
         contrastive = infonce(positive, negatives, log_weights, temperatures)
         divergence = self._kl(positive, negatives, self._judged(facts), temperatures)
         self._divergence = divergence.detach().mean()
-        return self.share * divergence + (1 - self.share) * contrastive
+        return self.options.share * divergence + (1 - self.options.share) * contrastive
 
     def report(self) -> dict[str, float]:
         """Return the mean divergence of the last batch."""
@@ -169,7 +146,7 @@ class Distillation(Loss):
     def _judged(self, facts: Facts) -> Tensor:
         """Return the judgments of the positive and of all documents, [B, 1 + N]; NaN is unknown."""
         found = []
-        for column in self.columns:
+        for column in self.options.reads:
             own, judged = judgments(facts, column)
             if facts.positive_column is not None:
                 # The row's own positive is a column like any other, and stands before all of them already.
@@ -215,15 +192,6 @@ class EntityClassification(Loss):
     before the first step. All weights of the head begin at 0: it draws no embedding anywhere before it has learned
     something. A row whose positive is about none of the classes has InfoNCE alone.
 
-    Parameters
-    ----------
-    temperature
-        The module that gives t.
-    dimensions
-        Of the embeddings.
-    share
-        Of the classification, in [0, 1].
-
     References
     ----------
     methods §5, "hybrid with a URI classification head".
@@ -231,7 +199,7 @@ class EntityClassification(Loss):
     Examples
     --------
     >>> from anmi.training.losses.temperature import Temperature
-    >>> loss = EntityClassification(Temperature(1.0), dimensions=2, share=0.5)
+    >>> loss = EntityClassification(Temperature(1.0), EntityOptions(share=0.5), dimensions=2)
     >>> loss.classify(4)
     >>> facts = Facts(query=torch.eye(2), about=torch.tensor([3, -1]))
     >>> values = loss(torch.zeros(2), torch.zeros(2, 1), torch.zeros(2, 1), facts)
@@ -243,9 +211,8 @@ class EntityClassification(Loss):
     weight: Tensor | None
     bias: Tensor | None
 
-    def __init__(self, temperature: nn.Module, dimensions: int, share: float = 0.2) -> None:
-        super().__init__()
-        self.temperature, self.share, self._dimensions = temperature, share, dimensions
+    def __init__(self, temperature: nn.Module, options: EntityOptions, dimensions: int = 0) -> None:
+        super().__init__(temperature, options, dimensions)
         self.register_parameter("weight", None)
         self.register_parameter("bias", None)
         # By number of an entity its class; -1 for those that are none.
@@ -273,7 +240,7 @@ class EntityClassification(Loss):
         numbers = torch.arange(entities) if isinstance(entities, int) else torch.tensor(entities)
         self.classes = torch.full((int(numbers.max()) + 1,), -1)
         self.classes[numbers] = torch.arange(len(numbers))
-        self.weight = nn.Parameter(torch.zeros(len(numbers), self._dimensions))
+        self.weight = nn.Parameter(torch.zeros(len(numbers), self.dimensions))
         self.bias = nn.Parameter(torch.zeros(len(numbers)))
 
     def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
@@ -289,7 +256,7 @@ class EntityClassification(Loss):
         error = functional.cross_entropy(logits, label, ignore_index=-1, reduction="none")
         known = label >= 0
         self._accuracy = (logits.detach().argmax(dim=1) == label)[known].float().mean()
-        return (1 - self.share) * contrastive + self.share * error
+        return (1 - self.options.share) * contrastive + self.options.share * error
 
     def report(self) -> dict[str, float]:
         """Return the share of the last batch's queries whose entity the head told; NaN where none was to be told."""

@@ -101,34 +101,22 @@ class Adaptive(nn.Module):
     ----------
     dimensions
         Of an embedding.
-    base
-        What an offset of 0 gives; the network starts there, its last layer being 0.
-    hidden
-        Width of the hidden layer.
-    with_positive
-        Whether it sees the positive's embedding behind the query's.
-    learned_base
-        Learn the logarithm of the base as well.
+    options
+        Among them the base, where the network starts, its last layer being 0.
     """
 
     log_base: Tensor
 
-    def __init__(
-        self, dimensions: int, base: float = 0.07, hidden: int = 16, *, with_positive: bool = False,
-        learned_base: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, dimensions: int, options: parts.AdaptiveTemperature) -> None:
         super().__init__()
-        self._with_positive = with_positive
-        start = torch.tensor(math.log(base))
-        if learned_base:
-            self.log_base = nn.Parameter(start)
-        else:
-            self.register_buffer("log_base", start)
-        last = nn.Linear(hidden, 1)
+        self._with_positive = options.sees == "query_and_positive"
+        self.log_base = nn.Parameter(torch.tensor(math.log(options.base)), requires_grad=options.learned_base)
+        last = nn.Linear(options.hidden, 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
-        self.network = nn.Sequential(nn.Linear(dimensions * (1 + with_positive), hidden), nn.ReLU(), last)
-        self._last = torch.tensor(base)
+        width = dimensions * (1 + self._with_positive)
+        self.network = nn.Sequential(nn.Linear(width, options.hidden), nn.ReLU(), last)
+        self._last = torch.tensor(options.base)
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the queries' temperatures twice, [B, 1]."""
@@ -137,7 +125,7 @@ class Adaptive(nn.Module):
         if self._with_positive:
             assert facts.document is not None and facts.positive_column is not None
             seen = torch.cat([seen, facts.document.detach()[facts.positive_column]], dim=1)
-        if isinstance(self.log_base, nn.Parameter):
+        if self.log_base.requires_grad:
             _project(self.log_base, HIGHEST_ADAPTIVE)
         t = _within(self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)), LOWEST_TEMPERATURE, HIGHEST_ADAPTIVE)
         self._last = t.detach().mean()
@@ -145,16 +133,12 @@ class Adaptive(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return the mean of the last batch, and the base where it is learned."""
-        learned = isinstance(self.log_base, nn.Parameter)
-        base = {"temperature_base": float(self.log_base.detach().exp())} if learned else {}
+        base = {"temperature_base": float(self.log_base.detach().exp())} if self.log_base.requires_grad else {}
         return {"temperature": float(self._last)} | base
 
 
-def build_temperature(options: parts.TemperatureOptions, dimensions: int | None) -> nn.Module:
-    """Return the temperature that ``options`` describe; ``dimensions`` are those of embeddings, for the adaptive one.
-
-    The learning rate of its parameters is in the options, where it has any.
-    """
+def build_temperature(options: parts.TemperatureOptions, dimensions: int = 0) -> nn.Module:
+    """Return the temperature that ``options`` describe; the adaptive one needs the ``dimensions`` of embeddings."""
     match options:
         case parts.FixedTemperature():
             return Temperature(options.value)
@@ -162,11 +146,7 @@ def build_temperature(options: parts.TemperatureOptions, dimensions: int | None)
             return Temperature(options.initial, learnable=True)
         case parts.DualTemperature():
             return Dual(options.positive, options.negative)
-    assert dimensions is not None
-    with_positive = options.sees == "query_and_positive"
-    return Adaptive(
-        dimensions, options.base, options.hidden, with_positive=with_positive, learned_base=options.learned_base
-    )
+    return Adaptive(dimensions, options)
 
 
 def _within(t: Tensor, low: float, high: float) -> Tensor:
