@@ -49,10 +49,11 @@ def build(texts: list[str], engine: str) -> BM25Index:
 
 
 def test_scores_follow_the_formula_of_lucene(texts: list[str], queries: list[str]) -> None:
-    everything = np.arange(len(texts), dtype=np.int32)[None, :]
+    everything = np.append(np.arange(len(texts), dtype=np.int32), np.int32(-1))[None, :]
     index = build(texts, "bm25s")
     for query in queries[::12]:
-        found = index.search_and_look([query], 1, everything)[2][0]
+        *found, padding = index.search_and_look([query], 1, everything)[2][0]
+        assert np.isnan(padding)
         np.testing.assert_allclose(found, slow_scores(texts, query), rtol=1e-4, atol=1e-5)
 
 

@@ -79,7 +79,7 @@ def test_it_is_a_plain_model_of_sentence_transformers(texts: list[str], minilm: 
     table, _ = made(texts, minilm, tmp_path / "model")
     plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     asked = [*texts, *ODD]
-    assert table.encode(asked) == pytest.approx(plain.encode(asked, normalize_embeddings=True), abs=1e-6)
+    assert table.encode(asked) == pytest.approx(plain.encode(asked, normalize_embeddings=True), abs=1e-5)
 
 
 @pytest.mark.parametrize(("texts", "weight"), [(ENGLISH, 1.0), (KOREAN, 0.5)])

@@ -12,11 +12,10 @@ from scipy.stats import chisquare
 from anmi.candidates import PADDING
 from anmi.retrieval import exact
 from anmi.retrieval import kinds as module
-from anmi.retrieval.exact import best, nearest, of_keys, similarities
+from anmi.retrieval.exact import best, nearest, similarities
 from anmi.retrieval.kinds import passes
 from anmi.retrieval.pool import draw
-from anmi.retrieval.sums import _RANGE, add_postings, best_by_postings, row_products
-from anmi.retrieval.terms import unsigned
+from anmi.retrieval.sums import row_products
 
 TEXTS = st.lists(st.integers(0, 3000).map(lambda size: "ab ü" * (size // 4)), max_size=60)
 
@@ -99,28 +98,6 @@ def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: i
         expected = np.where(documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
         np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
     assert not table.any()
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1), count=st.sampled_from([1, 70, _RANGE - 1, _RANGE + 1, 3 * _RANGE]),
-    k=st.integers(0, 70), values=st.integers(1, 1000),
-)  # fmt: skip
-def test_the_best_by_postings_are_those_of_all_scores(seed: int, count: int, k: int, values: int) -> None:
-    rng, k = np.random.default_rng(seed), min(k, count)
-    # Few different weights make many equal scores.
-    postings = sparse.random(6, count, 0.05, "csr", np.float32, rng)
-    postings.data = rng.integers(1, values + 1, postings.nnz).astype(np.float32) / values
-    firsts, terms = np.array([0, 3, 3, 5]), rng.integers(0, 6, 5)
-    wanted = rng.integers(-1, count, (3, 4)).astype(np.int32)
-    arrays = unsigned(postings.indptr), unsigned(postings.indices), postings.data
-    full = np.zeros((3, count), np.float32)
-    add_postings(np.array([0, 0, 0, 2, 2]), terms, *arrays, full)
-    found, keys = np.full(wanted.shape, np.nan, np.float32), np.zeros((3, k), np.uint64)
-    best_by_postings(firsts, terms, *arrays, count, wanted, found, keys)
-    expected = np.where(wanted < 0, np.nan, np.take_along_axis(full, np.maximum(wanted, 0), axis=1))
-    np.testing.assert_array_equal(found, expected)
-    for ours, slow in zip(of_keys(keys), best(full, k), strict=True):
-        np.testing.assert_array_equal(ours, slow)
 
 
 def unit(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus.sentences import LANGUAGES
-from anmi.retrieval.terms import Terms, counted_once
+from anmi.retrieval.terms import Terms, counted_texts
 from anmi.retrieval.tokenize import resolve, tokenizer
 
 # Letters, marks and joiners of many scripts, so that marks stand in all places, as they do in damaged texts, too.
@@ -28,7 +28,7 @@ TEXTS = st.text(
 )
 def test_many_texts_are_cut_as_each_is(texts: list[str], how: str) -> None:
     cut = tokenizer(*how.split())
-    counts, vocabulary = counted_once(texts, cut)
+    counts, vocabulary = counted_texts(texts, cut, alone=True)
     slow = Terms.build(texts, cut)
     assert list(vocabulary) == list(slow.vocabulary)
     assert counts.has_canonical_format and (counts != slow.counts).nnz == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.retrieval.exact import best, of_keys
+from anmi.retrieval.exact import best
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
 
@@ -121,24 +121,24 @@ class BM25Index:
         self, queries: Sequence[str], k: int, wanted: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
-        from anmi.retrieval.sums import best_by_postings
 
-        values = np.full(wanted.shape, np.nan, np.float32)
-        keys = np.zeros((len(queries), min(k, self.settings["documents"])), np.uint64)
-        rows, terms = self._terms(self.tokenize(queries))
-        firsts = np.searchsorted(rows, np.arange(len(queries) + 1))
-        best_by_postings(firsts, terms, *self._postings, self.settings["documents"], wanted, values, keys)
-        return *of_keys(keys), values
+        def look(part: slice, full: Floats) -> Floats:
+            documents = wanted[part]
+            return np.where(documents < 0, np.nan, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
+
+        return self._searched(queries, k, look)
 
     def search_and_spread(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the standard deviation of the scores of all documents, float32 [Q]."""
+        return self._searched(queries, k, lambda _, full: full.std(axis=1))
+
+    def _searched(
+        self, queries: Sequence[str], k: int, look: Callable[[slice, Floats], Floats]
+    ) -> tuple[NDArray[np.int32], Floats, Floats]:
         k = min(k, self.settings["documents"])
-        documents, scores = np.full((len(queries), k), -1, np.int32), np.zeros((len(queries), k), np.float32)
-        spread = np.zeros(len(queries), np.float32)
-        for part, full in self.scored(queries, k):
-            documents[part], scores[part] = best(full, k)
-            spread[part] = full.std(axis=1)
-        return documents, scores, spread
+        parts = ((*best(full, k), look(part, full)) for part, full in self.scored(queries, k))
+        documents, scores, seen = map(np.concatenate, zip(*parts, strict=True))
+        return documents, scores, seen
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Floats]]:
         """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
@@ -156,7 +156,7 @@ class BM25Index:
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(count, width, 1))
         room = np.zeros((min(step, len(rows)), count), np.float32)
-        for start in range(0, len(rows), step):
+        for start in range(0, max(len(rows), 1), step):
             part = slice(start, start + step)
             full = room[: len(rows[part])]
             full.fill(0)

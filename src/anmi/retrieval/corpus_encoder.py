@@ -19,7 +19,7 @@ from scipy import sparse
 
 from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
-from anmi.retrieval.terms import counted, counted_once, idf_of
+from anmi.retrieval.terms import counted, counted_texts, idf_of
 from anmi.retrieval.token_table import learn_pieces, words_and_signs
 from anmi.retrieval.tokenize import UNBROKEN
 
@@ -73,7 +73,7 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     """
     read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
     given = [part for text in taken(texts, read) for part in _PART.findall(text)]
-    counts, found = counted_once(given, _cut)
+    counts, found = counted_texts(given, _cut, alone=True)
     words = list(found)
     if not words:
         raise AnmiError(f"the {len(texts)} documents hold no word, so that they have no encoder of their own")

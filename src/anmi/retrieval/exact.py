@@ -34,11 +34,6 @@ def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
 
     keys = np.zeros((len(full), k), np.uint64)
     best_of_rows(np.ascontiguousarray(full, np.float32), keys)
-    return of_keys(keys)
-
-
-def of_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], Floats]:
-    """Return documents and scores, best first, from keys of :mod:`anmi.retrieval.sums`; -1 and 0 where a key is 0."""
     keys = np.sort(~keys, axis=1)
     documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float32]
 Whole: TypeAlias = NDArray[Any]
-# Documents whose scores fill half of a core's own cache.
-_RANGE: Final = 1 << 16
 # Scores of which the highest is looked for before each by itself.
 _LOOKED_AT: Final = 64
 
@@ -95,77 +93,24 @@ def add_postings(rows: Whole, terms: Whole, starts: Whole, documents: Whole, wei
 
 @_compiled
 def best_of_rows(full: Floats, keys: Whole) -> None:
-    """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k]; see :func:`best_by_postings`."""
-    for row in range(len(full)):
-        if keys.shape[1]:
-            _keep(full[row].view(np.int32), full.shape[1], 0, np.int32(0), keys[row])
+    """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k], which are zeros before.
 
-
-@_compiled
-def best_by_postings(
-    firsts: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, count: int, wanted: Whole,
-    values: Floats, keys: Whole,
-) -> None:  # fmt: skip
-    """Put the scores of ``wanted`` documents [Q, W] into ``values`` and the best of all N into ``keys`` [Q, k].
-
-    Query q has the terms from ``firsts[q]`` to ``firsts[q + 1]``, whose postings are added in that order for a range of
-    documents at a time, so that scores stay in the cache next to a core and a row of all N is never written. ``keys``
-    are zeros before; after, in no order, the bits of a score above the complement of its document's number, so that
-    the larger key is the better and of equal scores the first in the corpus.
+    A key is the bits of a score above the complement of its document's number, so that the larger key is the better and
+    of equal scores the first in the corpus; they are in no order. Floats from 0 on are in the order of their bits,
+    which can be compared several at a time.
     """
-    room = np.zeros(_RANGE, np.float32)
-    # Floats from 0 on are in the order of their bits, which can be compared several at a time.
-    bits, longest = room.view(np.int32), 0
-    for query in range(len(firsts) - 1):
-        longest = max(longest, firsts[query + 1] - firsts[query])
-    at, ends = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
-    for query in range(len(firsts) - 1):
-        held, best, least = firsts[query + 1] - firsts[query], keys[query], np.int32(0)
-        for number in range(held):
-            term = terms[firsts[query] + number]
-            at[number], ends[number] = starts[term], starts[term + 1]
-        for first in range(0, count, _RANGE):
-            size, base, touched = min(_RANGE, count - first), np.uint32(first), False
-            for number in range(held):
-                end = _until(documents, at[number], ends[number], np.uint32(first + size))
-                touched |= end > at[number]
-                for place in range(at[number], end):
-                    room[documents[place] - base] += weights[place]
-                at[number] = end
-            for place in range(wanted.shape[1]):
-                if 0 <= wanted[query, place] - first < size:
-                    values[query, place] = room[wanted[query, place] - first]
-            if touched and len(best):
-                least = _keep(bits, size, first, least, best)
-            room[:size] = 0
-
-
-@_compiled
-def _until(documents: Whole, low: np.uint64, high: np.uint64, border: np.uint32) -> np.uint64:
-    """Return the first place from ``low`` to ``high`` whose document is not below a border."""
-    while low < high:
-        middle = (low + high) >> np.uint64(1)
-        if documents[middle] < border:
-            low = middle + np.uint64(1)
-        else:
-            high = middle
-    return low
-
-
-@_compiled
-def _keep(bits: Whole, size: int, first: int, least: np.int32, keys: Whole) -> np.int32:
-    """Keep what is better than the worst of ``keys``, a heap with that in front, and return the bits of its score."""
-    for start in range(0, size, _LOOKED_AT):
-        end, highest = min(start + _LOOKED_AT, size), np.int32(0)
-        for place in range(start, end):
-            highest = max(highest, bits[place])
-        if highest > least:
+    for row in range(len(full) if keys.shape[1] else 0):
+        bits, best, least = full[row].view(np.int32), keys[row], np.int32(0)
+        for start in range(0, len(bits), _LOOKED_AT):
+            end, highest = min(start + _LOOKED_AT, len(bits)), np.int32(0)
             for place in range(start, end):
-                # A later document of the same score is not better.
-                if bits[place] > least:
-                    _replace(keys, np.uint64(bits[place]) << np.uint64(32) | np.uint64(0xFFFFFFFF - first - place))
-                    least = np.int32(keys[0] >> np.uint64(32))
-    return least
+                highest = max(highest, bits[place])
+            if highest > least:
+                for place in range(start, end):
+                    # A later document of the same score is not better.
+                    if bits[place] > least:
+                        _replace(best, np.uint64(bits[place]) << np.uint64(32) | np.uint64(0xFFFFFFFF - place))
+                        least = np.int32(best[0] >> np.uint64(32))
 
 
 @_compiled

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, runs_of, to
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
 _B: Final = 0.4
+# What a tokeniser gives: words, or their numbers.
+Term = TypeVar("Term", str, int)
+Cut: TypeAlias = Callable[[Sequence[str]], list[list[Term]]]
 # Texts, which bounds memory.
 _CUT_AT_ONCE: Final = 16_384
 
@@ -59,8 +62,7 @@ class Terms:
         >>> terms.counts.toarray().tolist()
         [[1.0, 1.0], [2.0, 0.0]]
         """
-        vocabulary: dict[str, int] = {}
-        return Terms(counted(tokenize(texts), vocabulary, grow=True), vocabulary, tokenize)
+        return Terms(*counted_texts(texts, tokenize, alone=False), tokenize)
 
     @staticmethod
     def cut(texts: Sequence[str], language: str, kind: str = "auto") -> Terms:
@@ -73,11 +75,10 @@ class Terms:
         """
         kind = resolve(kind, language)
         tokenize = tokenizer(kind, language)
-        whole = kind in DICTIONARIES
-        found = Terms.build(texts, tokenize) if whole else Terms(*counted_once(texts, tokenize), tokenize)
-        if not found.vocabulary:
+        counts, vocabulary = counted_texts(texts, tokenize, alone=kind not in DICTIONARIES)
+        if not vocabulary:
             raise AnmiError(f'the tokenizer "{kind}" found no token in {len(texts)} documents')
-        return replace(found, settings={"language": language, "tokenizer": kind})
+        return Terms(counts, vocabulary, tokenize, {"language": language, "tokenizer": kind})
 
     def save(self, path: Path) -> None:
         """Write the counts, the vocabulary and the settings into the folder ``path``."""
@@ -196,21 +197,29 @@ class Terms:
         )
 
 
-def counted_once(texts: Sequence[str], tokenize: Tokenize) -> tuple[sparse.csr_matrix, dict[str, int]]:
-    """Count terms as :meth:`Terms.build` does, float32 [N, V], cutting once what many texts have between two blanks.
+def counted_texts(
+    texts: Sequence[str], tokenize: Cut[Term], *, alone: bool
+) -> tuple[sparse.csr_matrix, dict[Term, int]]:
+    """Count the terms of texts, float32 [N, V], and return the column of each.
+
+    Where what stands between two blanks has the same terms ``alone``, it is cut once, however many texts hold it.
 
     Examples
     --------
-    >>> counts, vocabulary = counted_once(["a b a", "c"], lambda texts: [list(text) for text in texts])
+    >>> counts, vocabulary = counted_texts(["a b a", "c"], lambda texts: [[*text] for text in texts], alone=True)
     >>> counts.toarray().tolist(), list(vocabulary)
     ([[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ['a', 'b', 'c'])
     """
-    vocabulary: dict[str, int] = {}
+    vocabulary: dict[Term, int] = {}
     number = defaultdict[str, int]()
     number.default_factory = number.__len__
     known, parts = sparse.csr_matrix((0, 1), dtype=np.float32), [sparse.csr_matrix((0, 1), dtype=np.float32)]
     for start in range(0, len(texts), _CUT_AT_ONCE):
-        (runs, held, starts), before = runs_of(texts[start : start + _CUT_AT_ONCE]), len(number)
+        some = texts[start : start + _CUT_AT_ONCE]
+        if not alone:
+            parts.append(counted(tokenize(some), vocabulary, grow=True))
+            continue
+        (runs, held, starts), before = runs_of(some), len(number)
         places = np.array([number[run] for run in runs], np.int32)
         new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
         known.resize(before, new.shape[1])
@@ -222,7 +231,7 @@ def counted_once(texts: Sequence[str], tokenize: Tokenize) -> tuple[sparse.csr_m
     return sparse.vstack(parts, "csr"), vocabulary
 
 
-def counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sparse.csr_matrix:
+def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     terms, count = chain.from_iterable(rows), int(lengths.sum())
@@ -230,7 +239,7 @@ def counted(rows: list[list[str]], vocabulary: dict[str, int], grow: bool) -> sp
         found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
         row = np.repeat(np.arange(len(rows)), lengths)[found >= 0]
         return counted_columns(found[found >= 0], np.bincount(row, minlength=len(rows)), len(vocabulary))
-    number = defaultdict[str, int](None, vocabulary)
+    number = defaultdict[Term, int](None, vocabulary)
     number.default_factory = number.__len__
     columns = np.fromiter(map(number.__getitem__, terms), np.int32, count)
     vocabulary.update(number)

@@ -1,16 +1,16 @@
 """Static encoders run without PyTorch, whose start takes longer than encoding a small collection.
 
 A static encoder is a table of token vectors, and most of its time goes to cutting texts into tokens. Where the
-tokenizer looks at one word at a time, each word is cut once, however often it occurs: ten times as fast.
+tokenizer looks at one word at a time, each word of many texts is cut once, however often they hold it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,21 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.engine.threads import in_threads
 from anmi.fingerprint import hash_value
-from anmi.retrieval.tokenize import runs_of
+from anmi.retrieval.terms import counted_texts
 
-# Small enough that two threads share the new words of a batch.
-_CUT_AT_ONCE: Final = 2048
-_MOST_THREADS: Final = 4
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
 _WEIGHTS: Final = "embedding.weight"
 _PLAIN_NORMALIZE: Final = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 # Below which a vector has no direction, as torch has it.
 _LEAST: Final = 1e-12
-# Words whose tokens are remembered; more than most collections have.
-_MOST_WORDS: Final = 1 << 20
 
 
 class TokenTable:
@@ -48,21 +42,17 @@ class TokenTable:
         Whether the model has a module that normalises, too.
     settings
         ``prompts`` and ``default_prompt_name``, as sentence-transformers saves them.
-    words
-        What another table of the tokenizer remembers.
     """
 
     def __init__(
-        self, tokenizer: Any, table: NDArray[np.float32], normalised: bool, settings: Mapping[str, Any],
-        words: _Words | None = None,
-    ) -> None:  # fmt: skip
+        self, tokenizer: Any, table: NDArray[np.float32], normalised: bool, settings: Mapping[str, Any]
+    ) -> None:
         # Named as in sentence-transformers, for :mod:`anmi.retrieval.kinds`.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
         self.default_prompt_name: str | None = settings.get("default_prompt_name")
         self._tokenizer = tokenizer
         self._table = table
         self._normalised = normalised
-        self._words = words or _words(tokenizer)
 
     def get_embedding_dimension(self) -> int:
         """Return D."""
@@ -78,71 +68,45 @@ class TokenTable:
     def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
         """Return unit vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
-        tokens, lengths = self._cut(texts)
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        held = sparse.csr_matrix((np.ones(len(tokens), np.float32), tokens, starts), (len(texts), len(self._table)))
-        # Tokens are added up in their order, as torch does, so that only the last bit of a length can differ.
-        unit: NDArray[np.float32] = (held @ self._table) / np.maximum(lengths, 1).astype(np.float32)[:, None]
+        unit, lengths = self._mean(texts, self._cuts_words_alone)
+        if len(long := np.flatnonzero(lengths > self._longest)):
+            unit[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
         # Once by the module, if any, and once because unit vectors are asked for.
         for _ in range(1 + self._normalised):
             unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.float32(_LEAST))
         return unit
 
-    def _cut(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the tokens of all texts one after the other, and how many each has."""
-        if self._words is not None:
-            return self._words.cut(texts)
-        found = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-        return np.array([*chain.from_iterable(found)], np.int32), np.array([*map(len, found)], np.int64)
+    def _mean(self, texts: Sequence[str], alone: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the mean vectors, and the number of tokens of each text."""
+        counts, found = counted_texts(texts, self._cut, alone=alone)
+        # Added up in the order of their numbers, whatever other texts there are.
+        tokens = np.array([*found] or [0])[counts.indices]
+        held = sparse.csr_matrix((counts.data, tokens, counts.indptr), (len(texts), len(self._table)))
+        held.sort_indices()
+        lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
+        return (held @ self._table) / np.maximum(lengths, 1)[:, None], lengths
 
+    def _cut(self, texts: Sequence[str]) -> list[list[int]]:
+        return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-class _Words:
-    """The tokens of words, each cut when it is first met."""
+    @property
+    def _longest(self) -> int:
+        return (self._tokenizer.truncation or {"max_length": sys.maxsize})["max_length"]
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._longest = (tokenizer.truncation or {}).get("max_length")
-        self._forget()
-
-    def _forget(self) -> None:
-        self._number: dict[str, int] = {}
-        self._tokens = np.zeros(0, np.int32)
-        self._starts = np.zeros(1, np.int64)
-
-    def cut(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the tokens of all texts one after the other, and how many each has."""
-        if len(self._number) > _MOST_WORDS:
-            self._forget()
-        runs, held, starts = runs_of(texts)
-        self._learn(runs)
-        words = np.fromiter(map(self._number.__getitem__, runs), np.int64, len(runs))[held]
-        first, sizes = self._starts[words], np.diff(self._starts)[words]
-        ends = np.cumsum(sizes)
-        lengths = np.diff(np.concatenate([[0], ends])[starts])
-        # Of each token where its word's begin among those known, and how far into the word it is.
-        tokens = self._tokens[np.arange(sizes.sum()) + np.repeat(first - ends + sizes, sizes)]
-        if self._longest is None or lengths.max(initial=0) <= self._longest:
-            return tokens, lengths
-        place = np.arange(len(tokens)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return tokens[place < self._longest], np.minimum(lengths, self._longest)
-
-    def _learn(self, words: Sequence[str]) -> None:
-        new = [word for word in words if word not in self._number]
-        if not new:
-            return
-        parts = [new[start : start + _CUT_AT_ONCE] for start in range(0, len(new), _CUT_AT_ONCE)]
-        found = list(chain.from_iterable(in_threads(self._cut, parts, min(_MOST_THREADS, len(parts)))))
-        self._number.update(zip(new, range(len(self._number), len(self._number) + len(new)), strict=True))
-        self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum([*map(len, found)])])
-        self._tokens = np.concatenate([self._tokens, np.array([*chain.from_iterable(found)], np.int32)])
-
-    def _cut(self, words: list[str]) -> list[list[int]]:
-        # The tokenizer lets other threads run; its own threads are off, as they do not survive a fork.
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
-
-
-def _words(tokenizer: Any) -> _Words | None:
-    return _Words(tokenizer) if _cuts_words_alone(tokenizer) else None
+    @cached_property
+    def _cuts_words_alone(self) -> bool:
+        """Whether what lies between blanks gets the same tokens whatever stands around it, as in BERT's tokenizer."""
+        parts = json.loads(self._tokenizer.to_str())
+        normalizer = parts["normalizer"] or {"type": None}
+        kinds = [each["type"] for each in normalizer.get("normalizers", [normalizer])]
+        cutter = repr(self._tokenizer.pre_tokenizer)
+        return (
+            kinds in (["BertNormalizer"], ["NFC", "BertNormalizer"])
+            and (cutter == "BertPreTokenizer()" or cutter == repr(words_and_signs()))
+            and parts["model"]["type"] in ("WordPiece", "Unigram")
+            and not any(set(token["content"]) & {" ", "\n"} for token in parts["added_tokens"])
+            and (parts["truncation"] or {"direction": "Right"})["direction"] == "Right"
+        )
 
 
 def words_and_signs() -> Any:
@@ -168,22 +132,6 @@ def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Seque
         ((piece, round(score, 3)) for piece, score in found[len(special) :]), key=lambda one: (-one[1], one)
     )
     tokenizer.model = models.Unigram([*map(tuple, found[: len(special)]), *pieces], list(special).index("[UNK]"))
-
-
-def _cuts_words_alone(tokenizer: Any) -> bool:
-    """Tell whether what lies between blanks gets the same tokens whatever stands around it, as in BERT's tokenizer."""
-    kinds = [type(part).__name__ for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.model)]
-    if kinds[0] == "Sequence":
-        kinds[0] = " ".join(type(part).__name__ for part in tokenizer.normalizer)
-    added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-    cut = tokenizer.truncation or {"direction": "right", "stride": 0}
-    return (
-        kinds[0] in ("BertNormalizer", "NFC BertNormalizer")
-        and (kinds[1] == "BertPreTokenizer" or repr(tokenizer.pre_tokenizer) == repr(words_and_signs()))
-        and kinds[2] in ("WordPiece", "Unigram")
-        and not any(" " in content or "\n" in content for content in added)
-        and (cut["direction"], cut["stride"]) == ("right", 0)
-    )
 
 
 def token_table(folder: Path) -> TokenTable | None:
@@ -213,20 +161,10 @@ def token_table(folder: Path) -> TokenTable | None:
 
 
 def table_of(model: Any) -> TokenTable | None:
-    """Return an open static encoder as a table, None where it is anything else; words are cut once for all its states.
-
-    Tables of one tokenizer share what they remember, so only one thread may use them.
-    """
+    """Return an open static encoder as a table, None where it is anything else."""
     kinds = [type(part).__name__ for part in model.children()]
     if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or model.truncate_dim or not hasattr(model.tokenizer, "to_str"):
         return None
     settings = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     table = model[0].embedding.weight.detach().cpu().float().numpy()
-    return TokenTable(model.tokenizer, table, len(kinds) > 1, settings, _remembered(model.tokenizer.to_str()))
-
-
-@lru_cache(maxsize=1)
-def _remembered(tokenizer: str) -> _Words | None:
-    from tokenizers import Tokenizer
-
-    return _words(Tokenizer.from_str(tokenizer))
+    return TokenTable(model.tokenizer, table, len(kinds) > 1, settings)
