@@ -15,7 +15,7 @@ import pandas as pd
 from anmi.corpus.places import inside, kind_of
 from anmi.corpus.rows import Pair, Row, gather_pairs, numbered, read_lines, read_rows, read_texts
 from anmi.corpus.texts import clean
-from anmi.corpus.types import RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
+from anmi.corpus.types import LABEL_COLUMNS, RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
 from anmi.errors import AnmiError, installed, nearest
 
 # In order of preference; the first file that exists is taken.
@@ -65,7 +65,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
         parts["qrels"] = pd.concat(labelled, ignore_index=True)
     if asked or labelled:
         path = inside(asked or folder / "queries.jsonl", folder)
-        parts["queries"] = read_texts(path, "query", options.columns).drop(columns="title")
+        parts["queries"] = read_texts(path, "query", options.columns)
     runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
     return RawCollection(
         documents, **parts,
@@ -153,9 +153,8 @@ def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
 def _table(path: Path, rows: Sequence[tuple[int, Sequence[str]]], split: str) -> pd.DataFrame:
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    labels = [fields for _, fields in rows]
-    frame = pd.DataFrame(labels, columns=["query_id", "document_id", "relevance"], dtype="str")
-    return frame.assign(split=split, file=str(path), line=[number for number, _ in rows])
+    labels = [(*fields, split, str(path), line) for line, fields in rows]
+    return pd.DataFrame(labels, columns=list(LABEL_COLUMNS)).astype(dict(empty(*LABEL_COLUMNS).dtypes))
 
 
 @contextmanager
@@ -167,21 +166,6 @@ def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
     except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
         message = " ".join(str(error).split())[:300]
         raise AnmiError(f"{name} cannot be read ({type(error).__name__}: {message}); {cure}") from error
-
-
-@contextmanager
-def data_archives_only() -> Iterator[None]:
-    """Keep every archive that is unpacked meanwhile in its folder, without devices or special permissions (PEP 706).
-
-    ir_datasets unpacks what it downloads with ``tarfile`` and names no filter; before Python 3.14 the default trusts
-    an archive in everything.
-    """
-    before: Any = vars(tarfile.TarFile).get("extraction_filter")
-    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
-    try:
-        yield
-    finally:
-        tarfile.TarFile.extraction_filter = before
 
 
 def read_ir_datasets(location: str, options: Options) -> RawCollection:
@@ -204,7 +188,10 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     """
     library = installed("ir_datasets", "ir_datasets:ID", "ir-datasets")
     cure = "its first use downloads it, so check the network, or put the files where ir_datasets expects them"
-    with _in_one_sentence(f"ir_datasets:{location}", cure), data_archives_only():
+    with _in_one_sentence(f"ir_datasets:{location}", cure):
+        # It unpacks what it downloads and names no filter; before Python 3.14 the default trusts an archive in
+        # everything. This one keeps archives in their folder, without devices or special permissions (PEP 706).
+        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
         splits = _splits(location, library)
         name, train = splits["train"]
         # Splits may hand out one common list of queries; the labels say which split a query is in.
@@ -220,8 +207,8 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         ]
         return RawCollection(
             read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
-            read_texts(Path(name), "query", {}, asked.values()).drop(columns="title"),
-            pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
+            read_texts(Path(name), "query", {}, asked.values()),
+            pd.DataFrame(labels, columns=list(LABEL_COLUMNS)),
             language=train.docs_lang(),
             notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
         )
@@ -229,27 +216,21 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
 
 def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
     """Return name and dataset of every split there is, train first."""
-
-    def first(*names: str) -> tuple[str, Any] | None:
-        for name in names:
-            with suppress(KeyError):
-                found = library.load(name)
-                if found.has_qrels() and found.has_queries():
-                    return name, found
-        return None
-
     base, _, last = location.rpartition("/")
     if base and last in (*SPLIT_NAMES["dev"], "test"):
         raise AnmiError(f"ir_datasets:{location} is no training split; name {base}/train or a dataset without splits")
     base = base if last == "train" else location
-    train = first(f"{base}/train", location)
-    if train is None:
+    found: dict[str, tuple[str, Any]] = {}
+    for split, names in SPLIT_NAMES.items():
+        for name in [*(f"{base}/{name}" for name in names), *[location][: split == "train"]]:
+            with suppress(KeyError):
+                part = library.load(name)
+                if part.has_qrels() and part.has_queries():
+                    found.setdefault(split, (name, part))
+    if "train" not in found:
         hint = nearest(location, set(library.registry) - {location})
         raise AnmiError(f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}')
-    if not train[0].endswith("/train"):
-        return {"train": train}
-    rest = {split: first(*(f"{base}/{name}" for name in SPLIT_NAMES[split])) for split in ("dev", "test")}
-    return {"train": train, **{split: found for split, found in rest.items() if found}}
+    return found if found["train"][0].endswith("/train") else {"train": found["train"]}
 
 
 def _texts(items: Iterable[Any]) -> Iterator[Row]:
@@ -287,7 +268,7 @@ def read_hf(location: str, options: Options) -> RawCollection:
         folder = Path(name).expanduser()
         for path in folder.rglob("*") if folder.is_dir() else ():
             inside(path, folder)
-        configs = _configs(folder, name)
+        configs = _configs(folder, str(folder) if folder.is_dir() else name)
 
         def called(part: str) -> str | None:
             return next((each for each in (f"{config}-{part}", f"{part}-{config}", part) if each in configs), None)
@@ -310,7 +291,7 @@ def read_hf(location: str, options: Options) -> RawCollection:
         if queries:
             place = name if labels else f"{name}-qrels"
             splits = _of_splits(place, _load(place, labels), split)
-            parts["queries"] = texts(queries, "query").drop(columns="title")
+            parts["queries"] = texts(queries, "query")
             qrels = [labels_of(Path(place) / found, _rows(part), ours) for ours, (found, part) in splits.items()]
             parts |= {"qrels": pd.concat(qrels, ignore_index=True)}
             parts["notes"] = {"hf": {ours: found for ours, (found, _) in splits.items()}}
@@ -321,14 +302,14 @@ def _saved(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def _configs(folder: Path, name: str) -> list[str]:
+def _configs(folder: Path, place: str) -> list[str]:
     import datasets
 
     if _saved(folder):
         return []
     if (folder / "corpus").is_dir() and not (folder / "README.md").is_file():
         return [path.name for path in folder.iterdir() if path.is_dir()]
-    return list(datasets.get_dataset_config_names(str(folder) if folder.is_dir() else name))
+    return list(datasets.get_dataset_config_names(place))
 
 
 def _load(name: str, config: str | None) -> Mapping[str, Any]:
@@ -337,13 +318,13 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
 
     folder = Path(name).expanduser()
     place = folder / (config or "")
-    options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
     if _saved(place):
         found = datasets.load_from_disk(place)
-    elif config and place.is_dir() and not (folder / "README.md").is_file():
-        found = datasets.load_dataset(str(place), **options)
     else:
-        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, **options)
+        options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
+        apart = config and place.is_dir() and not (folder / "README.md").is_file()
+        given = [str(place)] if apart else [str(folder) if folder.is_dir() else name, config or None]
+        found = datasets.load_dataset(*given, **options)
     return found if isinstance(found, dict) else {"train": found}
 
 

@@ -320,7 +320,7 @@ def read_docs(location: str, options: Options) -> RawCollection:
     from tqdm import tqdm
 
     files = files_of_docs(location)
-    documents, kinds = TextTable("document"), Counter[str]()
+    documents, kinds = TextTable(), Counter[str]()
     damaged, left_out = list[tuple[str, str, str, int, str]](), list[tuple[str, str, str, int, str]]()
     for name, path in tqdm(files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None):
         kind, before, entry = kind_of(path), len(documents), ("document", clean(name), str(path), 0)
@@ -344,9 +344,8 @@ def read_docs(location: str, options: Options) -> RawCollection:
         if len(documents) == before:
             left_out.append((*entry, "there is no text in it"))
     check_share(table_of(damaged), "files", len(files), options.max_quarantine)
-    if not len(documents):
+    if not documents:
         _, _, first, _, reason = (damaged + left_out)[0]
         raise AnmiError(f"docs:{location} gives no document; of {len(files)} files the first is {first}: {reason}")
-    return RawCollection(
-        documents.table(), notes={"files": dict(sorted(kinds.items()))}, set_aside=table_of(damaged + left_out)
-    )
+    notes = {"files": dict(sorted(kinds.items()))}
+    return RawCollection(documents.table("document"), notes=notes, set_aside=table_of(damaged + left_out))

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from anmi.corpus.places import ROW_FILES, files_of_pairs, kind_of
 from anmi.corpus.texts import clean, to_json
-from anmi.corpus.types import Column, Options, RawCollection, empty
+from anmi.corpus.types import LABEL_COLUMNS, Column, Options, RawCollection, empty
 from anmi.errors import AnmiError
 
 Row = tuple[int, dict[str, Any]]
@@ -130,12 +130,10 @@ def _batches(path: Path, kind: str) -> Iterator[pa.RecordBatch]:
                 yield from table.iter_batches(_AT_ONCE)
             return
         with pa.memory_map(str(path)) as file:
-            try:
-                found = pa.ipc.open_file(file).read_all()
-            except pa.ArrowInvalid:  # What `datasets` saves has no index.
-                file.seek(0)
-                found = pa.ipc.open_stream(file).read_all()
-            yield from found.to_batches(_AT_ONCE)
+            # What `datasets` saves has no index.
+            opened = pa.ipc.open_file if file.read(6) == b"ARROW1" else pa.ipc.open_stream
+            file.seek(0)
+            yield from opened(file).read_all().to_batches(_AT_ONCE)
     except pa.ArrowException as error:
         raise AnmiError(f"{path} is not in its format ({error}); write the file again") from None
 
@@ -211,27 +209,12 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
     return found
 
 
-class TextTable:
-    """Documents or queries as they are read, each id once.
+class TextTable(dict[str, tuple[str, str, str, str, int]]):
+    """Documents or queries as they are read: title, text, metadata as JSON, file and line by id."""
 
-    Parameters
-    ----------
-    kind
-        ``document`` or ``query``, which names the column of ids.
-    """
-
-    def __init__(self, kind: str) -> None:
-        self._columns = (f"{kind}_id", "title", "text", "metadata", "file", "line")
-        self._places: dict[str, tuple[Path, int]] = {}
-        self._rows: list[tuple[str, str, str, str, str, int]] = []
-
-    def __contains__(self, identifier: str) -> bool:
-        return identifier in self._places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def add(self, identifier: str, text: str, metadata: Mapping[str, Any], path: Path, line: int, title: str) -> None:
+    def add(
+        self, identifier: str, text: str, metadata: Mapping[str, Any], path: Path, line: int, title: str = ""
+    ) -> None:
         """Add a text.
 
         Raises
@@ -239,11 +222,10 @@ class TextTable:
         AnmiError
             The id occurs twice.
         """
-        if identifier in self._places:
-            first, at = self._places[identifier]
+        if identifier in self:
+            *_, first, at = self[identifier]
             raise AnmiError(f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids unique')
-        self._places[identifier] = path, line
-        self._rows.append((identifier, title, text, to_json(metadata), str(path), line))
+        self[identifier] = title, text, to_json(metadata), str(path), line
 
     def add_rows(self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = "") -> None:
         """Add the rows of a table by their columns ``id``, ``title`` and ``text``.
@@ -255,7 +237,7 @@ class TextTable:
         rows
             Numbers and values.
         columns
-            See :attr:`anmi.corpus.types.Options.columns`.
+            See :attr:`anmi.corpus.types.ReadingParams.columns`.
         name
             Of the table: what its rows are called where they have no id, and noted in their metadata.
 
@@ -266,17 +248,17 @@ class TextTable:
         """
         needs: dict[Column, bool] = {"id": not name, "title": False, "text": True}
         for line, values in rows:
-            taken, used = dict.fromkeys(needs, ""), []
-            for what, needed in needs.items():
-                for found in columns_of(path, line, values, what, columns, needed):
-                    used.append(found)
-                    taken[what] = _cell(path, line, what, found, values[found])
-            metadata = metadata_of(values, used) | ({"path": name} if name else {})
-            self.add(taken["id"] or f"{name}#{line}", taken["text"], metadata, path, line, taken["title"])
+            used = {what: columns_of(path, line, values, what, columns, needs[what]) for what in needs}
+            cells = {what: _cell(path, line, what, found[0], values[found[0]]) if found else ""
+                     for what, found in used.items()}  # fmt: skip
+            metadata = metadata_of(values, {*chain(*used.values())}) | ({"path": name} if name else {})
+            self.add(cells["id"] or f"{name}#{line}", cells["text"], metadata, path, line, cells["title"])
 
-    def table(self) -> pd.DataFrame:
-        """Return ``<kind>_id, title, text, metadata, file, line``; metadata as a JSON string."""
-        return pd.DataFrame(self._rows, columns=list(self._columns)).astype(dict(empty(*self._columns).dtypes))
+    def table(self, kind: str) -> pd.DataFrame:
+        """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
+        columns = (f"{kind}_id", "title", "text", "metadata", "file", "line")
+        rows = pd.DataFrame([(name, *row) for name, row in self.items()], columns=list(columns))
+        return rows.astype(dict(empty(*columns).dtypes)).drop(columns=["title"] if kind == "query" else [])
 
 
 def read_texts(path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None) -> pd.DataFrame:
@@ -300,11 +282,11 @@ def read_texts(path: Path, kind: str, columns: Mapping[Column, str], rows: Itera
     AnmiError
         See :meth:`TextTable.add_rows`; or there is no row.
     """
-    found = TextTable(kind)
+    found = TextTable()
     found.add_rows(path, read_rows(path) if rows is None else rows, columns)
-    if not len(found):
+    if not found:
         raise AnmiError(f"{path} has no row; at least one was expected")
-    return found.table()
+    return found.table(kind)
 
 
 def _cell(path: Path, line: int, what: Column, name: str, value: Any) -> str:
@@ -377,16 +359,12 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
     AnmiError
         There is no pair, a column is missing, or it holds something else.
     """
-    queries, documents = TextTable("query"), TextTable("document")
-    labels: dict[tuple[str, str, str, str], tuple[str, int]] = {}
-    languages = Counter[str]()
+    queries, documents, labels, languages = TextTable(), TextTable(), list[tuple[Any, ...]](), Counter[str]()
     for path, line, values, split in rows:
         columns: dict[Column, tuple[str, ...]] = {
             what: columns_of(path, line, values, what, options.columns, needed=what in ("query", "positive"))
             for what in ("query", "positive", "negative", "score", "title")
         }
-        used = {each for found in columns.values() for each in found} | {"query_type", "doc_type"}
-        shared = {key: item for key, item in values.items() if key not in used}
         texts = {
             what: [each for column in columns[what] for each in texts_in(path, line, column, values[column])]
             for what in ("query", "positive", "negative")
@@ -399,26 +377,28 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
             )
         scores = scores if len(scores) > 1 else (scores or ["1"]) * len(texts["positive"])
         title = "".join(clean(values[column]) for column in columns["title"] if isinstance(values[column], str))
-        prefix = "" if split == "train" else f"{split}-"
-        query = _added(queries, f"{prefix}q", texts["query"][0][1], _typed(values, "query_type", shared), path, line)
-        metadata = _typed(values, "doc_type", shared)
+        used = {*chain(*columns.values()), "query_type", "doc_type"}
+        shared = {key: item for key, item in values.items() if key not in used}
+        of_query, of_document = (
+            {key: values[key] for key in [own] if key in values} | shared for own in ("query_type", "doc_type")
+        )
+        query = _added(queries, "q" if split == "train" else f"{split}-q", texts["query"][0][1], of_query, path, line)
         found = [
-            (_added(documents, "d", text, metadata, path, line, own or title), score)
+            (_added(documents, "d", text, of_document, path, line, own or title), score)
             for (own, text), score in zip(texts["positive"], scores, strict=True)
         ]
-        negatives = [each for each in texts["negative"] if each[1].strip()]
-        found += [(_added(documents, "d", text, {}, path, line, own), "0") for own, text in negatives]
-        for document, score in found:
-            labels.setdefault((query, document, score, split), (str(path), line))
+        found += [
+            (_added(documents, "d", text, {}, path, line, own), "0") for own, text in texts["negative"] if text.strip()
+        ]
+        labels += [(query, document, score, split, str(path), line) for document, score in found]
         if isinstance(values.get("language"), str):
             languages[values["language"]] += 1
     if not labels:
         raise AnmiError(f"{name} gives no pair; name at least one file with a row")
-    table = [(*label, *place) for label, place in labels.items()]
     return RawCollection(
-        documents.table(), queries.table().drop(columns="title"),
-        pd.DataFrame(table, columns=["query_id", "document_id", "relevance", "split", "file", "line"]),
-        language=min(languages, key=lambda code: (-languages[code], code), default=None), notes=notes,
+        documents.table("document"), queries.table("query"),
+        pd.DataFrame(labels, columns=list(LABEL_COLUMNS)).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
+        language=max(sorted(languages), key=languages.__getitem__, default=None), notes=notes,
     )  # fmt: skip
 
 
@@ -446,7 +426,3 @@ def _scores(path: Path, line: int, name: str, value: Any) -> list[str]:
                     "another column by ingestion.columns.score, or leave it empty, and every pair counts as relevant"
                 )
     return found
-
-
-def _typed(values: Mapping[str, Any], key: str, shared: dict[str, Any]) -> dict[str, Any]:
-    return {key: values[key], **shared} if key in values else shared

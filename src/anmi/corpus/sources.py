@@ -10,7 +10,6 @@ import hashlib
 import importlib
 import logging
 import zlib
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -55,7 +54,6 @@ def load_collection(collection: str, **options: Any) -> Collection:
         If the string or what it names is wrong.
     """
     given = Options(**options)
-    given = replace(given, language=language_code(given.language) if given.language else None)
     kind, location = kind_and_place(collection)
     if "\0" in location:
         raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')

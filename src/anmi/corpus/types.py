@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from anmi.corpus.sentences import language_code
 from anmi.errors import AnmiError
 
 SPLITS: Final = ("train", "dev", "test")
@@ -18,6 +21,7 @@ SPLITS: Final = ("train", "dev", "test")
 LARGEST_RELEVANCE: Final = 1_000_000
 ENTITY_COLUMNS: Final = ("uri", "label", "types")
 FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
+LABEL_COLUMNS: Final = ("query_id", "document_id", "relevance", "split", "file", "line")
 # Of files with runs of TREC, which are systems by their names.
 RUN_ENDINGS: Final = (".run", ".trec", ".txt")
 RUN_COLUMNS: Final = ("query_id", "document_id", "score", "system")
@@ -37,16 +41,11 @@ def table_of(rows: Iterable[tuple[str, str, str, int, str]] = ()) -> pd.DataFram
     return pd.DataFrame(list(rows), columns=list(QUARANTINE_COLUMNS)).astype(dict(empty(*QUARANTINE_COLUMNS).dtypes))
 
 
-@dataclass(frozen=True)
-class Options:
-    """The choices of :func:`anmi.corpus.sources.load_collection`.
+class ReadingParams(BaseModel):
+    """How a collection is read, checked and split; the stage of ingestion has more.
 
     Attributes
     ----------
-    seed
-        Keys the hashes that cut splits and choose the subset.
-    subset
-        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
     max_quarantine
         Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single damaged row never
         does, unless this is 0.
@@ -58,13 +57,45 @@ class Options:
         Names of the columns of tables where they are not the usual ones; an empty name takes none.
     """
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_quarantine: float = Field(0.01, ge=0, le=1)
+    dev_share: float = Field(0.15, gt=0, lt=1)
+    test_share: float = Field(0.2, gt=0, lt=1)
+    language: str | None = None
+    columns: dict[Column, str] = Field(default={})
+
+    @field_validator("language")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        try:
+            return language_code(given) if given else None
+        except AnmiError as error:
+            raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> Self:
+        """Fail before a file is read."""
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError(
+                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to train on; lower them"
+            )
+        return self
+
+
+class Options(ReadingParams):
+    """The choices of :func:`anmi.corpus.sources.load_collection`.
+
+    Attributes
+    ----------
+    seed
+        Keys the hashes that cut splits and choose the subset.
+    subset
+        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
+    """
+
     seed: int = 42
     subset: int | None = None
-    max_quarantine: float = 0.01
-    dev_share: float = 0.15
-    test_share: float = 0.2
-    language: str | None = None
-    columns: Mapping[Column, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,18 +126,16 @@ class RawCollection:
     """
 
     documents: pd.DataFrame
-    queries: pd.DataFrame = field(default_factory=lambda: empty("query_id", "text", "metadata", "file", "line"))
-    qrels: pd.DataFrame = field(
-        default_factory=lambda: empty("query_id", "document_id", "relevance", "split", "file", "line")
-    )
-    graph: pd.DataFrame = field(default_factory=lambda: empty("head", "relation", "tail"))
+    queries: pd.DataFrame = field(default_factory=partial(empty, "query_id", "text", "metadata", "file", "line"))
+    qrels: pd.DataFrame = field(default_factory=partial(empty, *LABEL_COLUMNS))
+    graph: pd.DataFrame = field(default_factory=partial(empty, "head", "relation", "tail"))
     same_text_is_equivalent: bool = False
     language: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
-    facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
-    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS))
-    set_aside: pd.DataFrame = field(default_factory=table_of)
+    entities: pd.DataFrame = field(default_factory=partial(empty, *ENTITY_COLUMNS))
+    facts: pd.DataFrame = field(default_factory=partial(empty, *FACT_COLUMNS))
+    runs: pd.DataFrame = field(default_factory=partial(empty, *RUN_COLUMNS))
+    set_aside: pd.DataFrame = field(default_factory=partial(empty, *QUARANTINE_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -156,11 +185,11 @@ class Collection:
     duplicates: pd.DataFrame
     quarantine: pd.DataFrame
     notes: dict[str, Any] = field(default_factory=dict)
-    entities: pd.DataFrame = field(default_factory=lambda: empty(*ENTITY_COLUMNS))
-    facts: pd.DataFrame = field(default_factory=lambda: empty(*FACT_COLUMNS))
-    judged: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
-    runs: pd.DataFrame = field(default_factory=lambda: empty(*RUN_COLUMNS))
-    forms: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
+    entities: pd.DataFrame = field(default_factory=partial(empty, *ENTITY_COLUMNS))
+    facts: pd.DataFrame = field(default_factory=partial(empty, *FACT_COLUMNS))
+    judged: pd.DataFrame = field(default_factory=partial(empty, "query_id", "document_id"))
+    runs: pd.DataFrame = field(default_factory=partial(empty, *RUN_COLUMNS))
+    forms: pa.LargeStringArray = field(default_factory=partial(pa.array, (), pa.large_string()))
 
 
 def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
@@ -199,7 +228,7 @@ class Quarantine:
     """
 
     def __init__(self) -> None:
-        self._parts: list[tuple[str, bool, pd.DataFrame]] = []
+        self._parts = [empty(*QUARANTINE_COLUMNS).assign(damage=False)]
 
     def set_aside(
         self, kind: str, rows: pd.DataFrame, bad: pd.Series | NDArray[np.bool_], reason: str | pd.Series,
@@ -213,16 +242,15 @@ class Quarantine:
         if mask.any():
             found = rows[mask]
             ids = found["query_id"] + " " + found["document_id"] if kind == "qrel" else found[f"{kind}_id"]
-            part = pd.DataFrame({"kind": kind, "id": ids, "file": found["file"], "line": found["line"]})
-            self._parts.append((kind, damage, part.assign(reason=reason)[list(QUARANTINE_COLUMNS)]))
+            self._parts.append(found[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage))
         return rows[~mask]
 
     def check(self, kind: str, total: int, share: float) -> None:
         """Fail where more than ``share`` of the rows of a kind are damaged; see :func:`check_share`."""
-        damaged = [part for of, damage, part in self._parts if of == kind and damage]
-        check_share(pd.concat([table_of(), *damaged]), "queries" if kind == "query" else f"{kind}s", total, share)
+        found = pd.concat(self._parts)
+        damaged = found[(found["kind"] == kind) & found["damage"]]
+        check_share(damaged, "queries" if kind == "query" else f"{kind}s", total, share)
 
     def table(self) -> pd.DataFrame:
         """Return ``kind, id, file, line, reason``; line 0 where the source has no lines."""
-        parts = pd.concat([table_of(), *(part for *_, part in self._parts)], ignore_index=True)
-        return parts.astype(dict(table_of().dtypes))
+        return table_of(pd.concat(self._parts)[list(QUARANTINE_COLUMNS)].itertuples(index=False, name=None))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from anmi.adaptation.kinds import QuestionOptions
 from anmi.adaptation.make import FilterOptions
 from anmi.candidates import MEASURED
 from anmi.corpus.hardness import HardnessParams
-from anmi.corpus.sentences import language_code
-from anmi.corpus.types import Column
-from anmi.errors import AnmiError, nearest
+from anmi.corpus.types import ReadingParams
+from anmi.errors import nearest
 from anmi.evaluation.planting import Hide, Kinds
 from anmi.evaluation.promotion import PromotionRule
 from anmi.judging.cross_encoder import CrossEncoderOptions
@@ -56,36 +55,14 @@ def sentence(error: ValidationError, model: Any, what: str, name: str = "") -> s
     return f'{what} "{place}": {said}{given}' if place else said
 
 
-class IngestionParams(Params):
+class IngestionParams(ReadingParams):
     """How a collection is read, split and checked."""
 
     api_docs_queries: int = Field(500, ge=0)
     max_queries: int = Field(0, ge=0)
-    max_quarantine: float = Field(0.01, ge=0, le=1)
-    dev_share: float = Field(0.15, gt=0, lt=1)
-    test_share: float = Field(0.2, gt=0, lt=1)
     passages: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
     new_queries: int = Field(100, ge=0)
-    language: str | None = None
     marks: str | None = Field(None, min_length=1)
-    columns: dict[Column, str] = Field(default={})
-
-    @field_validator("language")
-    @classmethod
-    def _is_known(cls, given: str | None) -> str | None:
-        try:
-            return language_code(given) if given else None
-        except AnmiError as error:
-            raise ValueError(str(error)) from None
-
-    @model_validator(mode="after")
-    def _something_to_train_on(self) -> Self:
-        """Fail before a file is read."""
-        if self.dev_share + self.test_share >= 1:
-            raise ValueError(
-                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to train on; lower them"
-            )
-        return self
 
 
 class WriterOptions(EndpointOptions):

@@ -19,14 +19,12 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     from anmi.corpus.related import COPY, find_related, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.splits import new_documents
-    from anmi.corpus.types import counts_by_reason
+    from anmi.corpus.types import ReadingParams, counts_by_reason
 
     cap = params.api_docs_queries if collection == "api_docs" else 0
     caps = [value for value in (cap, params.max_queries) if value]
-    found = load_collection(
-        collection, seed=seed, subset=min(caps) if caps else None, max_quarantine=params.max_quarantine,
-        dev_share=params.dev_share, test_share=params.test_share, language=params.language, columns=params.columns,
-    )  # fmt: skip
+    reading = {name: getattr(params, name) for name in ReadingParams.model_fields}
+    found = load_collection(collection, seed=seed, subset=min(caps) if caps else None, **reading)
     if lost := counts_by_reason(found.quarantine[found.quarantine.kind == "document"]):
         told = ", ".join(f"{count:,} × {reason}" for reason, count in lost.items())
         log.warning("Some documents are left out, or read in part: %s; the artifact quarantine lists them", told)
