@@ -115,7 +115,7 @@ def mean(values: pd.Series) -> dict[str, Any]:
 
 def paired(first: pd.Series, second: pd.Series) -> dict[str, float | None]:
     """Return by how much the first of two systems is better on the same queries, with an interval and a p-value."""
-    found = compare(np.asarray(first), np.asarray(second), seed=1).as_dict()
+    found = compare(np.asarray(first), np.asarray(second), seed=1)._asdict()
     return {name: plain(value, 5 if name == "p_value" else 4) for name, value in found.items()}
 
 

@@ -126,7 +126,7 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     truth = qrels[qrels.query_id.isin(asked.query_id)]
     judged = completed_judgments(truth, equivalents) if completed else truth
     run = ranked(model, asked, qrels, corpus, 100)
-    found = evaluate(of_documents(judged, corpus), run, (10,), ignore_identical_ids=False)[[METRIC]]
+    found = evaluate(of_documents(judged, corpus), run, (10,))[[METRIC]]
     found.to_parquet(measured)
     return found[METRIC]
 

@@ -62,7 +62,7 @@ def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, A
         asked = cut.queries[cut.queries.split == "test"]
         truth = cut.qrels[cut.qrels.query_id.isin(asked.query_id)]
         run = ranked(model, asked, truth, cut.corpus, 100, description=f"{collection}, {passages}")
-        scores = evaluate(of_documents(truth, cut.corpus), run, (10,), ignore_identical_ids=False)[METRIC]
+        scores = evaluate(of_documents(truth, cut.corpus), run, (10,))[METRIC]
         yield row_of(scores, collection, passages, encoder, "zero_shot", "all")
 
 

@@ -96,7 +96,7 @@ class Reranked:
                 place[:depth] = np.argsort(np.argsort(-both, kind="stable"), kind="stable")
             ranking += [(query, hit.document_id, -at) for hit, at in zip(hits, place, strict=True)]
         run = pd.DataFrame(ranking, columns=["query_id", "document_id", "score"])
-        return evaluate(self.qrels, run, (10,))["ndcg@10"]
+        return evaluate(self.qrels, run[run.query_id != run.document_id], (10,))["ndcg@10"]
 
 
 def standard(values: NDArray[Any]) -> NDArray[Any]:

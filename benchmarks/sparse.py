@@ -189,12 +189,7 @@ def measured(mined: Mined, documents: Any, scores: Any) -> pd.DataFrame:
     """Return the metrics of every query."""
     ranking = Ranking.of(mined.tests, mined.qrels, mined.corpus, DEPTH)
     truth = mined.qrels[mined.qrels.query_id.isin(mined.tests.query_id)]
-    return evaluate(
-        of_documents(truth, mined.corpus),
-        ranking.run(documents, scores),
-        (10, documents.shape[1]),
-        ignore_identical_ids=False,
-    )
+    return evaluate(of_documents(truth, mined.corpus), ranking.run(documents, scores), (10, documents.shape[1]))
 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:

@@ -178,5 +178,5 @@ def trained(task: Task, chosen: pd.DataFrame, seed: int = 1) -> float:
     index = DenseIndex.build(vectors(model, texts.tolist(), "document"), ids)
     ranking = Ranking.of(task.test_queries, task.test_judgments, task.corpus, 10)
     found = ranking.lists(*index.search(vectors(model, task.test_queries.text.tolist(), "query"), ranking.searched))
-    table = evaluate(task.test_judgments, ranking.run(*found), (10,), ignore_identical_ids=False)
+    table = evaluate(task.test_judgments, ranking.run(*found), (10,))
     return round(float(table[METRIC].mean()), 4)

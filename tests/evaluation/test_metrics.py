@@ -84,13 +84,6 @@ def test_copies_count_once_and_otherwise_as_trec_eval_counts():
     pd.testing.assert_frame_equal(evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking))
 
 
-def test_identical_ids_are_ignored_unless_labelled_relevant():
-    labels = qrels(q1={"a": 1}, q2={"q2": 1})
-    ranking = run(q1={"q1": 9.0, "a": 1.0}, q2={"q2": 9.0})
-    assert evaluate(labels, ranking, ks=(1,))["mrr@1"].tolist() == [1.0, 1.0]
-    assert evaluate(labels, ranking, ks=(1,), ignore_identical_ids=False)["mrr@1"].tolist() == [0.0, 1.0]
-
-
 def test_rank_statistics():
     summary = summarise(results([1, 2, 8, 0]))
     assert [summary[f"rank_{name}"] for name in ("mean", "median", "min", "max")] == [pytest.approx(11 / 3), 2, 1, 8]

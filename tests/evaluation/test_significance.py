@@ -27,7 +27,7 @@ def test_tests_of_several_differences_are_scipys_of_each(queries: int):
         ).pvalue
         # Exact with few queries; otherwise two samples of 10,000 sign flips.
         assert found.p_value == pytest.approx(expected, abs=1e-12 if queries == 9 else 0.025)
-        assert found.as_dict() == pytest.approx(compare(row, np.zeros(queries), seed=3).as_dict())
+        assert found._asdict() == pytest.approx(compare(row, np.zeros(queries), seed=3)._asdict())
 
 
 def test_intervals_of_several_metrics_are_scipys_of_each():
@@ -49,7 +49,7 @@ def test_queries_that_one_document_asks_count_as_one():
     many, groups = np.repeat(one, 5), np.repeat(np.arange(30), 5)
     assert interval(many, seed=1, groups=groups) == pytest.approx(interval(one, seed=1))
     found, nothing = compare(many, np.zeros(150), seed=1, groups=groups), np.zeros(30)
-    assert found.as_dict() == pytest.approx(compare(one, nothing, seed=1).as_dict())
+    assert found._asdict() == pytest.approx(compare(one, nothing, seed=1)._asdict())
     alone = compare(many, np.zeros(150), seed=1)
     assert found.high - found.low > 2 * (alone.high - alone.low) and found.p_value > 2 * alone.p_value
 

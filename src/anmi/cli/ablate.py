@@ -158,7 +158,7 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     if len(equivalents) and len(qrels):
         judged = of_documents(completed_judgments(qrels, equivalents), catalog.load("corpus"))
         for system, ranking in runs.groupby("system"):
-            table = evaluate(judged, ranking, (10,), ignore_identical_ids=False).reset_index()
+            table = evaluate(judged, ranking, (10,)).reset_index()
             tables.append(table[["query_id", METRIC]].assign(system=system, judgments="completed"))
     queries = pd.concat(tables).merge(catalog.load("query_buckets"), on="query_id")
     queries = queries[queries.system.isin(names)].replace({"system": names})

@@ -26,7 +26,7 @@ def explain(context: Any, query_id: str, top: int, document_id: str | None, run_
 
     It shows the first --top candidates and all that were taken; --json prints all.
     """
-    from anmi.report.explanation import explain, fold_of_query
+    from anmi.report.explanation import explain
 
     saved = Saved(context, *_SHOWN, run_id=run_id)
     corpus, queries = (saved.load(name, "ingestion") for name in ("corpus", "queries"))
@@ -36,9 +36,8 @@ def explain(context: Any, query_id: str, top: int, document_id: str | None, run_
     asked = queries[queries["query_id"] == query_id]
     query = str(asked["text"].iloc[0]) if len(asked) else ""
     fused, summary = (saved.load(name, default={}) for name in ("fused_judge", "selection_summary"))
-    fold = fold_of_query(fused, query, context.params["seed"])
-    found = {"query_id": query_id, "query": query}
-    found |= explain(block, corpus, fused, fold, summary.get("negatives_wanted"))
+    told = explain(block, corpus, fused, query, context.params["seed"], summary.get("negatives_wanted"))
+    found = {"query_id": query_id, "query": query} | told
     if document_id is not None:
         itself = str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
         found = _only(found, block, corpus, document_id, saved, itself)

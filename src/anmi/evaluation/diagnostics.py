@@ -74,7 +74,6 @@ class Funnel(Diagnosis):
         self._steps: dict[str, None] = {}
         self._rules: dict[str, Rule] = {}
         self._candidates, self._queries = Counter[str](), Counter[str]()
-        self._total, self._complete = Counter[str](), Counter[str]()
 
     def see(self, block: Candidates) -> None:
         """Count a block."""
@@ -87,10 +86,9 @@ class Funnel(Diagnosis):
         self._candidates.update(dict(zip(block.legend, candidates.tolist(), strict=True)))
         self._queries.update(dict(zip(block.legend, queries.tolist(), strict=True)))
         chosen = (fate == NEGATIVE).sum(axis=1)
-        self._queries["negative"] += int((chosen > 0).sum())
         full = chosen >= self._n
-        self._complete.update(candidates=int(chosen[full].sum()), queries=int(full.sum()))
-        self._total.update(candidates=int(block.filled.sum()), queries=len(block))
+        self._queries.update(negative=int((chosen > 0).sum()), complete=int(full.sum()), total=len(block))
+        self._candidates.update(complete=int(chosen[full].sum()), total=int(block.filled.sum()))
 
     def found(self) -> list[dict[str, Any]]:
         """Return the rows."""
@@ -98,17 +96,13 @@ class Funnel(Diagnosis):
         def row(step: str, kind: str, name: str) -> dict[str, Any]:
             return {"step": step, "kind": kind, "candidates": self._candidates[name], "queries": self._queries[name]}
 
-        rows: list[dict[str, Any]] = [{"step": "candidates", "kind": "total", **_counts(self._total)}]
+        rows = [row("candidates", "total", "total")]
         for name in self._steps:
             rule = self._rules.get(name, Rule())
             kind = rule.kind if rule.kind in ("uncertain", "promoted") else "rejected"
             rows.append(row(name, kind, name) | {"rule": rule.text})
         rows += [row("not drawn", "undecided", "open"), row("negatives", "negative", "negative")]
-        return [*rows, {"step": f"all {self._n} negatives", "kind": "complete", **_counts(self._complete)}]
-
-
-def _counts(counter: Counter[str]) -> dict[str, int]:
-    return {"candidates": counter["candidates"], "queries": counter["queries"]}
+        return [*rows, row(f"all {self._n} negatives", "complete", "complete")]
 
 
 def fate_of(block: Candidates) -> NDArray[np.int16]:

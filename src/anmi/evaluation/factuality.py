@@ -214,13 +214,9 @@ def neighbours(
     first = np.full(len(query), -1)
     first[labelled[::-1]] = entity[::-1]
     about = graph.about[document].astype(np.int64)
-    return near.assign(
-        own=first[row],
-        entity=about,
-        right=_holds(relevant, row, document),
-        entails=_holds(graph.entailing(side_by_side(labelled, positive, len(query))), row, document),
-        same_uri=_holds(subjects, row, about) & (about >= 0),
-    ).reset_index(drop=True)
+    entails = _holds(graph.entailing(side_by_side(labelled, positive, len(query))), row, document)
+    told = {"own": first[row], "entity": about, "right": _holds(relevant, row, document), "entails": entails}
+    return near.assign(**told, same_uri=_holds(subjects, row, about) & (about >= 0)).reset_index(drop=True)
 
 
 def _pairs(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_array:

@@ -1,8 +1,9 @@
 """Retrieval metrics per query, computed by trec_eval through pytrec_eval.
 
-Everything is BEIR-compatible: linear gain in nDCG, the same cut-offs, identical ids ignored. Equal scores are
-ordered as trec_eval orders them: by document id, descending by bytes, whatever the order of the rows. trec_eval
-holds scores in single precision, so scores that differ by less than that are equal.
+Everything is BEIR-compatible: linear gain in nDCG, the same cut-offs. Runs are without queries that are documents
+themselves (:class:`anmi.evaluation.retrieval.Ranking`). Equal scores are ordered as trec_eval orders them: by document
+id, descending by bytes, whatever the order of the rows. trec_eval holds scores in single precision, so scores that
+differ by less than that are equal.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ HARD_ABOVE: Final = 0.7
 _TREC_NAMES: Final = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "accuracy": "success"}
 
 
-def evaluate(
-    qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS, *, ignore_identical_ids: bool = True
-) -> pd.DataFrame:
+def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     """Score a run against relevance labels, query by query.
 
     Parameters
@@ -41,9 +40,6 @@ def evaluate(
         Queries without labels are left out.
     ks
         Cut-offs, each at least 1.
-    ignore_identical_ids
-        Leave out of the run a document that has the id of its query, as BEIR does for collections in which the
-        queries are documents themselves. A document that the qrels judge relevant is an answer and always stays.
 
     Returns
     -------
@@ -74,41 +70,25 @@ def evaluate(
     if qrels.empty:
         raise AnmiError("the qrels hold no labels, so nothing can be evaluated; check the split that was asked for")
     labels = _nested(qrels, "relevance", np.int64)
-    results = _nested(_without_identical(run, qrels) if ignore_identical_ids else run, "score", np.float64)
-
+    results = _nested(run, "score", np.float64)
     at = ",".join(str(k) for k in cuts)
     measures = {f"{name}.{at}" for name in _TREC_NAMES.values()} | {"recip_rank"}
     raw = pytrec_eval.RelevanceEvaluator(labels, measures).evaluate(
         {query: found for query, found in results.items() if query in labels}
     )
+    names = {f"{name}@{k}": f"{trec}_{k}" for name, trec in _TREC_NAMES.items() for k in cuts}
     index = pd.Index(list(labels), name="query_id")
-    table = pd.DataFrame.from_dict(raw, orient="index", dtype=np.float64).reindex(index)
-    return _named(table, cuts)
-
-
-def _named(table: pd.DataFrame, cuts: Sequence[int]) -> pd.DataFrame:
-    """Rename trec_eval's columns and add what it does not offer: MRR at k, F2 at k, the rank itself."""
-    zeros = pd.Series(0.0, index=table.index)
-
-    def column(name: str) -> pd.Series[float]:
-        return table[name].fillna(0.0) if name in table else zeros
-
-    reciprocal = column("recip_rank")
+    table = pd.DataFrame.from_dict(raw, orient="index").reindex(index, columns=[*names.values(), "recip_rank"])
+    table = table.astype(np.float64).fillna(0.0)
+    found, reciprocal = table[[*names.values()]].set_axis([*names], axis=1), table["recip_rank"]
     rank = (1.0 / reciprocal.where(reciprocal > 0)).round()
-    result: dict[str, pd.Series[float]] = {}
-    for name, trec in _TREC_NAMES.items():
-        result |= {f"{name}@{k}": column(f"{trec}_{k}") for k in cuts}
     # A run cut at k has the same first relevant document, if it is within k, and none otherwise.
-    result |= {f"mrr@{k}": reciprocal.where(rank <= k, 0.0) for k in cuts}
-    result |= {f"f2@{k}": _f2(result[f"precision@{k}"], result[f"recall@{k}"]) for k in cuts}
-    result[RANK] = rank
-    return pd.DataFrame(result, index=table.index)
-
-
-def _f2(precision: pd.Series[float], recall: pd.Series[float]) -> pd.Series[float]:
-    """F-measure that weights recall twice as much as precision; 0 where both are 0."""
-    below = 4 * precision + recall
-    return (5 * precision * recall / below.where(below > 0)).fillna(0.0)
+    more = {f"mrr@{k}": reciprocal.where(rank <= k, 0.0) for k in cuts}
+    for k in cuts:
+        precision, recall = found[f"precision@{k}"], found[f"recall@{k}"]
+        below = 4 * precision + recall
+        more[f"f2@{k}"] = (5 * precision * recall / below.where(below > 0)).fillna(0.0)
+    return found.assign(**more, **{RANK: rank})
 
 
 def summarise(per_query: pd.DataFrame) -> dict[str, float]:
@@ -165,6 +145,12 @@ def profile(per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *,
 
 def _check(table: pd.DataFrame, value: str, what: str) -> None:
     """Refuse a table that trec_eval would misread in silence."""
+
+    def refuse(wrong: NDArray[Any], problem: str) -> None:
+        if wrong.any():
+            first = table.iloc[int(np.argmax(wrong))]
+            raise AnmiError(f"{what}: query {first['query_id']}, document {first['document_id']} {problem}")
+
     missing = {"query_id", "document_id", value} - set(table.columns)
     if missing:
         raise AnmiError(f"the {what} lack {', '.join(sorted(missing))}; they need query_id, document_id and {value}")
@@ -173,40 +159,17 @@ def _check(table: pd.DataFrame, value: str, what: str) -> None:
     if value == "relevance":
         wrong |= (numbers != np.floor(numbers)) | (np.abs(numbers) > LARGEST_RELEVANCE)
     expected = f"a whole number up to {LARGEST_RELEVANCE:,}" if value == "relevance" else "a finite number"
-    _refuse(table, wrong, what, f"has a {value} that is not {expected}; correct it")
-    twice = table.duplicated(["query_id", "document_id"]).to_numpy()
-    _refuse(table, twice, what, "stands more than once; keep one")
-
-
-def _refuse(table: pd.DataFrame, wrong: NDArray[Any], what: str, problem: str) -> None:
-    if wrong.any():
-        first = table.iloc[int(np.argmax(wrong))]
-        raise AnmiError(f"{what}: query {first['query_id']}, document {first['document_id']} {problem}")
-
-
-def _without_identical(run: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """Drop rows whose document is the query itself, unless that document is labelled relevant."""
-    same = run["query_id"].astype(str) == run["document_id"].astype(str)
-    if not same.any():
-        return run
-    own = qrels["query_id"].astype(str) == qrels["document_id"].astype(str)
-    relevant = pd.to_numeric(qrels["relevance"]) > 0
-    answers = set(qrels.loc[own & relevant, "query_id"].astype(str))
-    return run[~same | run["query_id"].astype(str).isin(answers)]
+    refuse(wrong, f"has a {value} that is not {expected}; correct it")
+    refuse(table.duplicated(["query_id", "document_id"]).to_numpy(), "stands more than once; keep one")
 
 
 def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[str, dict[str, Any]]:
     """Turn a long table into pytrec_eval's query → document → value."""
-    codes, queries = pd.factorize(table["query_id"].astype(str))
-    order = np.argsort(codes, kind="stable")
-    documents: list[str] = table["document_id"].astype(str).to_numpy(dtype=object)[order].tolist()
-    values: list[Any] = table[value].to_numpy().astype(dtype)[order].tolist()
-    ends = np.cumsum(np.bincount(codes, minlength=len(queries))).tolist()
-    starts = [0, *ends][: len(ends)]
-    return {
-        str(query): dict(zip(documents[start:end], values[start:end], strict=True))
-        for query, start, end in zip(queries, starts, ends, strict=True)
-    }
+    queries, documents = (table[name].astype(str).tolist() for name in ("query_id", "document_id"))
+    nested: dict[str, dict[str, Any]] = {}
+    for query, document, number in zip(queries, documents, table[value].to_numpy().astype(dtype).tolist(), strict=True):
+        nested.setdefault(query, {})[document] = number
+    return nested
 
 
 def of_documents(qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:

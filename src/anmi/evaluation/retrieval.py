@@ -30,13 +30,9 @@ def run_table(
 ) -> pd.DataFrame:
     """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
-    names = np.array(document_ids, dtype=object)
-    return pd.DataFrame({
-        "query_id": np.array(query_ids, dtype=object)[row],
-        "document_id": names[documents[row, place]],
-        "score": scores[row, place],
-        "rank": (place + 1).astype(np.int32),
-    })  # fmt: skip
+    asked, names = np.array(query_ids, dtype=object), np.array(document_ids, dtype=object)
+    found = {"query_id": asked[row], "document_id": names[documents[row, place]], "score": scores[row, place]}
+    return pd.DataFrame(found | {"rank": (place + 1).astype(np.int32)})
 
 
 @dataclass(frozen=True)
@@ -193,7 +189,7 @@ def dev_metric(
 
     def measure(model: Any) -> float:
         found = search(model, asked, texts, ranking.searched, precision=precision)
-        table = evaluate(labels, ranking.run(*found), (10,), ignore_identical_ids=False)
+        table = evaluate(labels, ranking.run(*found), (10,))
         return float(table["ndcg@10"].mean())
 
     return measure

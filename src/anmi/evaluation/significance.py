@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,18 +34,13 @@ _BATCH_SHARES: Final = 5_000_000
 _PAIR: Final = ["query_id", "document_id"]
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A mean difference with its interval and the p-value of "there is none"."""
 
     difference: float
     low: float
     high: float
     p_value: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the four numbers by name."""
-        return asdict(self)
 
 
 def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Comparison:

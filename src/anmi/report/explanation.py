@@ -45,7 +45,7 @@ _OTHERS: Final = 33
 
 
 def explain(
-    row: Candidates, corpus: pd.DataFrame, fused: Mapping[str, Any] | None = None, fold: int = 0,
+    row: Candidates, corpus: pd.DataFrame, fused: Mapping[str, Any] | None = None, query: str = "", seed: int = 0,
     wanted: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Say of each candidate of a query what was measured and what was decided, by which rule.
@@ -58,8 +58,8 @@ def explain(
         ``document_id, title, text``; a document's index is its row.
     fused
         The artifact ``fused_judge``; without it, or without its evidence in the block, no evidence is told.
-    fold
-        Whose coefficients judged the query.
+    query, seed
+        Its text and the seed of the run, which say whose coefficients judged it.
     wanted
         Negatives the recipe asks for.
 
@@ -76,7 +76,7 @@ def explain(
     legend, rules = row.legend, row.rules
     dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else None
     places = np.flatnonzero(row.filled[0])
-    parts = _evidence(row, fused or {}, fold)
+    parts = _evidence(row, fused, fold_of_query(fused, query, seed)) if fused else {}
     taken = int(row.negatives.sum())
     candidates = []
     for place in places:

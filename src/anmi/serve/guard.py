@@ -88,10 +88,8 @@ class Guard:
     def _forged(self, request: Request) -> Response | None:
         origin = request.headers.get("origin")
         own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-        if (origin is not None and origin != own) or request.headers.get("sec-fetch-site", "same-origin") not in (
-            "same-origin",
-            "none",
-        ):
+        site = request.headers.get("sec-fetch-site", "same-origin")
+        if origin not in (None, own) or site not in ("same-origin", "none"):
             return PlainTextResponse("The request comes from another page.", 403)
         if not _same(request.headers.get(CSRF_HEADER, ""), self.csrf):
             return PlainTextResponse("The page is of an earlier start: load it again.", 403)

@@ -19,7 +19,7 @@ from anmi.corpus.splits import position
 from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
-from anmi.report.explanation import explain, fold_of_query
+from anmi.report.explanation import explain
 from anmi.retrieval.fusion import Ranked, by_document, crowd
 from anmi.retrieval.index import DenseIndex
 from anmi.search import Hit, HybridSearch
@@ -149,20 +149,13 @@ class Run:
 
         One pass over the selection, which takes about a second for 10,000 queries.
         """
-        parts = []
+        rows: list[tuple[Any, ...]] = []
         for number, block in enumerate(self.selection.only(*UNCERTAINTY_COLUMNS)):
-            parts.append(pd.DataFrame({
-                "query_id": block.query_ids.astype(object),
-                "shard": number,
-                "uncertainty": uncertainty(block).max(axis=1, initial=0.0),
-                "negatives": block.negatives.sum(axis=1),
-                "candidates": block.filled.sum(axis=1),
-            }))  # fmt: skip
-        if not parts:
-            return pd.DataFrame(
-                columns=["query_id", "text", "split", "shard", "uncertainty", "negatives", "candidates"]
-            )
-        table = pd.concat(parts, ignore_index=True)
+            unsure = uncertainty(block).max(axis=1, initial=0.0)
+            counts = block.negatives.sum(axis=1), block.filled.sum(axis=1)
+            columns = (block.query_ids, np.full(len(block), number), unsure, *counts)
+            rows += zip(*(column.tolist() for column in columns), strict=True)
+        table = pd.DataFrame(rows, columns=["query_id", "shard", "uncertainty", "negatives", "candidates"])
         table = table.groupby("query_id", sort=False).max().reset_index()
         known = self.queries[["query_id", "text", "split"]]
         table = known.merge(table, on="query_id", how="inner")
@@ -289,8 +282,7 @@ class Run:
         asked = self.queries[self.queries["query_id"] == query_id].iloc[0]
         block = self._block(self._shard[query_id])
         block = block.take(np.flatnonzero(block.query_ids == query_id))
-        fold = fold_of_query(self.fused, str(asked["text"]), self.seed)
-        told = explain(block, self.corpus, self.fused, fold, self.wanted)
+        told = explain(block, self.corpus, self.fused, str(asked["text"]), self.seed, self.wanted)
         uncertainties = uncertainty(block)[0]
         for candidate in told["candidates"]:
             candidate["uncertainty"] = float(uncertainties[candidate["place"] - 1])

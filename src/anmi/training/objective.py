@@ -98,17 +98,9 @@ class ContrastiveObjective(nn.Module):
             self.violations = violations(similarity.detach(), own, batch["negatives"], self.margin)
         if self.sparsity is None:
             self.temperature_rule = temperature_rule(similarity.detach(), weights)
-        facts = Facts(
-            query=queries,
-            document=documents,
-            positive_column=batch["positive"],
-            negative_columns=batch["negatives"],
-            hardness=batch.get("hardness"),
-            positive_judged={name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()},
-            judged=batch["judged"],
-            step=batch.get("step", 0),
-            about=batch.get("about"),
-        )
+        said = {name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()}
+        told = {name: batch.get(name) for name in ("hardness", "about")}
+        facts = Facts(queries, documents, batch["positive"], positive_judged=said, judged=batch["judged"], **told)
         mine, log_weights = similarity.gather(1, own)[:, 0], weights.log()
         if self.adversary and torch.is_grad_enabled():
 

@@ -51,7 +51,7 @@ def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
     scales = {"p_relevant": (0, 1), "cross": (-4, 8), "elo": (700, 600)}
     told = {name: low + width * judged for name, (low, width) in scales.items()}
     facts = Facts(
-        positive_column=torch.arange(rows), negative_columns=torch.arange(rows, rows + negatives).repeat(rows, 1),
+        positive_column=torch.arange(rows),
         positive_judged={name: values.diagonal() for name, values in told.items()}, judged=told,
         about=torch.arange(rows) - 1,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_negative_of_weight_zero_is_not_there(name):
         facts.judged["cross"][:, 5] = torch.nan
     keep = [column for column in range(document.shape[0]) if column != 5]
     fewer = Facts(
-        positive_column=facts.positive_column, negative_columns=torch.tensor([[4, 5]]).repeat(4, 1),
+        positive_column=facts.positive_column,
         positive_judged=facts.positive_judged, judged={key: values[:, keep] for key, values in facts.judged.items()},
         about=facts.about,
     )  # fmt: skip
@@ -134,7 +134,6 @@ def test_a_row_without_negatives_has_no_loss_and_no_gradient(name, columns):
     document, log_weights = document[: 4 + columns], torch.full_like(log_weights[:, : 4 + columns], -torch.inf)
     facts = replace(
         facts,
-        negative_columns=torch.full((4, columns), -1),
         judged={key: values[:, : 4 + columns].fill_(torch.nan) for key, values in facts.judged.items()},
     )
     for tensor in values_and_gradients(make(name), query, document, log_weights, facts):
@@ -154,7 +153,6 @@ def test_extreme_similarities_stay_finite_in_float32(name, t):
     judged = {"p_relevant": (0.0, 1.0), "cross": (-12.0, 12.0), "elo": (0.0, 3000.0)}
     facts = Facts(
         positive_column=positive,
-        negative_columns=torch.arange(3, 6).repeat(72, 1),
         positive_judged={key: torch.tensor(ends).repeat(36) for key, ends in judged.items()},
         judged={
             key: torch.where(weights > 0, torch.tensor([0.0, 0, 0, *ends, ends[0]]), torch.nan)

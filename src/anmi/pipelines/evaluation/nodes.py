@@ -53,7 +53,7 @@ def score_runs(
         run = runs[runs.system == system]
         # The runs are without queries that are documents already, and ids that coincide mean nothing.
         scored = [
-            evaluate(*given, params.cutoffs, ignore_identical_ids=False).reset_index().assign(system=system)
+            evaluate(*given, params.cutoffs).reset_index().assign(system=system)
             for given in [copies_once(truth, run, same), *([(truth, run)] if same else [])]
         ]
         tables.append(scored[0])
@@ -173,7 +173,7 @@ def compare_systems(
         for ((system, baseline), metric), test in zip(product(pairs, named), tests, strict=True):
             comparisons.append({
                 "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
-                **test.as_dict(),
+                **test._asdict(),
             })  # fmt: skip
     finite = {
         bucket: {name: float(value) for name, value in found.items() if np.isfinite(value)}
