@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anmi.store import Store, cache
+from anmi import store as cache
+from anmi.store import Store
 
 DAY = 86_400
 TEXTS = [f"text {i}" for i in range(300)]

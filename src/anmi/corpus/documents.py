@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from io import BytesIO
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anmi.corpus.places import ROW_FILES, files_of_docs, kind_of
@@ -92,11 +93,6 @@ def decode(data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def of_text(data: bytes) -> PlainText:
-    """Return the text of a plain file, which has no title."""
-    return PlainText("", decode(data).strip())
-
-
 def of_markdown(data: bytes) -> PlainText:
     r"""Return the text of a Markdown file without its marks.
 
@@ -171,7 +167,7 @@ def of_pdf(data: bytes) -> PlainText:
 
 # By the ending of a file's name.
 KINDS: Final[dict[str, Callable[[bytes], PlainText]]] = {
-    **dict.fromkeys((".txt", ".rst"), of_text),
+    **dict.fromkeys((".txt", ".rst"), lambda data: PlainText("", decode(data).strip())),
     **dict.fromkeys((".md", ".markdown"), of_markdown),
     **dict.fromkeys((".html", ".htm", ".xhtml"), of_html),
     ".pdf": of_pdf,
@@ -284,10 +280,8 @@ def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
     if first is not None and (not title or normalised(title) == normalised(blocks[first].text)):
         title = title or blocks[first].text
         blocks = [*blocks[:first], *blocks[first + 1 :]]
-    text = ""
-    for before, block in zip([None, *blocks], blocks, strict=False):
-        close = before is not None and before.tight and block.tight
-        text += ("\n" if close else "\n\n") * bool(text) + block.text
+    ends = ["\n" if one.tight and next_one.tight else "\n\n" for one, next_one in pairwise(blocks)]
+    text = "".join(block.text + end for block, end in zip(blocks, [*ends, ""], strict=False))
     return PlainText(title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level))
 
 

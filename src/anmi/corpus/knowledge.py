@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -23,7 +24,7 @@ from anmi.corpus.beir import read_beir
 from anmi.corpus.places import inside
 from anmi.corpus.rows import read_lines, read_objects
 from anmi.corpus.sentences import detect_language
-from anmi.corpus.texts import among, clean, containing, joined_texts, taken, to_json
+from anmi.corpus.texts import among, clean, containing, joined_texts, pairs_among, taken, to_json
 from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, Options, RawCollection, check_share, empty, table_of
 from anmi.errors import AnmiError, installed
 from anmi.ragged import padded_array, read_table
@@ -34,6 +35,7 @@ Triple = tuple[str, str, str]
 _BLOCK = 2048
 _LITERAL: Final = re.compile(r'"(?P<value>.*)"(?:@[\w-]+|\^\^\S+)?', re.DOTALL)
 _TABLES = ("entities", "graph", "facts")
+_HEADER: Final = ["head", "relation", "tail"]
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,10 @@ class Knowledge:
     entities: pd.DataFrame
     graph: pd.DataFrame
     facts: pd.DataFrame
-    _built: dict[int, KnowledgeGraph] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, document_ids: Sequence[str]) -> KnowledgeGraph:
-        """Return the graph of the documents of a corpus, in its order; built once."""
-        key = hash(tuple(document_ids))
-        if key not in self._built:
-            self._built[key] = KnowledgeGraph.from_tables(self.entities, self.graph, self.facts, document_ids)
-        return self._built[key]
+        """Return the graph of the documents of a corpus, in its order."""
+        return KnowledgeGraph.from_tables(self.entities, self.graph, self.facts, document_ids)
 
     def save(self, path: Path) -> None:
         """Write the three tables into the folder ``path``."""
@@ -71,8 +69,7 @@ class Knowledge:
     @staticmethod
     def load(path: Path) -> Knowledge:
         """Read what :meth:`save` wrote."""
-        entities, graph, facts = (read_table(path / f"{name}.parquet").to_pandas() for name in _TABLES)
-        return Knowledge(entities, graph, facts)
+        return Knowledge(*(read_table(path / f"{name}.parquet").to_pandas() for name in _TABLES))
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class KnowledgeGraph:
         --------
         >>> entities = pd.DataFrame({"uri": ["u:a", "u:b"], "label": ["A", "B"], "types": ['["t"]', '["t"]']})
         >>> facts = pd.DataFrame([("d1", "u:a", "r", "u:b")], columns=["document_id", "head", "relation", "tail"])
-        >>> graph = KnowledgeGraph.from_tables(entities, facts[["head", "relation", "tail"]], facts, ["d1", "d2"])
+        >>> graph = KnowledgeGraph.from_tables(entities, facts[_HEADER], facts, ["d1", "d2"])
         >>> graph.triples.tolist(), graph.about.tolist()
         ([[0, 0, 1]], [0, -1])
         """
@@ -270,10 +267,10 @@ def stated_facts(
     [['a', 'a', 'kind', 'function'], ['b', 'x', 'is', 'y']]
     """
     own = graph[among(graph["head"], corpus["document_id"])]
-    rows = list(zip(*(own[name].tolist() for name in ("head", "head", "relation", "tail")), strict=True))
+    rows = own[["head", *_HEADER]].to_numpy().tolist()
     telling = containing(corpus["metadata"], '"triples"')
     for document, text in zip(*(taken(corpus[name], telling) for name in ("document_id", "metadata")), strict=True):
-        rows += [(document, *(resolve(triple) if resolve else triple)) for triple in triples_of(text)[0]]
+        rows += [[document, *(resolve(triple) if resolve else triple)] for triple in triples_of(text)[0]]
     table = pd.DataFrame(rows, columns=list(FACT_COLUMNS)).astype("str").drop_duplicates()
     order = pd.Index(corpus["document_id"]).get_indexer(table["document_id"]).argsort(kind="stable")
     return table.iloc[order].reset_index(drop=True)
@@ -284,7 +281,7 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
 
     The triples are those of ``metadata.triples`` alone.
     """
-    graph = empty("head", "relation", "tail")
+    graph = empty(*_HEADER)
     facts = stated_facts(corpus, graph)
     if facts.empty or qrels.empty:
         return empty("query_id", "document_id")
@@ -297,18 +294,12 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
         "query_id": np.repeat(labels.index.to_numpy(object), np.diff(found.indptr)),
         "document_id": ids.to_numpy(object)[found.indices],
     }
-    return without_pairs(pd.DataFrame(pairs, dtype="str"), qrels)
-
-
-def without_pairs(found: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs of query and document that are not among the labels."""
-    merged = found.merge(qrels[["query_id", "document_id"]], how="left", indicator=True)
-    return merged.loc[merged["_merge"] == "left_only", ["query_id", "document_id"]].reset_index(drop=True)
+    equal = pd.DataFrame(pairs, dtype="str")
+    return equal[~pairs_among(equal, qrels)].reset_index(drop=True)
 
 
 _FILES: Final = ("entities.jsonl", "triples.tsv")
 _RDF: Final = (("graph.ttl",), ("graph.nt",))
-_HEADER: Final = ["head", "relation", "tail"]
 # Without a base, relative names in RDF would begin with the folder of the file, and differ between machines.
 _BASE: Final = "http://no-base.invalid/"
 # Texts about an entity that are no facts.
@@ -348,8 +339,8 @@ def read_kg(location: str, options: Options) -> RawCollection:
     entities = with_ranges(entities, graph)
     known = set(zip(*(graph[name] for name in _HEADER), strict=True))
     # Relations are seldom URIs; those that are none have a name and no short one.
-    relations = (name for name in graph["relation"].unique() if "://" in name)
-    facts = stated_facts(raw.documents, graph, resolver(entities["uri"], relations, known))
+    relations = graph["relation"][graph["relation"].str.contains("://", regex=False)]
+    facts = stated_facts(raw.documents, graph, resolver({*entities["uri"], *relations}, known))
     notes: dict[str, Any] = {"graph": [str(path) for path in files]}
     if foreign := sum(fact not in known for fact in zip(*(facts[name] for name in _HEADER), strict=True)):
         notes["stated triples that the graph lacks"] = foreign
@@ -406,24 +397,23 @@ def read_tables(
             f"{triples} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe <TAB>split, in the "
             "first line"
         )
-    uris, found, bad, size = set(known["uri"]), dict[tuple[str, ...], None](), [], 0
+    uris, found, bad = set(known["uri"]), list[list[str]](), []
     for number, fields in lines:
-        size += 1
-        reason = ""
         if len(fields) not in (3, 4):
             reason = f"{len(fields)} columns where head, relation, tail and maybe split were expected"
         elif not all(fields[:3]):
             reason = "the head, the relation or the tail is empty"
         elif fields[0] not in uris:
             reason = f"the head is {'a literal' if is_quoted(fields[0]) else 'no entity'}"
-        if reason:
-            bad.append(("triple", fields[0], str(triples), number, reason))
         else:
-            found[tuple(fields[:3])] = None
-    if not size:
+            found.append(fields[:3])
+            continue
+        bad.append(("triple", fields[0], str(triples), number, reason))
+    if not found and not bad:
         raise AnmiError(f"{triples} has a header and no rows; at least one triple was expected")
-    check_share(table_of(bad), "triples", size, max_quarantine)
-    return known, pd.DataFrame(list(found), columns=_HEADER, dtype="str"), table_of(bad)
+    check_share(table_of(bad), "triples", len(found) + len(bad), max_quarantine)
+    table = pd.DataFrame(found, columns=_HEADER, dtype="str").drop_duplicates(ignore_index=True)
+    return known, table, table_of(bad)
 
 
 def read_entities(path: Path) -> pd.DataFrame:
@@ -488,70 +478,49 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> pd.DataFrame:
     return entities.assign(types=types.astype("str"))
 
 
-def by_name(uris: Iterable[str]) -> dict[str, list[str]]:
-    """Return which URIs a name may stand for, the shortest first: a URI, or all of one after one of its slashes.
-
-    Examples
-    --------
-    >>> known = by_name(["http://x.org/HIV/AIDS", "http://y.org/AIDS"])
-    >>> known["AIDS"], known["HIV/AIDS"]
-    (['http://y.org/AIDS', 'http://x.org/HIV/AIDS'], ['http://x.org/HIV/AIDS'])
-    """
-    found: dict[str, list[str]] = {}
-    every = sorted(set(uris), key=lambda uri: (len(uri), uri))
-    for uri in every:
-        start = uri.find("://") + 3 if "://" in uri else 0
-        for name in {uri[place + 1 :] for place in range(start, len(uri) - 1) if uri[place] in "/#"}:
-            found.setdefault(name, []).append(uri)
-    return found | {uri: [uri] for uri in every}
-
-
-def meant(name: str, known: Mapping[str, Sequence[str]]) -> str:
-    """Return the URI that a name stands for, and the name as it is where none or no single one does.
-
-    Of ``http://x.org/AIDS`` and ``http://x.org/HIV/AIDS`` the first is meant: the second has a longer name there.
-    ``Paris`` of two unrelated places stays ``Paris``.
-    """
-    found = known.get(name, [name])
-    place = found[0].removesuffix(name)
-    return found[0] if all(other.startswith(place) for other in found) else name
-
-
-def resolver(
-    entities: Iterable[str], relations: Iterable[str], known: Collection[Triple]
-) -> Callable[[Triple], Triple]:
+def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple], Triple]:
     """Return what writes a document's triple as the graph writes it.
 
-    Where the graph has no such triple, names become URIs if these are clear. A tail in quotation marks is a literal,
-    and never an entity of that name.
+    A name stands for a URI that it is, or that ends in it after a slash. Where the graph has no such triple, names
+    become URIs if these are clear: of ``http://x.org/AIDS`` and ``http://x.org/HIV/AIDS`` the first is meant by
+    ``AIDS``, since the second has a longer name there, but ``Paris`` of two unrelated places stays ``Paris``. A tail in
+    quotation marks is a literal, and never an entity of that name.
 
     Parameters
     ----------
-    entities, relations
-        URIs.
+    uris
+        Of entities and relations.
     known
         The triples of the graph, which decide what an ambiguous name means.
 
     Examples
     --------
     >>> known = {("http://x.org/Aarhus", "country", "http://x.org/Denmark"), ("http://x.org/Aarhus", "size", '"91"')}
-    >>> resolve = resolver(["http://x.org/Aarhus", "http://x.org/Denmark"], [], known)
+    >>> resolve = resolver(["http://x.org/Aarhus", "http://x.org/Denmark"], known)
     >>> resolve(("Aarhus", "country", "Denmark"))
     ('http://x.org/Aarhus', 'country', 'http://x.org/Denmark')
     >>> resolve(("Aarhus", "size", "91")), resolve(("Aarhus", "country", '"Denmark"'))
     (('http://x.org/Aarhus', 'size', '"91"'), ('http://x.org/Aarhus', 'country', '"Denmark"'))
     """
-    named, related = by_name(entities), by_name(relations)
+    named = defaultdict[str, list[str]](list)
+    for uri in sorted(set(uris), key=lambda uri: (len(uri), uri)):
+        start = uri.find("://") + 3 if "://" in uri else 0
+        for name in {uri, *(uri[place + 1 :] for place in range(start, len(uri) - 1) if uri[place] in "/#")}:
+            named[name].append(uri)
+
+    def meant(name: str) -> str:
+        found = named.get(name, [name])
+        return found[0] if all(other.startswith(found[0].removesuffix(name)) for other in found) else name
 
     @cache  # The same triple stands in many documents.
     def resolve(triple: Triple) -> Triple:
         head, relation, tail = triple
         literal = is_quoted(tail)
         tails = (tail, tail[1:-1]) if literal else (tail, *named.get(tail, ()), f'"{tail}"')
-        for found in product(named.get(head, [head]), (relation, *related.get(relation, ())), tails):
+        for found in product(named.get(head, [head]), (relation, *named.get(relation, ())), tails):
             if found in known:
                 return found
-        return meant(head, named), meant(relation, related), tail if literal else meant(tail, named)
+        return meant(head), meant(relation), tail if literal else meant(tail)
 
     return resolve
 
@@ -591,11 +560,11 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         return str(node).startswith((str(RDF), str(RDFS), str(OWL)))
 
     def label_of(node: Any) -> str:
-        ranked = []
-        for text in (each for each in graph.objects(node, RDFS.label) if isinstance(each, Literal)):
-            tag = (text.language or "").lower().partition("-")[0]
-            ranked.append((order.index(tag) if tag in order else len(order), tag, str(text)))
-        return (clean(min(ranked)[2]).strip() if ranked else "") or last_segment(clean(str(node)))
+        texts = [text for text in graph.objects(node, RDFS.label) if isinstance(text, Literal)]
+        tagged = [((text.language or "").lower().partition("-")[0], str(text)) for text in texts]
+        ranked = ((order.index(tag) if tag in order else len(order), tag, text) for tag, text in tagged)
+        text = min(ranked, default=(0, "", ""))[2]
+        return clean(text).strip() or last_segment(clean(str(node)))
 
     classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
     # Everything is one of these, so they make no class; the other kinds of OWL are those of classes.
@@ -631,17 +600,14 @@ def _parsed(path: Path) -> Any:
     text = "".join(f"{line}\n" for _, line in read_lines(path, blank=True))
     graph = rdflib.Graph("SimpleMemory")  # Which keeps the order.
     # It would rewrite 01.50 to 1.5, and warn of every URI and date that is not in order.
-    before, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
+    rdflib.NORMALIZE_LITERALS = False
     logging.getLogger("rdflib").setLevel(logging.ERROR)
     try:
         return graph.parse(data=text, format="turtle", publicID=_BASE)
     except (SyntaxError, ValueError, RecursionError) as error:
         # rdflib counts some lines twice, but knows at which character it stopped.
-        stopped: int | None = getattr(error, "_i", None)
-        line = "" if stopped is None else f" line {text.count(chr(10), 0, stopped) + 1}"
+        line = f" line {text.count(chr(10), 0, error._i) + 1}" if hasattr(error, "_i") else ""
         reason = " ".join(str(getattr(error, "_why", error)).split())[:200]
         raise AnmiError(
             f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
         ) from None
-    finally:
-        rdflib.NORMALIZE_LITERALS = before

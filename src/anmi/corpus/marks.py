@@ -15,16 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-import numpy as np
 import pandas as pd
 from filelock import FileLock
-from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from anmi.corpus.passages import spread
 from anmi.corpus.splits import FEWEST_DEV, cut
-from anmi.corpus.texts import find_queries, normalised
+from anmi.corpus.texts import find_queries, normalised, pairs_among
 from anmi.corpus.types import Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
 from anmi.files import aside, disk_errors
@@ -220,8 +218,8 @@ def with_marks(
     notes = found.notes | _note(marks.assign(known=known, counts=counts), new)
     counted = marks.assign(split=split)[counts].reset_index(drop=True)
     relevant = counted["relevance"] == 1
-    kept = found.qrels[~_among(found.qrels, counted[~relevant])]
-    fresh = counted[relevant.to_numpy() & ~_among(counted, kept)][[*kept]].astype(dict(kept.dtypes))
+    kept = found.qrels[~pairs_among(found.qrels, counted[~relevant])]
+    fresh = counted[relevant.to_numpy() & ~pairs_among(counted, kept)][[*kept]].astype(dict(kept.dtypes))
     qrels = pd.concat([kept, fresh], ignore_index=True)
     if (fresh["split"] == "train").any():
         notes.pop("labels", None)
@@ -231,7 +229,7 @@ def with_marks(
     rows, reason = found.queries.assign(file="", line=0), "its only positive was marked as not relevant"
     queries = quarantine.set_aside("query", rows, without, reason)[[*found.queries]].reset_index(drop=True)
     # What a person said wins over what follows from texts or facts.
-    equivalents = found.equivalents[~_among(found.equivalents, counted)].reset_index(drop=True)
+    equivalents = found.equivalents[~pairs_among(found.equivalents, counted)].reset_index(drop=True)
     return replace(
         found, queries=queries, qrels=qrels, notes=notes, equivalents=equivalents,
         quarantine=pd.concat([found.quarantine, quarantine.table()], ignore_index=True),
@@ -280,9 +278,3 @@ def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
     ]  # fmt: skip
     told = ", ".join(f"{count:,} {what}" for count, what in left if count)
     return {"marks": f"{text}; without effect: {told}" if told else text}
-
-
-def _among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
-    """Say for each row of a table whether the other one has its pair of query and document."""
-    pairs, known = (pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other))
-    return np.asarray(pairs.isin(known), bool)

@@ -6,7 +6,6 @@ in :data:`anmi.corpus.places.READERS`.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import logging
 import zlib
@@ -14,16 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from anmi.corpus.knowledge import stated_facts, superset_of_triples, without_pairs
+from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
 from anmi.corpus.sentences import detect_language, language_code
 from anmi.corpus.splits import FEWEST_DEV, choose, cut
-from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms
+from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms, pairs_among
 from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
 from anmi.errors import AnmiError
+from anmi.fingerprint import digest
 
 log = logging.getLogger(__name__)
 _CONTROL: Final = r"[\x00-\x1f\x7f]"
@@ -70,23 +68,9 @@ def load_collection(collection: str, **options: Any) -> Collection:
 
 def fingerprint(collection: Collection) -> str:
     """Return a hash of the corpus, the queries and the qrels, in their order, as 32 hexadecimal digits."""
-    digest = hashlib.blake2b(digest_size=16)
-    for table in (collection.corpus, collection.queries, collection.qrels):
-        for name in sorted(table.columns):
-            # Lengths before values: two columns never hash like one with the same characters.
-            values = arrow(table[name])
-            digest.update(f"{name}:{','.join(map(str, pc.binary_length(values).to_pylist()))}".encode())
-            digest.update(_joined_bytes(values))
-    return digest.hexdigest()
-
-
-def _joined_bytes(values: pa.LargeStringArray) -> memoryview:
-    """Return the bytes of all texts, one behind the other, as they lie in memory."""
-    _, offsets, data = values.buffers()
-    if not len(values) or data is None:
-        return memoryview(b"")
-    first, last = np.frombuffer(offsets, np.int64)[[values.offset, values.offset + len(values)]]
-    return memoryview(data)[first:last]
+    tables = (collection.corpus, collection.queries, collection.qrels)
+    columns = (table[name] for table in tables for name in sorted(table.columns))
+    return digest(*(digest(str(values.name), *arrow(values).to_pylist()) for values in columns)).hex()
 
 
 def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
@@ -333,4 +317,5 @@ def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
     labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
     both = queries[["query_id", "normalised"]].merge(labelled[["normalised", "document_id"]], on="normalised")
-    return without_pairs(both[["query_id", "document_id"]].drop_duplicates(), qrels)
+    both = both[["query_id", "document_id"]].drop_duplicates()
+    return both[~pairs_among(both, qrels)].reset_index(drop=True)

@@ -56,6 +56,12 @@ def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
     return np.asarray(pc.is_in(arrow(values), value_set=arrow(known)).to_numpy(zero_copy_only=False), bool)
 
 
+def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
+    """Say for each row of a table whether the other one has its pair of query and document, bool [N]."""
+    pairs, known = (pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other))
+    return np.asarray(pairs.isin(known), bool)
+
+
 def containing(values: Texts, part: str) -> NDArray[np.int64]:
     """Return the places of the texts that contain a part, rising.
 

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
-from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, block_of
-from anmi.candidates.shards import as_bytes
+from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, as_bytes, block_of
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
 from anmi.errors import AnmiError, installed
 
