@@ -17,7 +17,7 @@ MOST: Final = {
     "files": 199,
     "recipes": 25,
     "lines of the longest module": 360,
-    "lines of tests": 26_010,
+    "lines of tests": 25_900,
     "lines of benchmarks": 4_000,
     "words of docs": 25_000,
 }

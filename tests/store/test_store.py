@@ -1,10 +1,13 @@
-"""The store: what is computed once is read ever after, and nothing wrong or half-written is ever read."""
+"""The store: what is computed once is read ever after, nothing wrong or half-written is read, and what is old goes."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anmi import store as cache
 from anmi.errors import AnmiError
 from anmi.store import Store
 
@@ -163,3 +167,133 @@ def test_a_flipped_bit_is_computed_again_with_a_word(tmp_path: Path, caplog: pyt
     with Store(tmp_path) as store:
         assert np.array_equal(store.vectors("v1", texts, noise), expected)
         assert store.missing("v1", texts) == 0
+
+
+def refuse(texts: list[str]) -> np.ndarray:
+    raise AssertionError(f"{len(texts)} values are missing")
+
+
+def python(script: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+BATCH = 50
+WRITER = f"""
+import sys
+from pathlib import Path
+import numpy as np
+from anmi.store import Store
+
+def compute(texts):
+    print(len(texts), flush=True)
+    return np.array([[int(text)] * 33 for text in texts], np.float32)
+
+Store(Path(sys.argv[1])).vectors("v1", [f"{{i:06d}}" for i in range(40_000)], compute, batch={BATCH})
+"""
+
+
+def test_a_killed_writer_loses_its_open_batch_at_most(tmp_path: Path) -> None:
+    """Killed three times at another moment, each time going on where the one before was stopped."""
+    texts = [f"{i:06d}" for i in range(40_000)]
+    keys_before = 0
+    # A process that has the store open all the while must not be held up by the dead.
+    with Store(tmp_path) as store:
+        for pause in (0.0, 0.0007, 0.0019):
+            with python(WRITER, tmp_path) as writer:
+                assert writer.stdout is not None
+                begun = [writer.stdout.readline() for _ in range(12)]
+                time.sleep(pause)
+                os.kill(writer.pid, signal.SIGKILL)
+                begun += writer.stdout.readlines()
+            # The next to write clears up: a batch whose commit was all but finished is there from now on.
+            assert store.vectors("v2", [str(pause)], lambda part: np.ones((len(part), 1))).tolist() == [[1]]
+            values = store.read(store.keys("v1", texts))
+            there = {text: np.frombuffer(v, np.float32) for text, v in zip(texts, values, strict=True) if v is not None}
+            new = len(there) - keys_before
+            assert new % BATCH == 0
+            assert BATCH * (len(begun) - 1) <= new <= BATCH * len(begun)
+            assert all(value.tolist() == [int(text)] * 33 for text, value in there.items())
+            keys_before = len(there)
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+import numpy as np
+from anmi.store import Store
+
+with Store(Path(sys.argv[1])) as store:
+    print("open", flush=True)
+    for _ in sys.stdin:
+        print(store.vectors("v1", ["a", "b"], lambda part: np.full((len(part), 1), 7.0))[:, 0].tolist(), flush=True)
+"""
+
+
+def test_values_go_while_another_process_has_it_open(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        texts = ["a", "b", *(str(i) for i in range(3000))]
+        store.vectors("v1", texts, lambda part: np.ones((len(part), 1)))
+        store.vectors("v2", texts, lambda part: np.full((len(part), 64), 2.0))
+    (tmp_path / "models" / "static-1").mkdir(parents=True)
+    with python(HOLDER, tmp_path) as other, Store(tmp_path) as store:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        assert store.prune(older_than_days=0) == (2, 0)
+        assert (tmp_path / "models" / "static-1").is_dir(), "what was used today may be in use"
+        assert len(store) == 0
+        print("go on", file=other.stdin, flush=True)
+        assert other.stdout.readline() == "[7.0, 7.0]\n", "the other misses what is gone and computes it again"
+        other.communicate(timeout=30)
+        assert store.vectors("v1", ["a", "b"], refuse)[:, 0].tolist() == [7, 7]
+
+
+DAY = 86_400
+TEXTS = [f"text {i}" for i in range(300)]
+
+
+def fill(store: Store, fingerprint: str, dimension: int) -> None:
+    store.vectors(fingerprint, TEXTS, lambda part: np.array([[float(t[5:])] * dimension for t in part]))
+
+
+def holds(store: Store, fingerprint: str, dimension: int) -> bool:
+    """Tell whether all values are there, and right; raises where only some are."""
+    missing = store.read(store.keys(fingerprint, TEXTS)).count(None)
+    assert missing in (0, len(TEXTS)), f"{missing} of {fingerprint} are missing"
+    if missing:
+        return False
+    found = store.vectors(fingerprint, TEXTS, lambda part: np.full((len(part), dimension), np.nan))
+    assert found.tolist() == [[float(i)] * dimension for i in range(300)]
+    return True
+
+
+@pytest.mark.parametrize("at_once", [100_000, 300, 7])
+@pytest.mark.parametrize(("days", "left"), [(30, "new"), (60, "other new"), (0, "")])
+def test_what_was_not_used_for_long_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: float, left: str, at_once: int
+) -> None:
+    monkeypatch.setattr(cache, "_REMOVED_AT_ONCE", at_once)
+    clock, made = time.time, (("old", 90, 8), ("other", 40, 1), ("new", 3, 2))
+    for name, age, dimension in made:
+        with Store(tmp_path) as store, monkeypatch.context() as patch:
+            patch.setattr(cache.time, "time", lambda age=age: clock() - age * DAY)
+            fill(store, name, dimension)
+    with Store(tmp_path) as store:
+        assert store.prune(days) == (3 - len(left.split()), 0)
+        assert {name for name, _, dimension in made if holds(store, name, dimension)} == set(left.split())
+        assert store.prune(2) == (0, 0), "reading is using"
+
+
+def test_models_that_nobody_uses_go(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        ages = {"teacher-a": 40, "static-b": 3, "static-c": 40, ".teacher-killed": 2, ".new": 0, "mine": 90}
+        for name, age in ages.items():
+            folder = store.path / "models" / name
+            folder.mkdir(parents=True)
+            (folder / "weights").write_bytes(b"x")
+            for path in (folder / "weights", folder):
+                os.utime(path, (time.time() - age * DAY,) * 2)
+        assert store.prune(30) == (0, 2)
+        assert store.prune(1) == (0, 2)
+        assert {path.name for path in (tmp_path / "models").iterdir()} == {".new", "mine"}
