@@ -176,7 +176,7 @@ def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dic
     seconds = time.perf_counter() - began
     looked_at = np.diff(index.postings.indptr)[queries.indices[queries.data > 0]].sum() / len(mined.tests)
     made = columns(mined, measured(mined, *found), base) | {
-        "terms_per_document": round(index.terms_per_document, 1),
+        "terms_per_document": round(index.postings.nnz / index.postings.shape[1], 1),
         "flops": flops(queries, index.postings),
         "postings_per_query": round(float(looked_at)),
         "milliseconds_per_query": round(1000 * seconds / len(mined.tests), 3),

@@ -24,7 +24,7 @@ from anmi.judging.cross_encoder import (
     join,
     training_pairs,
 )
-from anmi.judging.denoise import Judge, Judgments, soft_labels
+from anmi.judging.denoise import DOUBTFUL, Judge, Judgments, soft_labels
 from anmi.store import Store
 
 QUERIES, WIDTH, DEPTH = 40, 8, 5
@@ -34,7 +34,7 @@ DEEDS = ("sleeps", "grows", "breaks", "sounds")
 QUERY_TEXTS = {f"q{i}": f"why the {THINGS[i % 10]} {DEEDS[i // 10]}" for i in range(QUERIES)}
 DOCUMENT_TEXTS = [f"it is known that the {THINGS[i % 10]} {DEEDS[i // 10]} at night" for i in range(QUERIES)]
 OPTIONS = CrossEncoderOptions(
-    layers=1, folds=2, max_pairs=64, negatives=2, max_length=32, batch_size=16, learning_rate=3e-4, precision="float32"
+    layers=1, folds=2, max_pairs=64, max_length=32, batch_size=16, learning_rate=3e-4, precision="float32"
 )
 
 
@@ -113,16 +113,16 @@ def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store
     block = shards()[0]
     evidence = np.random.default_rng(2).uniform(0, 0.1, block.documents.shape).astype(np.float32)
     evidence[3] = np.nan
-    maker = judge(tmp_path, store, texts, negatives=DEPTH)
+    maker = judge(tmp_path, store, texts)
     table = maker._examples(block.with_columns({"p_evidence": evidence}))
     taken = {(str(e.row), str(e.document)) for e in table[table.label == 0].itertuples()}  # type: ignore[call-overload]
     unlike = block.columns["dense"] < 0.95 * 0.8
-    wanted = np.where(np.isfinite(evidence), evidence < maker.options.doubtful_probability, unlike)
+    wanted = np.where(np.isfinite(evidence), evidence < DOUBTFUL, unlike)
     wanted &= block.filled & (np.arange(WIDTH) < DEPTH)
-    assert taken == {(f"q{row}", DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)}
+    assert taken <= {(f"q{row}", DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)}
+    counts = [sum(query == f"q{row}" for query, _ in taken) for row in range(len(block))]
+    assert counts == np.minimum(wanted.sum(axis=1), 3).tolist()
     assert sorted(table[table.label == 1].document) == sorted(DOCUMENT_TEXTS[:25])
-    few = judge(tmp_path, store, texts)._examples(block)
-    assert few[few.label == 0].groupby("row").size().max() == OPTIONS.negatives
 
 
 def test_what_a_language_model_read_is_learned_by_its_chance(
@@ -164,7 +164,7 @@ def test_the_state_that_ranks_held_out_pairs_best_is_kept(
     learnt, told = contrary(24), contrary(8, start=24)
     # Or held-out labels that the untrained head gets right already.
     held = told if helps else Pairs(told.queries, told.documents, 1 - told.labels)
-    changes = {"learning_rate": 5e-3, "epochs": 3} | ({} if helps else {"patience": 1, "looks": 3})
+    changes = {"learning_rate": 5e-3, "epochs": 3} | ({} if helps else {"looks": 3})
     pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
     teacher = TrainedCrossEncoder(OPTIONS.model_copy(update=changes), tmp_path / "models", pairs, seed=0)
     with caplog.at_level(logging.WARNING, logger="anmi"):

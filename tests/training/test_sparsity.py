@@ -58,9 +58,9 @@ def test_documents_learn_the_terms_that_they_are_asked_by(model):
 
 
 def test_a_larger_penalty_leaves_fewer_terms(model, word_encoder):
-    before = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).terms_per_document
+    before = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).postings.nnz
     fit(model, 0.3)
-    after = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).terms_per_document
+    after = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).postings.nnz
     assert after < before / 2
 
 

@@ -55,20 +55,12 @@ class CrossEncoderOptions(BaseModel):
     learning_rate: float = Field(5e-5, gt=0)
     held_out: float = Field(0.25, ge=0, lt=0.9)
     looks: int = Field(3, ge=1, le=50)
-    patience: int = Field(2, ge=1)
     folds: int = Field(3, ge=2, le=20)
-    negatives: int = Field(3, ge=1, le=50)
-    doubtful_ratio: float = Field(0.95, gt=0)
-    doubtful_probability: float = Field(0.05, gt=0, le=1)
 
     @property
     def trained(self) -> bool:
         """True where the judge is trained on the collection's own labels."""
         return self.base == "minilm"
-
-
-# What a trained model does not depend on but through its pairs.
-_OF_PAIRS: Final = {"folds", "negatives", "doubtful_ratio", "doubtful_probability"}
 
 
 def join(query: str, document: str) -> str:
@@ -268,7 +260,8 @@ class TrainedCrossEncoder(CrossEncoderJudge):
 
     def __init__(self, options: CrossEncoderOptions, models: Path, pairs: Pairs, seed: int) -> None:
         self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
-        settings = options.model_dump_json(exclude=_OF_PAIRS)
+        # On the folds it depends through its pairs.
+        settings = options.model_dump_json(exclude={"folds"})
         parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
         self.fingerprint = hash_text("".join(parts))
         self.path = models / f"teacher-{self.fingerprint}"
@@ -297,8 +290,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         if pairs is None or not pairs.mixed:
             raise AnmiError(
                 "the cross-encoder has only one kind of training pair, positives or negatives: every candidate is "
-                "doubtful, so raise denoising.cross_encoder.doubtful_ratio (doubtful_probability where there is other "
-                "evidence) or denoising.depth"
+                "doubtful, so raise denoising.depth"
             )
         torch.manual_seed(self._seed)
         verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
@@ -356,9 +348,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             return {"auc_before": None, "auc_after": None, "steps": trainer.state.global_step}
         unseen = list(zip(held.queries, held.documents, strict=True))
         steps = -(-len(pairs.queries) // options.batch_size)
-        stop = EarlyStop(
-            model, lambda: logits(model, unseen, options), held.labels, -(-steps // options.looks), options.patience
-        )
+        stop = EarlyStop(model, lambda: logits(model, unseen, options), held.labels, -(-steps // options.looks))
         trainer.add_callback(stop)
         trainer.train()
         record = stop.restore()

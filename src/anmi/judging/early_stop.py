@@ -59,9 +59,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
     labels
         Of those pairs, [n]; both kinds occur.
     every
-        Steps between two looks.
-    patience
-        Looks without a new best after which training stops.
+        Steps between two looks; two of them without a new best end the training.
 
     Attributes
     ----------
@@ -72,15 +70,9 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        model: Any,
-        score: Callable[[], NDArray[np.float32]],
-        labels: NDArray[np.float32],
-        every: int,
-        patience: int,
+        self, model: Any, score: Callable[[], NDArray[np.float32]], labels: NDArray[np.float32], every: int
     ) -> None:
-        self._model, self._score, self._labels = model, score, labels
-        self._every, self._patience = max(every, 1), patience
+        self._model, self._score, self._labels, self._every = model, score, labels, max(every, 1)
         self._worse = 0
         self.steps = self.best_step = 0
         self.before = self.best = self._look()
@@ -103,7 +95,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
             self.best, self.best_step, self._state, self._worse = found, self.steps, self._copy(), 0
             return
         self._worse += 1
-        control.should_training_stop |= self._worse >= self._patience
+        control.should_training_stop |= self._worse >= 2
 
     def restore(self) -> dict[str, float | int]:
         """Put the best state back and return what was seen."""

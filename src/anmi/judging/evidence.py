@@ -119,21 +119,14 @@ def facts_of(corpus: pd.DataFrame, graph: pd.DataFrame) -> sparse.csr_matrix | N
     graph
         ``head, relation, tail``.
     """
-    row_of = {document: row for row, document in enumerate(corpus.document_id)}
-    number: dict[str, int] = {}
-    pairs = {
-        (row_of[head], number.setdefault(f"{relation}\x1f{tail}", len(number)))
-        for head, relation, tail in zip(
-            graph.get("head", []), graph.get("relation", []), graph.get("tail", []), strict=True
-        )
-        if head in row_of
-    }
+    places = {document: row for row, document in enumerate(corpus.document_id)}
+    stated = zip(*(graph.get(name, []) for name in ("head", "relation", "tail")), strict=True)
+    pairs = {(places[head], f"{relation}\x1f{tail}"): None for head, relation, tail in stated if head in places}
     for row, text in enumerate(corpus.metadata):
-        if '"triples"' in text:
-            triples = json.loads(text).get("triples")
-            for triple in triples if isinstance(triples, list) else []:
-                pairs.add((row, number.setdefault(json.dumps(triple), len(number))))
+        triples = json.loads(text).get("triples") if '"triples"' in text else None
+        pairs |= {(row, json.dumps(triple)): None for triple in (triples if isinstance(triples, list) else [])}
     if not pairs:
         return None
-    rows, columns = (np.array(part, np.int64) for part in zip(*sorted(pairs), strict=True))
-    return sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (len(corpus), len(number)))
+    rows, facts = zip(*pairs, strict=True)
+    columns, names = pd.factorize(np.array(facts, dtype=object))
+    return sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (len(corpus), len(names)))

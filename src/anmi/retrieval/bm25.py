@@ -70,7 +70,7 @@ class BM25Index:
 
         counts, lengths, idf = terms.counts, terms.lengths.astype(np.float64), terms.idf
         if engine == "rank_bm25":
-            held = np.bincount(counts.indices, minlength=counts.shape[1])
+            held = counts.getnnz(axis=0)
             idf = np.log(len(lengths) - held + 0.5) - np.log(held + 0.5)
             # Terms in more than half of the documents have a negative idf, in place of which epsilon stands.
             idf = (k1 + 1) * np.where(idf < 0, epsilon * idf[held > 0].mean(), idf)

@@ -89,7 +89,7 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     known = np.array([len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)])
     # What only one document has leads to that document by its own half, and asking for it takes half of the time. Where
     # there are fewer documents than dimensions that half is narrow, of a single document one number.
-    frequency = np.bincount(counts.indices, minlength=len(names)) * (known & (seen > 0))
+    frequency = counts.getnnz(axis=0) * (known & (seen > 0))
     asked = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
     if len(asked):
         meaning = np.zeros((len(names), min(HALF, len(asked))), np.float32)

@@ -210,7 +210,7 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
     rest = [_as_text(value) for value in (prompts, getattr(model, "truncate_dim", None), extra)]
-    if (table := _as_table(model)) is not None:
+    if (table := table_of(model)) is not None:
         return hash_text(f"[{','.join([table.described, *rest])}]")
     import torch
 
@@ -220,10 +220,6 @@ def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
         state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     state.update(f"[{','.join([_as_text(_modules_of(model)), *rest])}]".encode(errors="surrogatepass"))
     return state.hexdigest()
-
-
-def _as_table(model: Any) -> TokenTable | None:
-    return model if isinstance(model, TokenTable) else table_of(model)
 
 
 # Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
@@ -336,7 +332,7 @@ def encode(
             "is not known what they are; use one without here"
         )
 
-    asked = _as_table(model) or model
+    asked = table_of(model) or model
     if not texts:
         return np.zeros((0, asked.get_embedding_dimension() or 0), np.float32)
     if store is None:

@@ -191,11 +191,6 @@ class SparseIndex:
             raise AnmiError("no document has a term, so nothing could be found: train with a smaller penalty on them")
         return SparseIndex(kept.T.tocsr(), list(document_ids))
 
-    @property
-    def terms_per_document(self) -> float:
-        """Mean number of terms of a document."""
-        return float(self.postings.nnz / self.postings.shape[1])
-
     def search(self, queries: sparse.csr_matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
 
@@ -214,11 +209,6 @@ class SparseIndex:
             np.save(path / f"{name}.npy", getattr(self.postings, name))
         settings = self.settings | {"document_ids": self.document_ids}
         (path / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-
-    @staticmethod
-    def is_one(path: Path) -> bool:
-        """Tell whether a folder holds such an index."""
-        return all((path / f"{name}.npy").is_file() for name in _ARRAYS)
 
     def vectors(self) -> sparse.csr_matrix:
         """Return the documents that were indexed, float32 [N, V]."""
@@ -307,7 +297,7 @@ def build_index(vectors: Vectors, document_ids: list[str], kind: str = "flat") -
 
 def load_index(path: Path) -> Index:
     """Open what an index wrote into a folder."""
-    return SparseIndex.load(path) if SparseIndex.is_one(path) else DenseIndex.load(path)
+    return (SparseIndex if (path / "indptr.npy").is_file() else DenseIndex).load(path)
 
 
 def row_products(left: Vectors, right: Vectors) -> NDArray[np.float64]:

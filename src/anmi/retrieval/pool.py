@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from anmi import seeds
 from anmi.candidates import PADDING, SOURCES
@@ -36,26 +37,32 @@ class Positives:
         there = (qrels.relevance > 0) & places.notna()
         codes, names = pd.factorize(qrels.query_id[there])
         order = np.argsort(codes, kind="stable")
+        documents = places[there].to_numpy(np.int32)[order]
+        starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        # Queries without a positive have the last row.
+        rows = np.ones(len(documents)), documents, np.append(starts, len(documents))
+        self._rows = sparse.csr_matrix(rows, (len(starts), len(document_index)))
         self._names = pd.Index(names)
-        self._starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        self._documents = places[there].to_numpy(np.int32)[order]
 
-    def _places(self, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        row = self._names.get_indexer(pd.Series(list(query_ids), dtype=object))
-        return self._starts[row], np.where(row < 0, 0, self._starts[row + 1] - self._starts[row])
+    def _of(self, query_ids: Sequence[str]) -> sparse.csr_matrix:
+        return self._rows[self._names.get_indexer(pd.Series(list(query_ids), dtype=object))]
 
     def counts(self, query_ids: Sequence[str]) -> NDArray[np.int64]:
         """Return how many each query has."""
-        return self._places(query_ids)[1]
+        return np.diff(self._of(query_ids).indptr)
 
     def of(self, query_ids: Sequence[str]) -> NDArray[np.int32]:
         """Return those of Q queries, int32 [Q, P], padded with -1, in the order of the qrels; P is at least 1."""
-        start, count = self._places(query_ids)
-        slots = np.arange(max(int(count.max(initial=0)), 1))
-        held = slots < count[:, None]
-        result = np.full(held.shape, PADDING, np.int32)
-        result[held] = self._documents[(start[:, None] + slots)[held]]
-        return result
+        return _listed(self._of(query_ids))
+
+
+def _listed(rows: sparse.csr_matrix) -> NDArray[np.int32]:
+    """Return the columns that each row of a matrix holds, int32 [Q, K], padded with -1; K is at least 1."""
+    counts = np.diff(rows.indptr)
+    held = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
+    result = np.full(held.shape, PADDING, np.int32)
+    result[held] = rows.indices
+    return result
 
 
 # Passages of a document whose score is at least this share of the best one's are labelled beside it.
@@ -356,11 +363,7 @@ def draw(
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
         order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(np.int32)
         return compacted(without(order, excluded))[0][:, :count]
-    ordered = np.sort(excluded, axis=1)
-    distinct = (ordered != PADDING).sum(axis=1) - (
-        (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PADDING)
-    ).sum(1)
-    wanted = np.minimum(count, documents - distinct)
+    wanted = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
     width = count + excluded.shape[1] + _SMALL
     while True:
         slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
@@ -393,10 +396,8 @@ class RelatedDocuments:
     ----------
     group
         For every document the index of the first one with the same text, int32 [N].
-    starts
-        Where the related ones of each group begin in ``others``, int64 [N + 1].
-    others
-        Groups of their near-duplicates, int32 [E], in order within a group.
+    near
+        Which groups are near-duplicates of which, sparse [N, N].
     family
         For every document the index of the first one of the same parent, int32 [N].
 
@@ -410,18 +411,20 @@ class RelatedDocuments:
     [[0, 1, 0]]
     """
 
-    def __init__(
-        self, group: NDArray[np.int32], starts: NDArray[np.int64], others: NDArray[np.int32], family: NDArray[np.int32]
-    ) -> None:
-        self._group, self._starts, self._others, self._family = group, starts, others, family
-        self._members, self._first_member = _listed(group)
-        self._parts, self._first_part = _listed(family)
+    def __init__(self, group: NDArray[np.int32], near: sparse.csr_matrix, family: NDArray[np.int32]) -> None:
+        self._group, self._near = group, near
+        each = np.arange(len(group))
+        self._having = _matrix(group, each, len(group))
+        self._families = self._having @ _matrix(each, family, len(group))
+        self._in_family = self._families.T.tocsr()
+        # By so many ways a text comes to itself.
+        self._to_itself = sparse.csr_matrix(self._families.power(2).sum(axis=1).T)
 
     @staticmethod
     def unrelated(documents: int) -> RelatedDocuments:
         """Return the lookup of N documents of which none is related to another."""
         each = np.arange(documents, dtype=np.int32)
-        return RelatedDocuments(each, np.zeros(documents + 1, np.int64), np.zeros(0, np.int32), each)
+        return RelatedDocuments(each, _matrix(each[:0], each[:0], documents), each)
 
     @staticmethod
     def from_table(table: pd.DataFrame, document_ids: list[str]) -> RelatedDocuments:
@@ -444,9 +447,7 @@ class RelatedDocuments:
         family[place[1][~near]] = place[0][~near]
         first, second = (group[rows[near]].astype(np.int64) for rows in place)
         one, other = np.concatenate([first, second]), np.concatenate([second, first])
-        edges = np.unique((one * count + other)[one != other])
-        starts = np.searchsorted(edges // max(count, 1), np.arange(count + 1))
-        return RelatedDocuments(group, starts, (edges % max(count, 1)).astype(np.int32), family)
+        return RelatedDocuments(group, _matrix(one[one != other], other[one != other], count), family)
 
     def __len__(self) -> int:
         return len(self._group)
@@ -460,8 +461,7 @@ class RelatedDocuments:
         >>> RelatedDocuments.from_table(table, ["a", "b", "c"]).same_text(np.array([[2], [1]], np.int32)).tolist()
         [[0, 2], [1, -1]]
         """
-        row, slot = np.nonzero(documents != PADDING)
-        return self._texts(row * len(self._group) + self._group[documents[row, slot]], len(documents))
+        return _listed((self._texts(documents) @ self._having).sorted_indices())
 
     def kinds(self, positives: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Say of each document whether it is related to a positive of its row.
@@ -476,13 +476,11 @@ class RelatedDocuments:
         numpy.ndarray
             uint8 [Q, M]: 0 none, 1 near-duplicate, 2 sibling of a positive (1 where both); 0 in padding.
         """
-        keys, kinds = self._of_rows(positives)
-        if not len(keys):
-            return np.zeros(documents.shape, np.uint8)
-        row = np.arange(len(documents))[:, None]
-        wanted = np.where(documents == PADDING, -1, row * len(self._group) + self._group[documents])
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[place] == wanted, kinds[place], 0).astype(np.uint8)
+        row = np.arange(len(documents), dtype=np.int64)[:, None]
+        wanted = np.where(documents == PADDING, -1, row * len(self) + self._group[documents])
+        related = (each.tocoo() for each in self._of_rows(positives))
+        near, sibling = (np.isin(wanted, each.row.astype(np.int64) * len(self) + each.col) for each in related)
+        return np.where(near, KINDS["near"], np.where(sibling, KINDS["sibling"], 0)).astype(np.uint8)
 
     def excluded(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
         """Return what must not be a negative in each row: positives, what is related to them, and copies of these.
@@ -501,46 +499,24 @@ class RelatedDocuments:
             int32 [Q, K], each row in order of document index and padded with -1; K is at least 1.
         """
         same = positives if own is None else np.concatenate([positives, own], axis=1)
-        place, slot = np.nonzero(same != PADDING)
-        keys = place * len(self._group) + self._group[same[place, slot]]
-        return self._texts(np.concatenate([self._of_rows(positives)[0], keys]), len(positives))
+        near, sibling = self._of_rows(positives)
+        return _listed(((near + sibling + self._texts(same)) @ self._having).sorted_indices())
 
-    def _texts(self, keys: NDArray[np.int64], rows: int) -> NDArray[np.int32]:
-        """Return the documents of groups, given by keys ``row · N + group``: int32 [Q, K ≥ 1], in order, padded."""
-        row, group = np.divmod(np.unique(keys), max(len(self._group), 1))
-        owner, place = _spread(self._first_member[group], self._first_member[group + 1])
-        row, documents = np.divmod(np.sort(row[owner] * len(self._group) + self._members[place]), len(self._group))
-        counts = np.bincount(row, minlength=rows)
-        result = np.full((rows, max(int(counts.max(initial=0)), 1)), PADDING, np.int32)
-        result[row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)] = documents
-        return result
+    def _texts(self, documents: NDArray[np.int32]) -> sparse.csr_matrix:
+        """Return which groups the documents of each row belong to, [Q, N], 1 each."""
+        row, slot = np.nonzero(documents != PADDING)
+        found = _matrix(row, self._group[documents[row, slot]], len(self), len(documents))
+        found.data[:] = 1
+        return found
 
-    def _of_rows(self, positives: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return keys ``row · N + group`` of what is related to each row's positives, ascending, and their kinds."""
-        (row, slot), count = np.nonzero(positives != PADDING), max(len(self._group), 1)
-        # Each text of a row once, and each of its families: a document may be cut into a thousand passages.
-        row, group = np.divmod(np.unique(row * count + self._group[positives[row, slot]]), count)
-        near, place = _spread(self._starts[group], self._starts[group + 1])
-        # The parents of all documents of a text, their parts, and what has the same text as those.
-        copy, member = _spread(self._first_member[group], self._first_member[group + 1])
-        copy, family = np.divmod(np.unique(copy * count + self._family[self._members[member]]), count)
-        part, listed = _spread(self._first_part[family], self._first_part[family + 1])
-        sibling, other = copy[part], self._group[self._parts[listed]]
-        apart = other != group[sibling]
-        keys = np.concatenate([row[near] * count + self._others[place], (row[sibling] * count + other)[apart]])
-        # Near ones stand first, so that they win.
-        keys, first = np.unique(keys, return_index=True)
-        return keys, np.where(first < len(near), KINDS["near"], KINDS["sibling"])
+    def _of_rows(self, positives: NDArray[np.int32]) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+        """Return which groups are near-duplicates of a positive of the row, and which are siblings, [Q, N]."""
+        texts = self._texts(positives)
+        # From each text to the parents of its documents, their parts and the texts of these; other ones than itself.
+        siblings = texts @ self._families @ self._in_family - texts.multiply(self._to_itself)
+        return texts @ self._near, siblings
 
 
-def _listed(group: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the documents group by group, and where each group begins in that list, [N + 1]."""
-    members = np.argsort(group, kind="stable")
-    return members, np.searchsorted(group[members], np.arange(len(group) + 1))
-
-
-def _spread(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of the range that each place belongs to, and the places of all ranges one after the other."""
-    lengths = ends - starts
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner] + starts[owner]
+def _matrix(rows: NDArray[Any], columns: NDArray[Any], width: int, height: int | None = None) -> sparse.csr_matrix:
+    shape = (width if height is None else height, width)
+    return sparse.csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape)

@@ -128,14 +128,9 @@ class Terms:
         return np.asarray(self.counts.sum(axis=1), np.float32).ravel()
 
     @cached_property
-    def mean_length(self) -> float:
-        """Tokens of an average document."""
-        return float(self.lengths.mean())
-
-    @cached_property
     def saturated(self) -> sparse.csr_matrix:
         """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each term, float32 [N, V]."""
-        scale = _K1 * (1 - _B + _B * self.lengths / max(self.mean_length, 1e-9))
+        scale = _K1 * (1 - _B + _B * self.lengths / max(float(self.lengths.mean()), 1e-9))
         return self._with(self.counts.data / (self.counts.data + np.repeat(scale, np.diff(self.counts.indptr))))
 
     @cached_property
@@ -262,7 +257,7 @@ def idf_of(counts: sparse.csr_matrix) -> NDArray[np.float32]:
     >>> [round(float(idf), 3) for idf in idf_of(sparse.csr_matrix([[1, 0], [1, 2], [1, 0]]))]
     [0.134, 0.981]
     """
-    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+    frequency = counts.getnnz(axis=0)
     return np.log1p((counts.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
 
 

@@ -162,6 +162,8 @@ def token_table(folder: Path) -> TokenTable | None:
 
 def table_of(model: Any) -> TokenTable | None:
     """Return an open static encoder as a table, None where it is anything else."""
+    if isinstance(model, TokenTable):
+        return model
     kinds = [type(part).__name__ for part in model.children()]
     if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or model.truncate_dim or not hasattr(model.tokenizer, "to_str"):
         return None

@@ -46,7 +46,6 @@ def test_what_is_too_long_or_empty_is_not_asked() -> None:
     ("answer", "edit"),
     [
         ("It is green.", "It is green."),
-        ("<think>It is red. Blue?</think>\n<text>\nIt is blue.\n</text>\n", "It is blue."),
         ("  It  is red. ", None),
         ("Sorry, I cannot make this text false, since it is true in all possible worlds.", None),
         ("", None),

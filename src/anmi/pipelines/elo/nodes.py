@@ -25,17 +25,17 @@ def rate_candidates(
     if not recipes.get(recipe).requires & OF_ELO:
         return ColumnShards.none(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
-    from anmi.judging.rating import Rater, Texts
+    from anmi.judging.rating import Rater
 
-    judges, texts = {}, Texts()
+    judges, texts = dict[str, Any](), (dict[str, str](), list[str]())
     if params.pairwise:
         from anmi.corpus.texts import document_texts
         from anmi.judging.pairwise import ChatJudge
 
         judges = {name: ChatJudge(options, store) for name, options in params.pairwise.items()}
-        texts = Texts(dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus))
+        texts = dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus)
     judged = candidates.joined(evidence, judgments)
-    rater = Rater(params, seed, judges, texts)
+    rater = Rater(params, seed, judges, *texts)
     rater.fit(judged.only(*params.judges))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
     where = IN_PROCESS if judges else engine

@@ -110,16 +110,12 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         self.save_config(output_path)
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **where: Any) -> Self:
-        """Read what :meth:`save` wrote."""
-        known = {
-            name: where[name] for name in ("token", "cache_folder", "revision", "local_files_only") if name in where
-        }
-        settings = cls.load_config(model_name_or_path, subfolder=subfolder, **known)
-        place = {"cache_dir" if name == "cache_folder" else name: value for name, value in known.items()}
-        tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, subfolder=subfolder, **place)
-        model = cls(tokenizer, **settings)
-        return cls.load_torch_weights(model_name_or_path, subfolder=subfolder, model=model, **known)
+    def load(cls, model_name_or_path: str, subfolder: str = "", **_: Any) -> Self:
+        """Read what :meth:`save` wrote into a folder."""
+        where = {"subfolder": subfolder, "local_files_only": True}
+        tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **where)
+        model = cls(tokenizer, **cls.load_config(model_name_or_path, **where))
+        return cls.load_torch_weights(model_name_or_path, model=model, **where)
 
 
 _QUERY: Final = "query_0_SparseStaticEmbedding"
@@ -142,7 +138,7 @@ def load_sparse(folder: Path, device: str) -> SparseEncoder:
 
         return SparseEncoder(str(folder), device=device, trust_remote_code=False, local_files_only=True)
     query = SparseStaticEmbedding.load(str(folder), subfolder=_QUERY, local_files_only=True)
-    document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT, local_files_only=True)
+    document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT)
     return routed(query, [document], device)
 
 

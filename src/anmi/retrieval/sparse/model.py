@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from tqdm import tqdm
 
@@ -145,7 +144,7 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
         # Marks such as [PAD] are nobody's terms.
         document.threshold[tokenizer.all_special_ids] = 2.0
         document.log_scale.fill_(np.log(SCALE))
-        common = 2 * _frequency(_counts(rows, len(tokenizer))) > len(rows)
+        common = 2 * _counts(rows, len(tokenizer)).getnnz(axis=0) > len(rows)
         document.log_factor[torch.from_numpy(common)] = NOTHING
     return routed(query, [document], str(encoder.device))
 
@@ -215,7 +214,7 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
     counts = _counts(rows, len(tokenizer))
     if not counts.nnz:
         raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
-    idf = torch.from_numpy(np.where(_frequency(counts) > 0, idf_of(counts), UNSEEN).astype(np.float32))
+    idf = torch.from_numpy(np.where(counts.getnnz(axis=0) > 0, idf_of(counts), UNSEEN).astype(np.float32))
     idf[tokenizer.all_special_ids] = 0
     return SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
 
@@ -223,11 +222,6 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
 def _counts(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     """Return how often documents hold each token, float32 [N, V]."""
     return counted_columns(np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32), [*map(len, rows)], width)
-
-
-def _frequency(counts: sparse.csr_matrix) -> NDArray[np.int64]:
-    """Return how many documents hold each token, [V]."""
-    return np.bincount(counts.indices, minlength=counts.shape[1])
 
 
 def _rows(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[list[int]]:

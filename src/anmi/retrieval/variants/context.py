@@ -141,16 +141,14 @@ def picked(
 
 
 def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
-    """Return which entries are among the first ``count`` of their row; rows stand together.
+    """Return which entries are among the first ``count`` of their row; rows are sorted.
 
     Examples
     --------
     >>> first_of_each(np.array([0, 0, 0, 2]), 2).tolist()
     [True, True, False, True]
     """
-    begins = np.flatnonzero(np.diff(rows, prepend=-1))
-    rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
-    return rank < count
+    return np.arange(len(rows)) - np.searchsorted(rows, rows) < count
 
 
 def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
