@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.corpus.sources import load_collection
-from anmi.corpus.splits import position
 from anmi.corpus.texts import document_texts, normalised
 from anmi.errors import AnmiError
 from anmi.evaluation.metrics import completed_judgments, evaluate
@@ -21,6 +20,7 @@ from anmi.evaluation.retrieval import Ranking, vectors
 from anmi.evaluation.significance import share
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import DenseIndex
+from anmi.seeds import position
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 from common import DATA, METRIC, MODELS, write_beir

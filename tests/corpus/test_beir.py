@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anmi.corpus.related import new_documents
 from anmi.corpus.rows import read_texts
 from anmi.corpus.sources import assemble, fingerprint, load_collection
-from anmi.corpus.splits import new_documents
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection, Options, RawCollection, counts_by_reason, empty
 from anmi.errors import AnmiError
@@ -225,9 +225,8 @@ def read(
         pd.DataFrame(queries, columns=["query_id", "text"]).assign(**origin),
         pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split"]).assign(file="made", line=1),
         same_text_is_equivalent=equivalent,
-        language="en",
     )
-    return assemble("made", raw, Options(**options))  # type: ignore[arg-type]
+    return assemble("made", raw, Options(language="en", **options))  # type: ignore[arg-type]
 
 
 QUERIES = [

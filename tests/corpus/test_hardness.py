@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 import unicodedata
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 
 from anmi.corpus.hardness import hardness, mixed_share, split_words
 from anmi.corpus.sentences import detect_language, language_code
-from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 from anmi.pipelines.params import IngestionParams
 
@@ -44,17 +40,6 @@ def test_what_is_recognised_can_be_given() -> None:
 
     assert all(language_code(code) for code, _ in py3langid.rank("Words"))
     assert language_code(detect_language(["यह हिन्दी में लिखा हुआ एक वाक्य है।"])) == "hi"
-
-
-def test_a_source_may_name_its_language_wrongly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    english = "the quick brown fox jumps over the lazy dog and runs into the forest number"
-    for name, language in {"named": "KO-kr", "wrong": "korean"}.items():
-        rows = [{"query": f"question {i}", "document": f"{english} {i}", "language": language} for i in range(10)]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert load_collection(f"pairs:{tmp_path}/named.jsonl").language == "ko"
-    with caplog.at_level(logging.WARNING):
-        assert load_collection(f"pairs:{tmp_path}/wrong.jsonl").language == "en"
-    assert 'no language "korean"; did you mean "ko"?' in caplog.text
 
 
 def share(*texts: str, **more: Any) -> list[float]:

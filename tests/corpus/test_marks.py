@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anmi.corpus.marks import Mark, add, current_marks, file_of, question_of, questions, read_log, with_marks
-from anmi.corpus.splits import cut
 from anmi.corpus.types import Collection, empty, table_of
 from anmi.errors import AnmiError
+from anmi.seeds import cut
 
 SPLIT = {"a": "train", "b": "dev", "t": "test"}
 NAMES = st.sampled_from([*SPLIT, "gone"])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.splits import choose, cut, new_documents
+from anmi.corpus.related import new_documents
+from anmi.seeds import choose, cut
 
 NAMES = [f"q{i}" for i in range(4000)]
 

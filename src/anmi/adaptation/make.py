@@ -19,9 +19,9 @@ from tqdm.auto import tqdm
 from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.sentences import UNSPACED, count_words
-from anmi.corpus.splits import choose
 from anmi.corpus.texts import column, normalised
 from anmi.retrieval.terms import Terms
+from anmi.seeds import choose
 
 KEPT: Final = ""
 # A title or heading of one word is a query that people type; a sentence or a run of words of one is none.

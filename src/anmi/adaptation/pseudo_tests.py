@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from anmi.corpus.sentences import count_words
-from anmi.corpus.splits import FEWEST_DEV, position
+from anmi.corpus.types import FEWEST_DEV
+from anmi.seeds import position
 
 STAND_IN_STREAM = "adaptation/stand-in"
 # Words that stay in their document, where any search by words finds them: asked only where a document has nothing else.

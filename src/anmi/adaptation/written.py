@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from anmi.adaptation.kinds import Document
-from anmi.corpus.splits import choose
 from anmi.fingerprint import digest
+from anmi.seeds import choose
 from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)

@@ -209,7 +209,6 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
             read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
             read_texts(Path(name), "query", {}, asked.values()),
             pd.DataFrame(labels, columns=list(LABEL_COLUMNS)),
-            language=train.docs_lang(),
             notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
         )
 

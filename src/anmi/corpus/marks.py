@@ -21,12 +21,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from anmi.corpus.passages import spread
-from anmi.corpus.splits import FEWEST_DEV, cut
 from anmi.corpus.texts import find_queries, normalised, pairs_among
-from anmi.corpus.types import Collection, Quarantine, empty
+from anmi.corpus.types import FEWEST_DEV, Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
 from anmi.files import aside, disk_errors
 from anmi.fingerprint import hash_text
+from anmi.seeds import cut
 
 Relevance = Literal[0, 1]
 MARK_COLUMNS: Final = ("query_id", "document_id", "relevance", "by", "at")
@@ -195,7 +195,7 @@ def with_marks(
     asked
         From :func:`questions`.
     seed, dev_share
-        Cut dev from questions of train, see :func:`anmi.corpus.splits.cut`, where the collection has no dev query
+        Cut dev from questions of train, see :func:`anmi.seeds.cut`, where the collection has no dev query
         and at least 20 questions become one.
 
     Returns

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -359,7 +358,7 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
     AnmiError
         There is no pair, a column is missing, or it holds something else.
     """
-    queries, documents, labels, languages = TextTable(), TextTable(), list[tuple[Any, ...]](), Counter[str]()
+    queries, documents, labels = TextTable(), TextTable(), list[tuple[Any, ...]]()
     for path, line, values, split in rows:
         columns: dict[Column, tuple[str, ...]] = {
             what: columns_of(path, line, values, what, options.columns, needed=what in ("query", "positive"))
@@ -391,14 +390,12 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
             (_added(documents, "d", text, {}, path, line, own), "0") for own, text in texts["negative"] if text.strip()
         ]
         labels += [(query, document, score, split, str(path), line) for document, score in found]
-        if isinstance(values.get("language"), str):
-            languages[values["language"]] += 1
     if not labels:
         raise AnmiError(f"{name} gives no pair; name at least one file with a row")
     return RawCollection(
         documents.table("document"), queries.table("query"),
         pd.DataFrame(labels, columns=list(LABEL_COLUMNS)).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
-        language=max(sorted(languages), key=languages.__getitem__, default=None), notes=notes,
+        notes=notes,
     )  # fmt: skip
 
 

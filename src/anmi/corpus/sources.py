@@ -16,12 +16,12 @@ import pandas as pd
 
 from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
-from anmi.corpus.sentences import detect_language, language_code
-from anmi.corpus.splits import FEWEST_DEV, choose, cut
+from anmi.corpus.sentences import detect_language
 from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms, pairs_among
-from anmi.corpus.types import LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
+from anmi.corpus.types import FEWEST_DEV, LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
+from anmi.seeds import choose, cut
 
 log = logging.getLogger(__name__)
 _CONTROL: Final = r"[\x00-\x1f\x7f]"
@@ -142,7 +142,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         raise AnmiError(f"runs/{min(strange)} ranks no document of this corpus for a query of it; give their ids")
     columns = ["query_id", "text", "split", "metadata", "same_as"]
     return Collection(
-        name, options.language or _named_language(raw.language) or detect_language(texts), corpus,
+        name, options.language or detect_language(texts), corpus,
         plain(queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}), *columns),
         plain(qrels, "query_id", "document_id", "relevance", "split"),
         same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels),
@@ -152,15 +152,6 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         notes, plain(raw.entities), plain(facts[among(facts["document_id"], corpus["document_id"])]),
         plain(judged, "query_id", "document_id"), plain(runs), forms,
     )  # fmt: skip
-
-
-def _named_language(named: str | None) -> str | None:
-    """Return the code of the language a source names; a wrong name is no reason to refuse the source."""
-    try:
-        return language_code(named) if named else None
-    except AnmiError as error:
-        log.warning("the source of the collection names its language, but %s; it is recognised from the texts", error)
-        return None
 
 
 def _check_ids(*tables: pd.DataFrame) -> None:

@@ -17,6 +17,8 @@ from anmi.corpus.sentences import language_code
 from anmi.errors import AnmiError
 
 SPLITS: Final = ("train", "dev", "test")
+# Fewer dev queries with a label choose little, so pseudo-queries stand in.
+FEWEST_DEV: Final = 20
 # trec_eval keeps an array as long as the largest label, which takes gigabytes, and misreads labels above 2**53.
 LARGEST_RELEVANCE: Final = 1_000_000
 ENTITY_COLUMNS: Final = ("uri", "label", "types")
@@ -115,8 +117,6 @@ class RawCollection:
         ``head, relation, tail``.
     same_text_is_equivalent
         Whether a document of one query is relevant for every query with the same normalised text.
-    language
-        ISO 639-1 code where the source names it.
     notes
         What the user should know.
     entities, facts, runs
@@ -130,7 +130,6 @@ class RawCollection:
     qrels: pd.DataFrame = field(default_factory=partial(empty, *LABEL_COLUMNS))
     graph: pd.DataFrame = field(default_factory=partial(empty, "head", "relation", "tail"))
     same_text_is_equivalent: bool = False
-    language: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     entities: pd.DataFrame = field(default_factory=partial(empty, *ENTITY_COLUMNS))
     facts: pd.DataFrame = field(default_factory=partial(empty, *FACT_COLUMNS))

@@ -68,7 +68,7 @@ def buckets(
     positives
         Documents that were positives in training, see :func:`trained_positives`.
     new
-        Documents that neither mining nor training saw, see :func:`anmi.corpus.splits.new_documents`.
+        Documents that neither mining nor training saw, see :func:`anmi.corpus.related.new_documents`.
 
     Returns
     -------

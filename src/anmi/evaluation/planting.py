@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import Candidates
-from anmi.corpus.splits import choose
 from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
+from anmi.seeds import choose
 
 Kinds = Literal["auto", "hidden", "equivalents"]
 Hide = Literal["half", "all_but_one"]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, PADDING, Candidates, CandidateShards
 from anmi.corpus.marks import COUNTED, question_of
-from anmi.corpus.splits import position
 from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
@@ -23,6 +22,7 @@ from anmi.report.explanation import explain
 from anmi.retrieval.fusion import Ranked, by_document, crowd
 from anmi.retrieval.index import DenseIndex
 from anmi.search import Hit, HybridSearch
+from anmi.seeds import position
 
 _DOUBTED: Final = ("unsafe", "uncertain")
 # All that is read of the shards.

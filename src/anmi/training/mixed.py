@@ -17,12 +17,12 @@ from torch import Tensor
 from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.knowledge import Knowledge
-from anmi.corpus.splits import choose
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import side_by_side
 from anmi.retrieval.kinds import resolve_precision
 from anmi.retrieval.pool import RelatedDocuments
+from anmi.seeds import choose
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.parts import SOURCES, MixedSources

@@ -16,8 +16,8 @@ from torch import nn
 
 from anmi import seeds
 from anmi.corpus.hardness import hardness
-from anmi.corpus.splits import choose
 from anmi.errors import AnmiError
+from anmi.seeds import choose
 from anmi.training.batch import NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
 from anmi.training.losses.drawn import SLOT, DrawnBySimAns

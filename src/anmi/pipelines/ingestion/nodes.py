@@ -16,9 +16,8 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
     from anmi.corpus.marks import Mark, current_marks, file_of, questions, read_log, with_marks
     from anmi.corpus.passages import cut_collection
-    from anmi.corpus.related import COPY, find_related, parents_of
+    from anmi.corpus.related import COPY, find_related, new_documents, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
-    from anmi.corpus.splits import new_documents
     from anmi.corpus.types import ReadingParams, counts_by_reason
 
     cap = params.api_docs_queries if collection == "api_docs" else 0

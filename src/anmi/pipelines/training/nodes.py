@@ -176,8 +176,8 @@ def labels_used(
 
     A larger share contains every smaller one.
     """
-    from anmi.corpus.splits import position
     from anmi.corpus.texts import normalised
+    from anmi.seeds import position
 
     if share == 1:
         return rows, queries
