@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,20 +28,13 @@ from anmi.selection.recipe import RecipeBook, Runner, recipe_book
 
 QUERIES, WIDTH, DOCUMENTS = 60, 30, 200
 DOCUMENT_IDS = pd.Series([f"d{i}" for i in range(DOCUMENTS)])
-RAW = {
-    "nearest": {"description": "Nearest.", "steps": {"top": {"by": "dense"}}},
-    "below": {
-        "description": "Two thresholds.",
-        "negatives": 25,
-        "steps": {"rank_window": {"first": 2}, "max_ratio": {"max_ratio": 0.93}, "top": {"by": "dense"}},
-    },
-    "mixed": {
-        "description": "With a step that is fitted.",
-        "steps": {"mixture": {"fewest": 50}, "min_weight": {"weight": 0.1}, "random": {}},
-    },
-    "in_batch": {"description": "None.", "negatives": 0},
-}
-BOOK = recipe_book(RAW)
+NEAREST: dict[str, Any] = {"description": "Nearest.", "steps": {"top": {"by": "dense"}}}
+BELOW: dict[str, Any] = {"rank_window": {"first": 2}, "max_ratio": {"max_ratio": 0.93}, "top": {"by": "dense"}}
+FITTED: dict[str, Any] = {"mixture": {"fewest": 50}, "min_weight": {"weight": 0.1}, "random": {}}
+BOOK = recipe_book({
+    "nearest": NEAREST, "below": {"description": "Two thresholds.", "negatives": 25, "steps": BELOW},
+    "mixed": {"description": "Fitted.", "steps": FITTED}, "in_batch": {"description": "None.", "negatives": 0},
+})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +47,11 @@ def block() -> Candidates:
     rank = 1.0 + np.argsort(np.argsort(-np.nan_to_num(dense, nan=-9), axis=1), axis=1)
     judged = np.where(rank <= 8, rng.random((QUERIES, WIDTH)), np.nan)
     return Candidates(
-        query_ids=np.array([f"q{i // 2}" for i in range(QUERIES)]),
+        query_ids=np.array([f"q{i // 2}" for i in range(QUERIES)]), documents=documents,
         positives=rng.integers(0, DOCUMENTS, (QUERIES, 1)).astype(np.int32),
-        documents=documents,
         source=np.where(documents < 0, 0, 2).astype(np.uint8),
         positive_columns={"dense": rng.normal(0.75, 0.05, (QUERIES, 1)).astype(np.float32)},
-    ).with_columns({"dense": dense, "dense_rank": rank, "judge": judged, "gap_se": judged})
+    ).with_columns({"dense": dense, "dense_rank": rank, "judge": judged, "gap_se": judged})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +113,11 @@ def test_recipes_are_counted_as_one_would_by_hand(
 
 
 def test_shards_do_not_matter(block: Candidates, planted: PlantedTruth) -> None:
-    book, whole = recipe_book({name: RAW[name] for name in ("nearest", "below")}), CandidateShards.of([block])
+    whole = CandidateShards.of([block])
     parts = CandidateShards.of([block.take(slice(start, start + 7)) for start in range(0, len(block), 7)])
-    for measure in (
-        lambda given: audit_recipes(given, planted, book, seed=5),
-        lambda given: audit_judges(given, planted),
-    ):
-        pd.testing.assert_frame_equal(measure(parts), measure(whole))
+    pd.testing.assert_frame_equal(audit_judges(parts, planted), audit_judges(whole, planted))
+    found, expected = (audit_recipes(given, planted, BOOK, seed=5) for given in (parts, whole))
+    pd.testing.assert_frame_equal(found, expected)
     assert found_share(parts, planted) == found_share(whole, planted) == (len(planted) - 1) / len(planted)
 
 
@@ -134,8 +125,9 @@ def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(
     block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
 ) -> None:
     broken = {"description": "Needs Elo.", "steps": {"elo_gap": {}, "random": {}}}
-    sound = {"description": "Nearest.", "steps": {"top": {"by": "dense"}}}
-    table = audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken, "sound": sound}), seed=1)
+    table = audit_recipes(
+        CandidateShards.of([block]), planted, recipe_book({"broken": broken, "sound": NEAREST}), seed=1
+    )
     assert table.recipe.tolist() == ["broken", "sound"]
     assert "elo" in table.failed[0]
     summary = summarise(table, audit_judges([block], planted), truth, 1.0)
@@ -181,7 +173,7 @@ def test_the_area_is_that_of_scikit_learn_with_ties(rows: list[tuple[int, bool, 
     assert 0 <= low <= auc + 1e-9 <= high + 2e-9 <= 1 + 2e-9
 
 
-def test_without_clusters_it_is_delong() -> None:
+def test_without_clusters_it_is_delong_and_those_that_repeat_one_candidate_count_once() -> None:
     """Variance of DeLong et al. 1988, pair by pair."""
     rng = np.random.default_rng(1)
     truth = rng.random(80) < 0.4
@@ -193,23 +185,8 @@ def test_without_clusters_it_is_delong() -> None:
     logit = math.log(auc / (1 - auc))
     expected = [1 / (1 + math.exp(-(logit + sign * half))) for sign in (-1, 1)]
     assert [low, high] == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_interval_covers_when_candidates_of_a_query_are_alike() -> None:
-    """A query shifts all its scores at once, so plain DeLong would be far too sure."""
-    rng = np.random.default_rng(2)
-    clusters, each = 40, 12
-    cluster = np.repeat(np.arange(clusters), each)
-    from scipy.stats import norm
-
-    true = norm.cdf(1 / math.sqrt(2 * (1 + 1)))
-    inside, runs = 0, 150
-    for _ in range(runs):
-        truth = np.repeat(rng.random(clusters) < 0.4, each)
-        scores = truth + np.repeat(rng.normal(size=clusters), each) + rng.normal(size=clusters * each)
-        _, low, high = clustered_auc(scores, truth, cluster)
-        inside += low <= true <= high
-    assert inside / runs > 0.89
+    repeated = clustered_auc(*(np.repeat(each, 12) for each in (scores, truth, np.arange(80))))
+    assert repeated == pytest.approx((auc, low, high))
 
 
 def test_the_gate_goes_by_the_estimate(block: Candidates, planted: PlantedTruth) -> None:

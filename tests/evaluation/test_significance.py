@@ -102,20 +102,14 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(queries: int, value: float,
 
 @pytest.mark.parametrize("width", [1, 7, 50])
 def test_where_none_was_found_queries_count_and_not_negatives(width: int) -> None:
-    found = share(np.zeros(200), np.full(200, width))
+    found, turned = (share(np.full(200, count), np.full(200, width)) for count in (0, width))
     expected = binomtest(0, 200).proportion_ci(0.95, method="wilson")
     assert (found.value, found.low, found.high) == (0, 0, pytest.approx(expected.high))
     assert math.isnan(found.design_effect)
-    turned = share(np.full(200, width), np.full(200, width))
     assert (turned.value, turned.low, turned.high) == (1, pytest.approx(1 - expected.high), 1)
-
-
-def test_nothing_is_known_of_nothing_and_little_of_one_query() -> None:
-    empty = share(np.zeros(3), np.zeros(3))
-    assert math.isnan(empty.value)
-    assert (empty.low, empty.high, empty.queries) == (0, 1, 0)
-    one = share(np.array([500]), np.array([1000]))
-    assert one.high - one.low > 0.8
+    empty, one = share(np.zeros(3), np.zeros(3)), share(np.array([500]), np.array([1000]))
+    assert math.isnan(empty.value) and (empty.low, empty.high, empty.queries) == (0, 1, 0)
+    assert one.high - one.low > 0.8, "little is known of one query"
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms())

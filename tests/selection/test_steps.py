@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.stats import chisquare, norm
-from tests.selection.conftest import apply, candidates, make_block
+from tests.selection.conftest import apply, candidates, make_block, run
 
-from anmi.candidates import NEGATIVE, Candidates
-from anmi.selection.recipe import Step
+from anmi.candidates import NEGATIVE, SOURCES, Candidates, CandidateShards
+from anmi.errors import AnmiError
+from anmi.selection.recipe import Recipe, Runner, Step
 from anmi.selection.steps import STEPS, Context
-from anmi.selection.steps.samplers import choose
+from anmi.selection.steps.samplers import TIERS, choose
 
 
 def verdicts(block: Candidates) -> dict[tuple[str, int], tuple[str, float, str]]:
@@ -217,3 +222,195 @@ def test_the_shift_passes_over_candidates_whether_or_not_a_positive_stands_among
     after = apply(block, "shift", skip=3)
     assert after.undecided.tolist() == [[False, False, False, True, True, False, False]]
     assert apply(block, "shift", skip=0).undecided.tolist() == [[True, False, True, True, True, False, False]]
+
+
+def scored(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
+    """One row of candidates with these scores, under positives with those, the one compared with first."""
+    block = candidates({column: scores})
+    own = np.array([positives], np.float32)
+    documents = 1000 + np.arange(len(positives), dtype=np.int32)[None, :]
+    return replace(block, positives=documents, positive_columns={column: own})
+
+
+def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
+    result: list[bool] = apply(block, name, **params).undecided[0].tolist()
+    return result
+
+
+def test_presets_are_named_by_what_they_do() -> None:
+    block = scored([0.89, 0.91, 0.96, 0.985], [1.0])
+    assert [sum(kept(block, "max_ratio", max_ratio=name)) for name in ("strict", "balanced", "bold")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "strictness"), [("max_ratio", {"max_ratio": 0.9}), ("margin", {"margin": 0.05})])
+def test_the_first_positive_is_compared_with(name: str, strictness: dict[str, float]) -> None:
+    block = scored([0.5, 0.6, 0.7, 0.83], [0.9, 0.66, np.nan])
+    assert kept(block, name, **strictness) == [True, True, True, name == "margin"]
+    # Without a score of the positive nothing is known to be below it.
+    assert not any(kept(scored([0.1], [np.nan, 0.9]), name))
+
+
+@pytest.mark.parametrize(
+    ("positive", "given_ratio", "ratio"),
+    [(0.95, 0.95, 0.93), (0.9, 0.95, 0.95), (0.7, 0.95, 0.95), (0.6, 0.95, 0.98), (0.6, 0.98, 1.0), (0.6, 1.1, 1.1)],
+)
+def test_the_adaptive_ratio_follows_the_positives_similarity(positive: float, given_ratio: float, ratio: float) -> None:
+    ceiling = positive * ratio
+    block = scored([ceiling - 1e-4, ceiling + 1e-4], [positive])
+    assert kept(block, "max_ratio", max_ratio=given_ratio, adaptive=True) == [True, False]
+
+
+@pytest.mark.parametrize(("doubt", "ratio"), [(0.0, 0.98), (0.35, None), (0.9, None), (40.0, 0.90)])
+def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean(
+    doubt: float, ratio: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    random = np.random.default_rng(3)
+    scores = random.uniform(0.8, 1.0, (60, 40)).astype(np.float32)
+    chance = np.clip(doubt * random.random((60, 40)) * np.maximum(scores - 0.88, 0.002), 0, 1).astype(np.float32)
+    block = candidates({"dense": scores, "p_relevant": chance}, {"dense": 1.0})
+    shares = {}
+    for tried in (0.90, 0.92, 0.94, 0.95, 0.96, 0.98):
+        below = [np.flatnonzero(row < tried) for row in scores]
+        nearest = [sorted(places, key=lambda m, q=q: scores[q, m])[-7:] for q, places in enumerate(below)]
+        shares[tried] = np.mean([chance[q, m] for q, places in enumerate(nearest) for m in places])
+    expected = max((tried for tried, share in shares.items() if share <= 0.015), default=0.90)
+    assert ratio in (None, expected)
+    steps = {"max_ratio": {"max_ratio": "auto"}, "top": {"by": "dense"}}
+    runner = Runner(Recipe.model_validate({"description": "-", "negatives": 7, "steps": steps}), 1)
+    assert runner.recipe.requires == {"dense", "p_relevant"}
+    with caplog.at_level(logging.INFO):
+        after = runner.run(CandidateShards.of([block.take(slice(0, 25)), block.take(slice(25, None))])).whole()
+    assert after.rules["max_ratio"].text.startswith(f"dense ≥ {expected:g} of the positive's, chosen at an expected")
+    assert scores[after.negatives].max() < expected
+    assert {record.levelname for record in caplog.records} == {"WARNING" if shares[expected] > 0.015 else "INFO"}
+
+
+def test_related_documents_are_rejected_under_their_own_names() -> None:
+    recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": {}}})
+    after = Runner(recipe, seed=1).apply(candidates({"related": [0, 1, 2]}))
+    assert [after.legend[code] for code in after.verdict[0]] == ["open", "near_duplicate", "sibling"]
+    # They may be relevant, so they are no negatives inside a training batch either.
+    assert (after.of_kind("unsafe") == after.excluded_in_batch).all() and after.excluded_in_batch.sum() == 2
+    with pytest.raises(AnmiError, match="the recipe reads related"):
+        Runner(recipe, seed=1).apply(candidates({"dense": [0.5] * 3}))
+
+
+BM25, DENSE, GRAPH, RANDOM = (SOURCES[name] for name in ("bm25", "dense", "graph", "random"))
+
+
+def found_by(source: list[int], dense: list[float], rank: list[float]) -> Candidates:
+    return candidates({"dense": dense, "dense_rank": rank}, {"dense": 0.8}, [source])
+
+
+# The window holds 0 and 1; 2 is deeper (and 3, which BM25 found only), 4 graph-swapped, 5 and 6 random, 6 the nearer.
+ROW = ([DENSE, BM25 | DENSE, DENSE, BM25, GRAPH, RANDOM, RANDOM], [0.7, 0.6, 0.5, 0.1, 0.9, 0.05, 0.3],
+       [1, 2, 11, 400, 3, 900, 60])  # fmt: skip
+BACK_OFF = ({"back_off": {"last": 10}}, {"top": {"by": "dense"}})
+
+
+@pytest.mark.parametrize(
+    ("count", "taken"), [(2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 4, 5])]
+)
+def test_one_goes_deeper_then_to_the_graph_then_far_away_and_no_further(count: int, taken: list[int]) -> None:
+    after = run(found_by(*ROW), *BACK_OFF, negatives=count)
+    order = np.argsort(after.columns["choice"][0][: len(taken) + 1])
+    assert np.flatnonzero(after.negatives[0]).tolist() == taken
+    assert [TIERS[int(tier)] for tier in after.columns["tier"][0]] == [
+        "window", "window", "deeper", "deeper", "graph", "random", "random",
+    ]  # fmt: skip
+    assert order[: len(taken)].tolist() == taken, "drawn tier by tier, the nearest first within each"
+    assert after.legend[after.verdict[0, 6]] == "back_off", "the nearer half of the random ones is not far away"
+
+
+def test_what_a_filter_rejected_never_fills_a_row() -> None:
+    after = run(found_by(*ROW), {"max_ratio": {"max_ratio": 0.7}}, *BACK_OFF, negatives=7)
+    assert np.flatnonzero(after.negatives[0]).tolist() == [2, 3, 5]
+    assert {after.legend[code] for code in after.verdict[0, [0, 1, 4]]} == {"max_ratio"}
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9))
+def test_the_half_that_is_taken_is_the_least_similar_and_at_least_one(similarities: list[float]) -> None:
+    count = len(similarities)
+    block = found_by([RANDOM] * count, similarities, [500] * count)
+    after = run(block, "back_off", "top", negatives=count)
+    taken = after.negatives[0]
+    assert taken.sum() == int(np.ceil(count / 2))
+    assert max(np.array(similarities)[taken]) <= min(np.array(similarities)[~taken], default=1)
+
+
+SCORES = [0.9, 0.62, 0.55, 0.4, np.nan, 0.5]
+RANKS = [1, 3, 4, 7, np.nan, 5]
+TRIALS = 6000
+
+
+def rows_of(count: int = 1, positive: float = 0.6, positive_rank: float = 3) -> Candidates:
+    """The same tiny row under many queries, so that each draws from its own stream; the last candidate is out."""
+    columns = {"dense": SCORES, "dense_rank": RANKS, "hardness": [0.1, 0.4, 0.0, -1.0, np.nan, 0.5]}
+    own = {"dense": positive, "dense_rank": positive_rank}
+    block = candidates({name: np.tile(values, (count, 1)) for name, values in columns.items()}, own)
+    return block.rejected("margin", np.arange(len(SCORES)) == len(SCORES) - 1)
+
+
+def expected_chances(form: str, a: float, b: float) -> NDArray[np.float64]:
+    """Probabilities of the four candidates in play, written out."""
+    scores, ranks = np.array(SCORES[:4]), np.array(RANKS[:4]) - 1
+    if form == "rank":
+        density = np.exp(-a * np.abs(ranks - b * 2))
+    else:
+        peak = b if form == "score" else -b
+        density = np.exp(-a / np.var(scores - 0.6) * (scores - 0.6 - peak) ** 2)
+    result: NDArray[np.float64] = density / density.sum()
+    return result
+
+
+def inclusion(chances: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Chance of being among ``count`` draws without replacement, by going through all orders."""
+    result = np.zeros(len(chances))
+    for order in permutations(range(len(chances)), count):
+        chance, left = 1.0, 1.0
+        for drawn in order:
+            chance *= chances[drawn] / left
+            left -= chances[drawn]
+        result[list(order)] += chance
+    return result
+
+
+FORMS = [
+    ({"form": "score"}, ("score", 0.5, 0.0)),
+    ({"form": "released", "a": 1, "b": 0.1}, ("released", 1, 0.1)),
+    ({"form": "rank"}, ("rank", 1.0, 1.5)),
+    ({"form": "rank", "a": 0.3, "b": 1}, ("rank", 0.3, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("params", "written"), FORMS)
+def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, Any], written: Any) -> None:
+    chances = expected_chances(*written)
+    block = rows_of(TRIALS)
+    after = apply(block, "simans", 2, **params)
+    assert (after.negatives.sum(axis=1) == 2).all() and not after.negatives[:, 4:].any()
+    first = (after.columns["choice"] == 1).sum(axis=0)[:4]
+    assert chisquare(first, TRIALS * chances).pvalue > 1e-3
+    # Each row holds two, so the counts are less spread than independent ones, and the test is on the safe side.
+    both = after.negatives.sum(axis=0)[:4]
+    assert chisquare(both, TRIALS * inclusion(chances, 2)).pvalue > 1e-3
+    # The test can fail: without the formula all would be alike.
+    assert chisquare(first).pvalue < 1e-3
+
+
+def test_draws_by_a_column_have_exactly_its_distribution() -> None:
+    after = apply(rows_of(TRIALS), "draw", 1)
+    assert chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
+    # What has no chance is never drawn, though a negative is missing then.
+    assert (apply(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]).all()
+
+
+def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
+    block = rows_of(40)
+    after, weighed = apply(block, "simans", 3), apply(block, "simans", 3, weigh=True)
+    inverse = np.append(1 / expected_chances("score", 0.5, 0.0), [np.nan, np.nan])
+    inverse = np.where(after.negatives, inverse, np.nan)
+    means, largest = (summary(inverse, axis=1, keepdims=True) for summary in (np.nanmean, np.nanmax))
+    np.testing.assert_allclose(after.columns["importance"], inverse / means, rtol=1e-5)
+    assert (after.weight == 1).all() and (weighed.negatives == after.negatives).all()
+    np.testing.assert_allclose(weighed.weight[after.negatives], (inverse / largest)[after.negatives], rtol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,34 +75,37 @@ def trains_a_step(model: Any, dataset: Dataset, loss: Any, folder: Path) -> bool
         ("triplet", {}, "TripletLoss", 48), ("triplet", {"negatives": 1}, "MultipleNegativesRankingLoss", 16),
         ("n-tuple", {}, "MultipleNegativesRankingLoss", 16), ("n-tuple-scores", {}, "MarginMSELoss", 16),
         ("n-tuple-scores", {"negatives": 1}, "MarginMSELoss", 16), ("n-tuple-scores", {}, "DistillKLDivLoss", 16),
-        ("labeled-pair", {}, "ContrastiveLoss", 40), ("labeled-pair", {}, "CoSENTLoss", 40),
+        ("labeled-pair", {}, "ContrastiveLoss", 40), ("labeled-list", {}, "cross LambdaLoss", 8),
         ("labeled-pair", {"score": "p_relevant"}, "CosineSimilarityLoss", 40),
+        ("labeled-list", {"score": "p_relevant"}, "cross RankNetLoss", 8),
+        ("labeled-pair", {}, "cross BinaryCrossEntropyLoss", 40), ("n-tuple-scores", {}, "cross MarginMSELoss", 16),
     ],
 )  # fmt: skip
-def test_an_encoder_trains_a_step(
+def test_an_encoder_or_a_cross_encoder_trains_a_step(
     name: str, options: dict[str, Any], loss: str, rows: int, word_encoder: Any, tmp_path: Path
 ) -> None:
-    from sentence_transformers.sentence_transformer import losses
+    from sentence_transformers import CrossEncoder, cross_encoder, sentence_transformer
 
-    encoder, dataset = word_encoder(WORDS), read(written(name, tmp_path, **options))
-    assert len(dataset) == rows
-    assert trains_a_step(encoder, dataset, getattr(losses, loss)(encoder), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "loss"),
-    [
-        ("labeled-list", {}, "LambdaLoss"), ("labeled-list", {"score": "p_relevant"}, "RankNetLoss"),
-        ("labeled-pair", {}, "BinaryCrossEntropyLoss"), ("n-tuple-scores", {}, "MarginMSELoss"),
-    ],
-)  # fmt: skip
-def test_a_cross_encoder_trains_a_step(name: str, options: dict[str, Any], loss: str, tmp_path: Path) -> None:
-    from sentence_transformers import CrossEncoder
-    from sentence_transformers.cross_encoder import losses
-
-    model = CrossEncoder(str(save_classifier(tmp_path / "judge")), device="cpu")
+    cross, kind = loss.startswith("cross "), loss.removeprefix("cross ")
+    module = cross_encoder if cross else sentence_transformer
+    model = CrossEncoder(str(save_classifier(tmp_path / "judge")), device="cpu") if cross else word_encoder(WORDS)
     dataset = read(written(name, tmp_path, **options))
-    assert trains_a_step(model, dataset, getattr(losses, loss)(model), tmp_path)
+    assert len(dataset) == rows
+    assert trains_a_step(model, dataset, getattr(module.losses, kind)(model), tmp_path)
+
+
+def test_the_training_that_the_docs_show_runs_as_it_stands_there(
+    word_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", Path("docs/training.md").read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    written("labeled-pair", tmp_path / "pairs")
+    word_encoder(WORDS).save("encoder")
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    assert len(names["rows"]) == 40 and (tmp_path / "trained" / "modules.json").is_file()
+    assert not word_encoder(WORDS)[0].embedding.weight.equal(names["model"][0].embedding.weight.detach().cpu())
 
 
 @pytest.mark.parametrize(("name", "rows"), [("flagembedding", 8), ("tevatron", 8), ("pairs", 16)])

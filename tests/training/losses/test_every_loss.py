@@ -1,21 +1,26 @@
-"""What holds of every loss."""
+"""What holds of every loss, and a small training with each."""
 
+import gc
+import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
+from tests.mined import mined
 from torch.nn import functional
 
 from anmi.training.losses import build_loss
 from anmi.training.losses.common import Facts
 from anmi.training.options import TrainingOptions
+from anmi.training.trainer import train
 
 LOSSES = {
-    "infonce": "infonce", "hybrid": "hybrid", "entity": "entity", "debiased": {"debiased": {"tau_plus": 0.1}},
+    "infonce": "infonce", "hybrid": "hybrid", "entity": "entity", "debiased": {"debiased": {"tau_plus": 0.01}},
     "debiased_paraphrase": {"debiased": {"tau_plus": 0.1, "form": "paraphrase"}},
-    "debiased_learned": {"debiased": {"tau_plus": 0.1, "learned": True}},
-    "hard_debiased": {"hard_debiased": {"tau_plus": 0.1, "beta": 0.5}}, "triplet": "triplet",
-    "distillation": {"distillation": {"column": "cross"}},
+    "debiased_learned": {"debiased": {"tau_plus": 0.01, "learned": True}},
+    "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}}, "triplet": "triplet",
+    "distillation": {"distillation": {"label_temperature": 0.3}},
 }  # fmt: skip
 
 
@@ -95,7 +100,7 @@ def test_a_negative_of_weight_zero_is_not_there(name):
     log_weights[:, 5] = -torch.inf
     if name == "distillation":
         # It learns from what is no negative, too, as long as somebody judged it.
-        facts.judged["cross"][:, 5] = torch.nan
+        facts.judged["p_relevant"][:, 5] = torch.nan
     keep = [column for column in range(document.shape[0]) if column != 5]
     fewer = Facts(
         positive_column=facts.positive_column,
@@ -179,3 +184,53 @@ def test_the_first_weights_depend_on_the_seed_alone(name):
     assert all(torch.equal(first[key], again[key]) for key in first)
     if any("weight" in key for key in first):
         assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+@pytest.fixture(scope="module")
+def _quick_garbage_collection():
+    """Every training ends with a garbage collection by accelerate, which would walk all of torch each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+WORDS = [f"w{i}" for i in range(60)]
+LOGGED = {
+    "hybrid": "elo_error", "debiased_learned": "tau_plus", "triplet": "margin_violation_rate",
+    "distillation": "divergence",
+}  # fmt: skip
+
+
+def table() -> pd.DataFrame:
+    """Query w_i belongs to the document "w_{i+20} w_{i+40}"; rows have 0 to 2 negatives."""
+    judged = {"positive_elo": 1400.0, "negative_elo": [900.0, 800.0], "positive_p_relevant": 0.95}
+    rows = mined(WORDS[:20], [f"w{i + 20} w{i + 40}" for i in range(20)], 2, negative_p_relevant=[0.1, 0.05], **judged)
+    rows["weights"] = [[1.0, 0.5]] * 20
+    for name in ("negative_ids", "negatives", "weights", "negative_elo", "negative_p_relevant"):
+        rows[name] = [values[: i % 3] for i, values in enumerate(rows[name])]
+    return rows
+
+
+@pytest.mark.usefixtures("_quick_garbage_collection")
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "entity"])
+def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name):
+    options = TrainingOptions(loss=LOSSES[name], temperature="fixed", epochs=6, batch_size=10, learning_rate=0.05)
+    result = train(table(), encoder=word_encoder(WORDS), options=options, output=None, seed=1)
+    losses = result.log["loss"]
+    assert losses.iloc[-2:].mean() < 0.9 * losses.iloc[:2].mean()
+    assert result.summary["relative_weight_change"] > 0.01
+    assert result.log.notna()[[LOGGED[name]] if name in LOGGED else []].all().all()
+    json.dumps(result.summary, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "debiased_learned"])
+def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_same_seed(word_encoder, name, monkeypatch):
+    found, options = [], TrainingOptions(loss=LOSSES[name], epochs=2, batch_size=10)
+    for rate in (1e-2, 1e-2, 1e-9):
+        monkeypatch.setattr(type(options.loss), "learning_rate", rate)
+        model = word_encoder(WORDS)
+        found.append(train(table(), encoder=model, options=options, output=None, seed=1).log)
+    pd.testing.assert_frame_equal(found[0], found[1])
+    column = LOGGED[name]
+    assert (found[0][column] - found[2][column]).abs().max() > 1e-4
