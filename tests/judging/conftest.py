@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,7 +83,6 @@ class Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.times: list[float] = []
         self.under_way = self.most_under_way = 0
         self.closing = threading.Event()
 
@@ -109,7 +107,6 @@ class Handler(BaseHTTPRequestHandler):
             number = len(server.bodies)
             server.bodies.append(body | {"path": self.path})
             server.headers.append({name.lower(): value for name, value in self.headers.items()})
-            server.times.append(time.monotonic())
             server.under_way += 1
             server.most_under_way = max(server.most_under_way, server.under_way)
         try:

@@ -50,19 +50,6 @@ def test_the_model_is_asked_once_in_the_form_that_endpoints_know(server: Server,
     assert len(server.bodies) == 41
 
 
-@pytest.mark.parametrize("hangs", [False, True])
-def test_an_error_of_the_server_is_got_over(hangs: bool, server: Server, store: Store) -> None:
-    def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes] | None:
-        if number >= 6:
-            return Server.well(number, body)
-        return server.closing.wait(5) and None if hangs else (500 + number % 4, {}, b"no")
-
-    queries, first, second, truth = pairs(6)
-    server.behave = behave
-    assert (judge(server, store, timeout=0.3, concurrency=6).prefer(queries, first, second) == truth).all()
-    assert len(server.bodies) == 12
-
-
 BROKEN = {
     "hangs up": lambda number, body: None,
     "status 500": lambda number, body: (500, {}, b"Internal Server Error"),

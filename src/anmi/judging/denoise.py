@@ -138,7 +138,6 @@ class Judge:
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
         """Pairs of a block: positives, what a language model read (its chance as label), and undoubted candidates."""
-        fold = self.fold(block)
         known = block.positives != PADDING
         clean = block.filled & ~self._doubtful(block)
         clean[:, self.depth :] = False
@@ -148,21 +147,12 @@ class Judge:
         read = block.filled & np.isfinite(block.columns.get(GRADE, np.nan))
         taken = clean & (place < wanted) & ~read
         chance = block.columns.get("p_evidence", np.zeros(block.documents.shape))
-        ones, zeros = np.ones(block.positives.shape), np.zeros(block.documents.shape)
-        parts = [
-            (known, block.positives, ones), (taken, block.documents, zeros), (read, block.documents, chance),
-        ]  # fmt: skip
-        tables = [
-            pd.DataFrame({
-                "row": block.query_ids[row],
-                "query": [self.query_texts[str(q)] for q in block.query_ids[row]],
-                "document": [self.document_texts[d] for d in documents[row, slot]],
-                "label": labels[row, slot],
-                "fold": fold[row],
-            })
-            for (row, slot), documents, labels in ((np.nonzero(mask), ids, values) for mask, ids, values in parts)
-        ]  # fmt: skip
-        return pd.concat(tables, ignore_index=True)
+        row, slot = np.nonzero(np.hstack([known, taken | read]))
+        documents = np.hstack([block.positives, block.documents])[row, slot]
+        label = np.hstack([np.ones(known.shape), np.where(read, chance, 0.0)])[row, slot]
+        queries = [self.query_texts[str(query)] for query in block.query_ids[row]]
+        told = {"row": block.query_ids[row], "query": queries, "document": [self.document_texts[d] for d in documents]}
+        return pd.DataFrame(told | {"label": label, "fold": self.fold(block)[row]})
 
     def _doubtful(self, block: Candidates) -> NDArray[np.bool_]:
         """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
@@ -248,10 +238,8 @@ def _with_soft_labels(block: Candidates) -> Candidates:
     own, others = block.positive_columns["p_cross"], block.columns["p_cross"]
     labels = soft_labels(own[:, :1], others)
     first = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
-    return block.with_columns(
-        {"soft_label": np.where(np.isfinite(others), labels[:, 1:], np.nan)},
-        {"soft_label": widened(first, own.shape[1])},
-    )
+    soft = np.where(np.isfinite(others), labels[:, 1:], np.nan)
+    return block.with_columns({"soft_label": soft}, {"soft_label": widened(first, own.shape[1])})
 
 
 class Judgments:
@@ -318,22 +306,18 @@ class Stack:
             With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of positives; both judges
             must be cross-fitted.
         """
-        first, second, label, every = [], [], [], []
+        parts = list[tuple[NDArray[Any], ...]]()
         for block in shards:
-            own = block.positive_columns
-            parts = ((own["p_heldout"], own["p_cross"], 1), (block.columns["p_evidence"], block.columns["p_cross"], 0))
-            for fused, cross, tag in parts:
-                every.append(cross[np.isfinite(cross)])
-                known = np.isfinite(fused) & np.isfinite(cross)
-                first.append(fused[known])
-                second.append(cross[known])
-                label.append(np.full(int(known.sum()), tag))
-        prior = float(np.clip(np.concatenate(every).mean(), _TINY, 1 - _TINY))
-        kind = np.concatenate(label)
-        hidden = int((kind == 1).sum())
-        if hidden < _LEAST or hidden == len(kind):
+            for side, name, tag in ((block.positive_columns, "p_heldout", 1), (block.columns, "p_evidence", 0)):
+                fused, cross = side[name].ravel(), side["p_cross"].ravel()
+                parts.append((fused, cross, np.full(len(cross), tag)))
+        fused, cross, label = map(np.concatenate, zip(*parts, strict=True))
+        prior = float(np.clip(cross[np.isfinite(cross)].mean(), _TINY, 1 - _TINY))
+        known = np.isfinite(fused) & np.isfinite(cross)
+        hidden = int(label[known].sum())
+        if hidden < _LEAST or hidden == known.sum():
             return Stack(0.0, prior, 0)
-        return Stack(_weight(np.concatenate(first), np.concatenate(second), kind, prior), prior, hidden)
+        return Stack(_weight(fused[known], cross[known], label[known], prior), prior, hidden)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with ``p_relevant`` of candidates, and of positives that can be hidden."""
@@ -366,7 +350,7 @@ class Stacked:
         return self.stack(self.judgments(block if self.answers is None else self.answers(block)))
 
 
-def _weight(first: NDArray[np.float64], second: NDArray[np.float64], label: NDArray[np.int64], prior: float) -> float:
+def _weight(first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float) -> float:
     """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
     base, more = log_odds(first), log_odds(second) - logit(prior)
 

@@ -91,14 +91,10 @@ def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
     >>> pool([np.array([[1.0, np.nan]]), np.array([[0.5, np.nan]])], [1.0, 1.0]).tolist()
     [[0.75, nan]]
     """
-    total = np.zeros(votes[0].shape)
-    mass = np.zeros(votes[0].shape)
-    for vote, weight in zip(votes, weights, strict=True):
-        present = np.isfinite(vote)
-        total += np.where(present, weight * vote, 0.0)
-        mass += np.where(present, weight, 0.0)
+    weight = np.where(np.isfinite(votes), np.array(weights).reshape(-1, *[1] * votes[0].ndim), 0.0)
+    mass = weight.sum(axis=0)
     with np.errstate(invalid="ignore"):
-        return np.where(mass > 0, total / mass, np.nan)
+        return np.where(mass > 0, (weight * np.nan_to_num(votes)).sum(axis=0) / mass, np.nan)
 
 
 def fit_slope(preferences: Floats) -> float:

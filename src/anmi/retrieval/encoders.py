@@ -112,10 +112,7 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
 
     check_name(name)
     with loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
-        if name == "minilm":
-            verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
-        place = str(_distilled(models) if name == "static" else minilm_folder()) if name in NAMES else name
-        folder = checked_model(place)
+        folder = checked_model(str(_folder_of(name, models)))
         if is_sparse_folder(folder):
             from anmi.retrieval.sparse.document import load_sparse
 
@@ -138,7 +135,7 @@ def cached_encoder(name: str, models: Path, max_length: int | None = None, promp
     if name == "static" or (name != "minilm" and is_folder(name)):
         # What is wrong with a folder is said by load_encoder.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            table = token_table(_distilled(models) if name == "static" else checked_model(name))
+            table = token_table(checked_model(str(_folder_of(name, models))))
     if table is None:
         return for_threads(load_encoder(name, models, max_length, prompts))
     settle_prompts(table, prompts)
@@ -157,12 +154,17 @@ def short_name(name: str) -> str:
     return Path(name).resolve().name if is_path else name
 
 
-def _distilled(models: Path) -> Path:
-    """Return the folder of the static model, distilling MiniLM on first use."""
+def _folder_of(name: str, models: Path) -> Path:
+    """Return where a model lies, or its name on the hub; ``static`` is made of MiniLM on first use."""
+    if name not in NAMES:
+        return Path(name)
+    source = minilm_folder()
+    if name == "minilm":
+        verify(source / "model.safetensors", MINILM_SHA256)
+        return source
     target = models / f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
     if target.is_dir():
         return target
-    source = minilm_folder()
     verify(source / "model.safetensors", MINILM_SHA256)
     import torch
     from sentence_transformers import SentenceTransformer
@@ -171,9 +173,7 @@ def _distilled(models: Path) -> Path:
     log.info("Distilling MiniLM to a static embedding (once; about a minute)")
     torch.manual_seed(0)
     with kinds.quiet(), aside(target) as folder:
-        table = StaticEmbedding.from_distillation(
-            str(minilm_folder()), device=kinds.device(), pca_dims=STATIC_DIMENSIONS
-        )
+        table = StaticEmbedding.from_distillation(str(source), device=kinds.device(), pca_dims=STATIC_DIMENSIONS)
         SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(folder), create_model_card=False)
     return target
 
