@@ -248,30 +248,6 @@ class SimAnsDraw(PartOptions):
 DrawOptions = FirstDraw | SimAnsDraw
 
 
-class NoFilter(PartOptions):
-    """Every document of other rows that nobody knows to be relevant is a negative."""
-
-    kind: Literal["none"] = "none"
-
-
-class ScoreFilter(PartOptions):
-    """Leaves out documents of other rows that are more similar than the positive by over 0.1 (Qwen3-Embedding)."""
-
-    kind: Literal["score"] = "score"
-    margin: ClassVar[float] = 0.1
-
-
-class GuideFilter(PartOptions):
-    """Leaves out those that a frozen guide scores above the positive (GISTEmbed, arXiv 2402.16829)."""
-
-    kind: Literal["guide"] = "guide"
-    margin: ClassVar[float] = 0.0
-    by: Literal["start", "bm25"] = Field("start", description="The encoder before training, or BM25 over sub-words.")
-
-
-FilterOptions = NoFilter | ScoreFilter | GuideFilter
-
-
 class NoCurriculum(PartOptions):
     """The best negatives of every row, in every step."""
 

@@ -19,7 +19,6 @@ from anmi.pipelines.training.params import TrainingParams, complete_options, mer
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
-from anmi.training.parts import GuideFilter
 
 if TYPE_CHECKING:
     from anmi.training.options import TrainingOptions
@@ -111,7 +110,7 @@ def train_retriever(
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives, guide=_guide(options, start, dense, old, store),
+            stock=stock, pseudo=pseudo, positives=positives,
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking))
@@ -126,14 +125,6 @@ def train_retriever(
         "latent_neighbours": first.neighbours,
         "dev_run": pd.concat([ranking for _, ranking in results], ignore_index=True), "training_summary": summary,
     }  # fmt: skip
-
-
-def _guide(options: TrainingOptions, start: str, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
-    """Return the frozen encoder that filters in-batch negatives, if any does."""
-    if not isinstance(options.in_batch_filter, GuideFilter):
-        return None
-    kept = {"retriever": "sparse" if options.in_batch_filter.by == "bm25" else "dense", "masked_lm": None}
-    return _start(start, options.model_copy(update=kept), dense, corpus, store)
 
 
 def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
