@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from anmi.report.html import ReportInputs
-
 SCORES = {
     "bm25": {"ndcg@10": 0.541, "mrr@10": 0.512, "recall@10": 0.795, "recall@100": 0.921},
     "zero_shot": {"ndcg@10": 0.602, "mrr@10": 0.571, "recall@10": 0.842, "recall@100": 0.958},
@@ -92,32 +90,37 @@ def nearness() -> dict:
     return {"edges": [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1], "chosen": group(1), "rejected": group(8)}
 
 
-def full(**changes) -> ReportInputs:
+def full(measured: Any = None, compared: Any = None, selection: Any = None, **changes: Any) -> dict[str, Any]:
+    """Return the artifacts that a report is made of; some other than usual."""
     rng = np.random.default_rng(2)
     counts, edges = np.histogram(rng.normal(330, 110, 6111).clip(105), 40)
-    given = {
-        "results": results(), "comparisons": comparisons(), "funnel": funnel(), "distributions": distributions(),
-        "training_log": training_log(),
-        "judges": {
-            "dense": {"auc": 0.788, "reliability": reliability(1.6, 0.091), "method": "Platt scaling"},
-            "cross-encoder": {"auc": 0.912, "reliability": reliability(1.15, 0.027), "method": "Platt scaling"},
-            "fused": {"auc": 0.985, "reliability": reliability(1.02, 0.008), "method": "Platt scaling"},
-        },
-        "gap": {"column": "elo", "count": 6111, "mean": 330.2, "median": 329.0, "edges": edges.tolist(),
-                "counts": counts.tolist()},
-        "expected": {"share": 0.012, "low": 0.01, "high": 0.015, "judged": 6111, "total": 6111, "doubtful": 0},
-        "false_negatives": {"count": 31, "total": 6111, "share": 31 / 6111, "low": 0.0036, "high": 0.0072,
-                            "queries": 27, "queries_total": 876, "known": 412},
-        "nearness": nearness(),
-        "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
-        "parameters": {"seed": 42, "recipe": "anmi_2_1", "training": {"epochs": 3, "batch_size": 32}},
-        "summary": {
-            "collection": "api_docs", "recipe": "anmi_2_1", "encoder": "minilm", "date": "2025-01-31",
-            "versions": {"anmi": "0.1.0", "torch": "2.9.0", "sentence-transformers": "6.2.0", "numpy": "2.4.6"},
-            "counts": {"documents": 3312, "training queries": 1000, "test queries": 412},
-        },
+    tables = {"rows": results() if measured is None else measured,
+              "comparisons": comparisons() if compared is None else compared}  # fmt: skip
+    leak = {"count": 31, "total": 6111, "share": 31 / 6111, "low": 0.0036, "high": 0.0072, "queries": 27,
+            "queries_total": 876, "known": 412}  # fmt: skip
+    versions = {"anmi": "0.1.0", "torch": "2.9.0", "sentence-transformers": "6.2.0", "numpy": "2.4.6"}
+    judges = {
+        name: {"auc": auc, "reliability": reliability(*curve), "method": "Platt scaling"}
+        for name, auc, curve in (
+            ("dense", 0.788, (1.6, 0.091)), ("cross-encoder", 0.912, (1.15, 0.027)), ("fused", 0.985, (1.02, 0.008)),
+        )
     }  # fmt: skip
-    return ReportInputs(**(given | changes))
+    empty = ("training_summary", "cross_encoder", "llm_judge", "hardness_results", "knowledge_metrics", "neighbours",
+             "pseudo_query_summary", "encoder_info")  # fmt: skip
+    return {name: {} for name in empty} | {
+        "results": {name: table.to_dict("records") for name, table in tables.items()}
+        | {"date": "2025-01-31", "versions": versions, "false_negatives": leak},
+        "selection_summary": {
+            "funnel": funnel(), "distributions": distributions(), "by_nearness": nearness(),
+            "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
+            "expected": {"share": 0.012, "low": 0.01, "high": 0.015, "judged": 6111, "total": 6111, "doubtful": 0},
+            "gaps": {"elo": {"column": "elo", "count": 6111, "mean": 330.2, "median": 329.0, "edges": edges.tolist(),
+                             "counts": counts.tolist()}},
+        } | (selection or {}),
+        "collection_info": {"collection": "api_docs", "documents": 3312, "queries": {"train": 1000, "test": 412}},
+        "training_rows": range(1000), "training_log": training_log(), "latent_neighbours": pd.DataFrame(),
+        "fused_judge": {"judges": judges}, "encoder": "minilm", "recipe": "anmi_2_1",
+    } | changes  # fmt: skip
 
 
 @pytest.fixture

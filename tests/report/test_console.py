@@ -7,26 +7,25 @@ import re
 from typing import Any
 
 import pandas as pd
-from tests.report.conftest import printed
+from tests.report.conftest import comparisons, funnel, printed, results
 
 from anmi.report.console import audited, judges_table, recipes_table, rejections_table, results_table
 from anmi.report.sentences import false_negatives_lines, judge_entries
 
 
-def test_results_fit_a_terminal_and_say_the_difference(make):
-    inputs = make()
-    lines = printed(results_table(inputs.results, inputs.comparisons)).splitlines()
+def test_results_fit_a_terminal_and_say_the_difference():
+    lines = printed(results_table(results(), comparisons())).splitlines()
     rows = {line.split("│")[1].strip(): [c.strip() for c in line.split("│")[2:-1]] for line in lines if "│" in line}
     assert list(rows) == ["BM25", "zero-shot", "anmi_2_1"]
     assert rows["anmi_2_1"] == ["0.664", "0.628", "0.887", "0.975", "+0.062 [+0.047, +0.078]"]
     assert rows["zero-shot"][-1] == "–"
-    assert "[95 % interval]" in printed(results_table(inputs.results, inputs.comparisons))
+    assert "[95 % interval]" in "\n".join(lines)
 
 
-def test_rejections_name_each_step(make):
-    shown = printed(rejections_table(make().funnel))
+def test_rejections_name_each_step():
+    shown = printed(rejections_table(funnel()))
     assert all(text in shown for text in ("rejected: max_ratio", "14,310", "14.5\u00a0%", "promoted: promote"))
-    assert "dense ≥ 0.95 of the positive's" in printed(rejections_table(make().funnel), 120)
+    assert "dense ≥ 0.95 of the positive's" in printed(rejections_table(funnel()), 120)
 
 
 def test_the_leak_is_not_played_down_when_no_truth_is_known():

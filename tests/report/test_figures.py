@@ -1,6 +1,7 @@
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from tests.report.conftest import distributions, funnel, training_log
 
 from anmi.report import figures
 from anmi.training.mixed import neighbour_table
@@ -27,8 +28,8 @@ def test_colours_can_be_seen_on_light_and_dark(background):
     assert min(contrast(colour, background) for colour in used) >= 3
 
 
-def test_each_group_of_scores_adds_up_to_all_of_it(make):
-    for figure in figures.distributions(make().distributions):
+def test_each_group_of_scores_adds_up_to_all_of_it():
+    for figure in figures.distributions(distributions()):
         assert len(figure.spec["data"]) == 7
         for trace in figure.spec["data"]:
             assert sum(trace["y"][:-1]) == pytest.approx(100)
@@ -41,8 +42,8 @@ def curriculum_log(log, **columns):
     return log.assign(difficulty=difficulty, **{**window, "negatives": 7.0, "inside": 0.8, **columns})
 
 
-def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric(make):
-    log = curriculum_log(make().training_log)
+def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric():
+    log = curriculum_log(training_log())
     figure = figures.training(log)
     traces = {trace["name"]: trace for trace in figure.spec["data"]}
     assert traces["difficulty"]["y"] == log.difficulty.tolist()
@@ -55,8 +56,8 @@ def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric(make):
     assert axes == {"y", *(f"y{place}" for place in range(2, 7))}
 
 
-def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up(make):
-    rows = [*make().funnel, {"step": "idle", "kind": "rejected", "candidates": 0, "queries": 0}]
+def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up():
+    rows = [*funnel(), {"step": "idle", "kind": "rejected", "candidates": 0, "queries": 0}]
     figure = figures.funnel(rows)
     ways = {trace["name"]: dict(zip(trace["y"], trace["x"], strict=True)) for trace in figure.spec["data"]}
     assert ways["all"] == {"all candidates": 98_412}
@@ -94,13 +95,13 @@ def test_shares_are_drawn_at_the_middles_of_bins_with_enough_in_them():
     assert "the judge expects 14.6 % of the chosen ones and 21.4 % of the rejected ones to be relevant" in figure.note
 
 
-def test_the_sources_of_drawn_negatives_are_stacked_up_to_all_of_them(make):
-    log = make().training_log.assign(share_random=np.linspace(1, 0.2, 240), share_latent=np.linspace(0, 0.8, 240))
+def test_the_sources_of_drawn_negatives_are_stacked_up_to_all_of_them():
+    log = training_log().assign(share_random=np.linspace(1, 0.2, 240), share_latent=np.linspace(0, 0.8, 240))
     figure = figures.sources(log.assign(share_edit=0.0))
     names = [trace["name"] for trace in figure.spec["data"]]
     assert names == ["random", "latent"]
     assert np.sum([trace["y"] for trace in figure.spec["data"]], axis=0) == pytest.approx(100)
-    assert figures.sources(make().training_log) is None
+    assert figures.sources(training_log()) is None
 
 
 def test_quality_is_drawn_against_hardness():

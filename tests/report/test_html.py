@@ -8,8 +8,9 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from plotly.offline import get_plotlyjs
+from tests.report.conftest import comparisons, funnel, results, training_log
 
-from anmi.report.html import ReportInputs, render
+from anmi.report.html import render
 
 HOSTILE = '</script><script>alert("x")</script><img src=https://example.org/x.png onerror=alert(1)>'
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -85,22 +86,22 @@ def test_every_plot_is_one_that_plotly_accepts(page):
 
 
 def test_texts_are_escaped(make):
-    inputs = make()
-    funnel = [row | {"step": HOSTILE, "rule": HOSTILE} for row in inputs.funnel]
-    results = inputs.results.replace({"recipe": {"anmi_2_1": HOSTILE}})
-    comparisons = inputs.comparisons.replace({"system": {"anmi_2_1": HOSTILE}})
+    curve = make()["fused_judge"]["judges"]["dense"]["reliability"]
     kinds = {HOSTILE: {"made": 2, "kept": 1, "dropped": {HOSTILE: 1}}}
     page = render(
         make(
-            funnel=funnel, results=results, comparisons=comparisons,
-            summary=dict.fromkeys(("collection", "recipe", "encoder", "prompts", "date"), HOSTILE),
-            judges={HOSTILE: {"auc": 0.5, "reliability": inputs.judges["dense"]["reliability"]}},
-            origins={"sources": {HOSTILE: 3}}, parameters={HOSTILE: HOSTILE},
-            pseudo_queries={"documents": 3, "new": 1, "kinds": kinds},
+            results().replace({"recipe": {"anmi_2_1": HOSTILE}}),
+            comparisons().replace({"system": {"anmi_2_1": HOSTILE}}),
+            {"funnel": [row | {"step": HOSTILE, "rule": HOSTILE} for row in funnel()],
+             "origins": {"sources": {HOSTILE: 3}}},
+            recipe=HOSTILE, encoder=HOSTILE, training_summary={"prompts": {"query": HOSTILE, "document": ""}},
+            collection_info={"collection": HOSTILE, "documents": 3, "queries": {HOSTILE: 1}},
+            fused_judge={"judges": {HOSTILE: {"auc": 0.5, "reliability": curve}}, HOSTILE: HOSTILE},
+            pseudo_query_summary={"documents": 3, "new": 1, "kinds": kinds},
         )
     )  # fmt: skip
     assert parsed(page).found == []
-    assert parsed(page).scripts == parsed(render(inputs)).scripts - 2, "two judges fewer, and nothing else"
+    assert parsed(page).scripts == parsed(render(make())).scripts - 2, "two judges fewer, and nothing else"
     assert HOSTILE in text(page)
 
 
@@ -113,11 +114,11 @@ def test_a_whole_run_has_all_its_sections(make):
     overall = {f"factuality_{name}": value for name, value in factuality.items()}
     page = render(
         make(
-            hardness={"metric": "ndcg@10", "buckets": rows, "profile": profile},
-            pseudo_queries={"documents": 1200, "new": 110, "kinds": kinds},
-            knowledge={"zero_shot": linking | overall | {"factuality": {"swap": factuality}}},
+            hardness_results={"metric": "ndcg@10", "buckets": rows, "profile": profile},
+            pseudo_query_summary={"documents": 1200, "new": 110, "kinds": kinds},
+            knowledge_metrics={"zero_shot": linking | overall | {"factuality": {"swap": factuality}}},
             neighbours={"depth": 5, "queries": 40, "shares": {"right": 0.5, "entails": 0.6, "same_uri": 0.9}},
-            training_log=make().training_log.assign(share_random=0.4, share_graph=0.6),
+            training_log=training_log().assign(share_random=0.4, share_graph=0.6),
         )
     )  # fmt: skip
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
@@ -136,8 +137,10 @@ def test_a_whole_run_has_all_its_sections(make):
     assert "rejected: max_ratiodense ≥ 0.95 of the positive's14,31014.5" in shown
 
 
-def test_of_what_is_empty_there_is_no_section():
-    page = render(ReportInputs(results=pd.DataFrame(), summary={}))
+def test_of_what_is_empty_there_is_no_section(make):
+    nothing = {"funnel": [], "distributions": {}, "by_nearness": None, "origins": {}, "expected": {}, "gaps": {}}
+    inputs = make(pd.DataFrame(), pd.DataFrame(), nothing, fused_judge={}, training_log=pd.DataFrame())
+    page = render(inputs | {"results": inputs["results"] | {"false_negatives": None}})
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == ["Results", "Parameters"]
     assert "Too few to measure: 0 test queries" in text(page)
     assert specs(page) == {}

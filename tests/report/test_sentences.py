@@ -67,16 +67,15 @@ def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None
 
 
 def test_of_too_few_queries_nothing_is_compared_anywhere(make: Any) -> None:
-    few = results().assign(queries=12)
-    inputs = make(results=few, comparisons=compared().assign(queries=12))
-    assert verdict(inputs.results, inputs.comparisons).startswith("Too few to measure: 12 test queries, and 20")
-    shown = printed(results_table(inputs.results, inputs.comparisons)), render(inputs)
+    few = results().assign(queries=12), compared().assign(queries=12)
+    assert verdict(*few).startswith("Too few to measure: 12 test queries, and 20")
+    shown = printed(results_table(*few)), render(make(*few))
     assert "+0.200" not in shown[0] and "p = 0.010" not in shown[1] and "0.600" in shown[0]
 
 
 @pytest.mark.parametrize(("low", "high", "tone"), [(0.1, 0.3, "good"), (-0.1, 0.3, None), (-0.3, -0.1, "bad")])
 def test_a_difference_has_a_colour_where_it_is_certain(make: Any, low: float, high: float, tone: str | None) -> None:
-    page = render(make(results=results(), comparisons=compared(low, high).iloc[1:].assign(bucket="all")))
+    page = render(make(results(), compared(low, high).iloc[1:].assign(bucket="all")))
     assert re.findall(r'<small(?: class="(\w+)")?>Δ', page) == [tone or ""]
 
 

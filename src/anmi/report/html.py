@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,6 +20,7 @@ from anmi.report import figures
 from anmi.report import sentences as words
 from anmi.report.console import expected_sentence
 from anmi.report.figures import Figure
+from anmi.retrieval.kinds import in_words
 
 
 class Toned(str):
@@ -94,76 +94,55 @@ def embedded(figure: Figure) -> Markup:
 _LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
 
 
-@dataclass(frozen=True)
-class ReportInputs:
-    """Plain tables and dictionaries; of whatever is empty the section is left out."""
+def render(found: Mapping[str, Any]) -> str:
+    """Return the report as one self-contained HTML document.
 
-    # recipe: bm25, zero_shot or the trained model's; bucket, queries, metric, value, low, high. One collection and
-    # encoder. Without a column bucket all rows are about all queries.
-    results: pd.DataFrame
-    # collection, recipe, encoder, prompts and marks in words, run, date, versions by name; counts to name in the head.
-    summary: Mapping[str, Any]
-    # system, baseline, bucket, queries, metric, difference (system minus baseline), low, high, p_value
-    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # What the diagnoses of anmi.evaluation (diagnostics, distributions, nearness) found; the gap is of Elo.
-    funnel: Sequence[Mapping[str, Any]] = ()
-    distributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    gap: Mapping[str, Any] = field(default_factory=dict)
-    expected: Mapping[str, Any] = field(default_factory=dict)
-    false_negatives: Mapping[str, Any] = field(default_factory=dict)
-    nearness: Mapping[str, Any] | None = None
-    origins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    # step, epoch, loss, temperature, dev_ndcg@10 (NaN between epochs); pass 1 or 2 where there were two.
-    training_log: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # The artifact latent_neighbours.
-    latent_neighbours: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # What the run was given; nested, JSON-like.
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    # From judge_entries: by name auc, reliability and method, any of which may be missing.
-    judges: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # The artifacts hardness_results, knowledge_metrics, neighbours and pseudo_query_summary.
-    hardness: Mapping[str, Any] = field(default_factory=dict)
-    knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    neighbours: Mapping[str, Any] = field(default_factory=dict)
-    pseudo_queries: Mapping[str, Any] = field(default_factory=dict)
-    # The artifact llm_judge.
-    llm: Mapping[str, Any] = field(default_factory=dict)
-    # labels, or pseudo_queries where these stand in for test queries that nobody labelled.
-    test_queries: str = "labels"
-    # What the hybrid is made of, as the artifact results has it.
-    hybrid: Mapping[str, Any] = field(default_factory=dict)
-
-
-def render(inputs: ReportInputs) -> str:
-    """Return the report as one self-contained HTML document."""
-    summary = inputs.summary
-    named = {name: str(summary.get(name) or "not stated") for name in ("collection", "recipe", "encoder", "date")}
-    facts = {name: named[name] for name in ("collection", "recipe", "encoder")}
-    facts |= {name: str(summary[name]) for name in ("prompts", "marks") if summary.get(name)}
-    facts |= {name: f"{value:,}" for name, value in (summary.get("counts") or {}).items()}
-    known = summary.get("recipe") and summary.get("collection")
+    By name it is given the inputs of the node ``render_report``: artifacts, and the parameters encoder and recipe.
+    """
+    results, info, recipe = found["results"], found["collection_info"], found["recipe"]
+    measured, compared = (pd.DataFrame(results[name]) for name in ("rows", "comparisons"))
+    facts = {"collection": info["collection"], "recipe": recipe, "encoder": found["encoder"]}
+    facts |= {"prompts": _prompts(found["training_summary"], found["encoder_info"]), "marks": results.get("marks")}
+    counts = {"documents": info["documents"], **{f"{split} queries": count for split, count in info["queries"].items()}}
+    facts |= {name: f"{count:,}" for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))}
+    said = (words.composition(results.get("hybrid")), words.pseudo_query_notice(results.get("test_queries")))
+    hidden = ("reliability", "judges", "models")
+    parameters = {
+        "collection": info,
+        "mining encoder": found["encoder_info"],
+        "training": found["training_summary"],
+    } | {
+        name.replace("fused_", "fused "): {key: value for key, value in found[name].items() if key not in hidden}
+        for name in ("cross_encoder", "fused_judge")
+    }
     return page(
-        title=f"{named['recipe']} on {named['collection']}" if known else "ANMI run",
-        where=words.where(named["collection"], named["recipe"], str(summary.get("run") or ""), named["date"]),
-        facts=facts,
-        verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(inputs.results, inputs.comparisons)),
-        sentences=list(
-            filter(None, (words.composition(inputs.hybrid), words.pseudo_query_notice(inputs.test_queries)))
-        ),
-        sections=[made for made in _sections(inputs) if made.sentences or made.rows or any(made.figures)],
-        versions=" · ".join(f"{name} {value}" for name, value in (summary.get("versions") or {}).items()),
-        parameters=json.dumps(inputs.parameters, indent=2, ensure_ascii=False, default=str),
-    )
+        title=f"{recipe} on {info['collection']}",
+        where=words.where(info["collection"], recipe, "", results["date"]),
+        facts={name: fact for name, fact in facts.items() if fact},
+        verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(measured, compared)),
+        sentences=[*filter(None, said)],
+        sections=[made for made in _sections(found, measured, compared)
+                  if made.sentences or made.rows or any(made.figures)],
+        versions=" · ".join(f"{name} {value}" for name, value in results["versions"].items()),
+        parameters=json.dumps(parameters, indent=2, ensure_ascii=False, default=str),
+    )  # fmt: skip
 
 
-def _sections(inputs: ReportInputs) -> Iterator[Section]:
-    results, comparisons = inputs.results, inputs.comparisons
+def _prompts(training_summary: Mapping[str, Any], encoder_info: Mapping[str, Any]) -> str:
+    """Say what the encoder was trained and measured with, and what was mined with where that is something else."""
+    trained, mined = (part.get("prompts") for part in (training_summary, encoder_info))
+    texts = [in_words(trained)] if trained else []
+    return "; ".join(texts + ([f"mining: {in_words(mined)}"] if mined and mined != trained else []))
+
+
+def _sections(found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.DataFrame) -> Iterator[Section]:
     # What is deployed comes first.
     names = words.systems(results)[::-1]
     yield Section(
         "Results", [] if names else ["No test query was asked, so there are no results."],
         ["system", *map(words.metric_name, words.HEADLINE_METRICS)],
-        [[words.system_name(name), *(_result(inputs, name, of) for of in words.HEADLINE_METRICS)] for name in names],
+        [[words.system_name(name), *(_result(results, comparisons, name, of) for of in words.HEADLINE_METRICS)]
+         for name in names],
         [figures.metrics(results)],
         "Below each value stands its 95 % interval over queries (bootstrap). Δ is the difference from zero-shot on the "
         "same queries, with the p-value of a paired permutation test.",
@@ -173,68 +152,71 @@ def _sections(inputs: ReportInputs) -> Iterator[Section]:
     yield Section(
         "Labelled, unlabelled and new documents", list(filter(None, [words.warning(results, comparisons)])),
         ["system", *(words.bucket_name(name, count) for name, count in counts.items())],
-        [[words.system_name(name), *found] for name, found in by_name.items() if counts], [figures.buckets(results)],
+        [[words.system_name(name), *values] for name, values in by_name.items() if counts], [figures.buckets(results)],
         "nDCG@10. Labelled: a training label names one of the query's relevant documents. New: mining and training saw "
         "none of them, as with documents that come later. Unlabelled: all other queries.",
     )  # fmt: skip
-    yield from _mined(inputs)
-    shown = figures.distributions(inputs.distributions)
+    yield from _mined(found["selection_summary"], found["results"]["false_negatives"])
+    shown = figures.distributions(found["selection_summary"]["distributions"])
     yield Section("Scores of positives, kept and rejected candidates", figures=shown)
+    judges = words.judge_entries(found["cross_encoder"], found["fused_judge"])
     yield Section(
         "Judges", [], ["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
-        [_judge(name, entry) for name, entry in inputs.judges.items()], figures.judges(inputs.judges),
+        [_judge(name, entry) for name, entry in judges.items()], figures.judges(judges),
         "AUC: how often a judge scores a document labelled relevant above one that is not. Calibration error: mean "
         "distance between the probabilities a judge gives and the shares observed.",
     )  # fmt: skip
+    llm = found["llm_judge"]
     read = [
         [row["query"], row["snippet"] or "–", f"{row['grade']:.0f}", f"{row['before']:.2f}", f"{row['after']:.2f}"]
-        for row in inputs.llm.get("examples", ())
+        for row in llm.get("examples", ())
     ]
     header = ["query", "quoted from the document", "grade", "P before", "P after"]
-    yield Section("Read by a language model", list(filter(None, [inputs.llm.get("said")])), header, read)
-    metric = str(inputs.hardness.get("metric", ""))
+    yield Section("Read by a language model", list(filter(None, [llm.get("said")])), header, read)
+    hardness = found["hardness_results"]
+    metric = str(hardness.get("metric", ""))
     buckets = [
         [words.system_name(str(row["system"])), str(row["bucket"]), f"{row['queries']:,.0f}", f"{row[metric]:.3f}",
-         f"{row['rank_not_found']:,.0f}"] for row in inputs.hardness.get("buckets", ())
+         f"{row['rank_not_found']:,.0f}"] for row in hardness.get("buckets", ())
     ]  # fmt: skip
-    header = ["system", "queries that are", "queries", words.metric_name(metric), "not found"]
     yield Section(
-        "By the hardness of queries", [], header, buckets,
-        [figures.hardness(inputs.hardness.get("profile", ()), metric)],
+        "By the hardness of queries", [],
+        ["system", "queries that are", "queries", words.metric_name(metric), "not found"], buckets,
+        [figures.hardness(hardness.get("profile", ()), metric)],
         "Hardness depends on the text alone: its length, the variety of its characters, its punctuation and words of "
         "another script or language. Easy is below 0.3, hard above 0.7.",
     )  # fmt: skip
-    yield _pseudo_queries(inputs.pseudo_queries)
-    drawn = [draw(inputs.training_log) for draw in (figures.training, figures.sources)]
-    yield Section("Training", figures=[*drawn, figures.latent_neighbours(inputs.latent_neighbours)])
-    yield from _facts(inputs.knowledge, inputs.neighbours)
+    yield _pseudo_queries(found["pseudo_query_summary"])
+    drawn = [draw(found["training_log"]) for draw in (figures.training, figures.sources)]
+    yield Section("Training", figures=[*drawn, figures.latent_neighbours(found["latent_neighbours"])])
+    yield from _facts(found["knowledge_metrics"], found["neighbours"])
 
 
-def _mined(inputs: ReportInputs) -> Iterator[Section]:
-    truth = "; ".join(map(str.strip, words.false_negatives_lines(inputs.false_negatives)))
-    said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(inputs.expected)) if text]
+def _mined(selection: Mapping[str, Any], false_negatives: Mapping[str, Any] | None) -> Iterator[Section]:
+    truth = "; ".join(map(str.strip, words.false_negatives_lines(false_negatives)))
+    said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(selection.get("expected"))) if text]
     # What took nothing is named below the figure.
-    counted = [row for row in inputs.funnel if row["candidates"] or row["queries"]]
+    counted = [row for row in selection["funnel"] if row["candidates"] or row["queries"]]
     steps = [["\n".join(filter(None, row[:2])), *row[2:]] for row in words.funnel_rows(counted)]
+    drawn = [figures.funnel(selection["funnel"]), figures.relevance_by_nearness(selection.get("by_nearness"))]
     yield Section(
-        "From candidates to negatives", said,
-        ["step", "candidates", "share", "queries"], steps,
-        [figures.funnel(inputs.funnel), figures.relevance_by_nearness(inputs.nearness), figures.elo_gap(inputs.gap)],
+        "From candidates to negatives", said, ["step", "candidates", "share", "queries"], steps,
+        [*drawn, figures.elo_gap(selection["gaps"].get("elo") or {})],
         "kedro anmi explain QUERY shows what became of each candidate of a query.",
     )  # fmt: skip
-    rows = [[f"{kind}: {name}", *told] for kind, name, *told in words.origin_rows(inputs.origins)]
-    yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], rows)
+    origins = [[f"{kind}: {name}", *told] for kind, name, *told in words.origin_rows(selection.get("origins") or {})]
+    yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], origins)
 
 
 def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
     kinds = summary.get("kinds") or {}
-    if not kinds:
-        return Section("What the corpus taught")
     rows = []
     for kind, counts in kinds.items():
         dropped = sorted((counts.get("dropped") or {}).items(), key=lambda item: -item[1])
         told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
         rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", told])
+    if not rows:
+        return Section("What the corpus taught")
     said = (
         f"{sum(counts['kept'] for counts in kinds.values()):,} pseudo-queries were made of {summary['documents']:,} "
         f"documents and kept. Training sees nothing of {summary['new']:,} documents, to measure what it does with "
@@ -283,9 +265,9 @@ def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return {name.removeprefix("factuality_"): value for name, value in found.items()}
 
 
-def _result(inputs: ReportInputs, system: str, metric: str) -> str:
-    change = None if system == words.ZERO_SHOT else words.difference(inputs.comparisons, system, metric=metric)
-    value = _value(words.lookup(inputs.results, system, metric))
+def _result(results: pd.DataFrame, comparisons: pd.DataFrame, system: str, metric: str) -> str:
+    change = None if system == words.ZERO_SHOT else words.difference(comparisons, system, metric=metric)
+    value = _value(words.lookup(results, system, metric))
     if not change:
         return value
     cell = Toned(f"{value}\nΔ {words.signed(change['difference'])}, {words.p_value(change['p_value'])}")

@@ -332,7 +332,7 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     )
 
 
-def false_negatives_lines(found: Mapping[str, Any]) -> list[str]:
+def false_negatives_lines(found: Mapping[str, Any] | None) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
     From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing where it is not known.

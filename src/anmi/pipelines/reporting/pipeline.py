@@ -21,6 +21,6 @@ def create_pipeline() -> Pipeline:
         node(render_report, by_name(
             "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
             "fused_judge", "llm_judge", "hardness_results", "knowledge_metrics", "neighbours", "latent_neighbours",
-            "pseudo_query_summary", "encoder_info", "params:encoder", "params:recipe", info="collection_info",
+            "pseudo_query_summary", "encoder_info", "collection_info", "params:encoder", "params:recipe",
         ), "report"),
     ])  # fmt: skip

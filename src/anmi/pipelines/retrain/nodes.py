@@ -33,31 +33,28 @@ _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
 
 
-def profile_training_data(
+def measure_drift(
     queries: pd.DataFrame, corpus: pd.DataFrame, qrels: pd.DataFrame, *, selection: CandidateShards,
     selection_summary: dict[str, Any], encoder_info: dict[str, Any], info: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """Write down what a later version of the collection will be compared with."""
-    from anmi.evaluation.drift import profile
+    champion_profile: dict[str, Any] | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """Describe the training data, and compare them with what the champion was trained on, if there is one.
+
+    Returns what a later version of the collection will be compared with, and the drift.
+    """
+    from anmi.evaluation.drift import drift, in_words, profile
 
     made_with = {
         "collection": info["collection"], "recipe": selection_summary["recipe"], "encoder": encoder_info["encoder"],
         "encoder fingerprint": encoder_info["fingerprint"],
         **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
     }  # fmt: skip
-    # Like its other figures those of the selection are about training queries.
-    chosen, wanted = selection, selection_summary["negatives_wanted"]
-    return profile(queries, corpus, qrels, chosen, wanted=wanted, made_with=made_with)
-
-
-def measure_drift(training_profile: dict[str, Any], champion_profile: dict[str, Any] | None) -> dict[str, Any]:
-    """Compare with what the champion was trained on; without a champion the result says so."""
-    from anmi.evaluation.drift import drift, in_words
-
-    found = drift(champion_profile, training_profile)
+    wanted = selection_summary["negatives_wanted"]
+    now = profile(queries, corpus, qrels, selection, wanted=wanted, made_with=made_with)
+    found = drift(champion_profile, now)
     for line in in_words(found):
         log.info("%s", line)
-    return found
+    return now, found
 
 
 def report_retraining(report: str, registration: dict[str, Any], drift: dict[str, Any], recipes: pd.DataFrame) -> str:
@@ -87,17 +84,13 @@ def evaluate_champion(
     from anmi.retrieval.kinds import is_sparse
 
     name = model_name(params, collection)
-    rolled_back = {
-        entry.tags["fingerprint"]: entry.version
-        for entry in registry.entries(name)
-        if model_registry.ROLLED_BACK in entry.tags and "fingerprint" in entry.tags
-    }
-    found = registry.at(name, model_registry.CHAMPION)
-    known: dict[str, Any] = {"model": name, "version": None, "rolled_back": rolled_back}
-    if found is None:
+    rolled_back = [entry for entry in registry.entries(name) if model_registry.ROLLED_BACK in entry.tags]
+    known: dict[str, Any] = {"model": name, "version": None, "rolled_back": {
+        entry.tags["fingerprint"]: entry.version for entry in rolled_back if "fingerprint" in entry.tags
+    }}  # fmt: skip
+    if (found := registry.at(name, model_registry.CHAMPION)) is None:
         log.info('"%s" has no champion yet', name)
-        columns = ["query_id", "document_id", "score", "rank", "system", "retriever"]
-        return known, {}, pd.DataFrame(columns=columns)
+        return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system", "retriever"])
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(
@@ -156,45 +149,45 @@ def decide_promotion(
     params: RetrainParams, evaluation: EvaluationParams, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
+    from anmi.retrieval.encoders import fingerprint, load_encoder
+
     if _METRIC not in query_metrics:
         raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
     system = HYBRID if params.rule.system == HYBRID else recipe
     challenger = query_metrics[query_metrics.system == system].set_index("query_id")[_METRIC]
-    held = champion["version"] is not None
-    before = champion_metrics.set_index("query_id")[_METRIC] if held else None
+    before = None if champion["version"] is None else champion_metrics.set_index("query_id")[_METRIC]
     options = merged_options(recipes.get(recipe), training)
+    rate: FalseNegativeRate | None = None
     if options.sources.kind != "mined":
         # An audit sees what a recipe chooses, and here training drew from the corpus itself.
-        rate: FalseNegativeRate | None = rate_of_drawn(drawn, equivalents, qrels, seed)
-    else:
-        rate = rate_of(audited, recipe) if recipes.get(recipe).negatives and options.negatives != 0 else None
+        rate = rate_of_drawn(drawn, equivalents, qrels, seed)
+    elif recipes.get(recipe).negatives and options.negatives != 0:
+        rate = rate_of(audited, recipe)
     unlabelled = query_buckets.query_id[query_buckets.bucket != LABELLED].tolist()
     found = decide(
         challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples, unlabelled=unlabelled
-    )  # fmt: skip
+    )
     decision, reasons = found.decision, list(found.reasons)
-    fingerprint = _fingerprint(trained_model)
-    if fingerprint in champion["rolled_back"]:
-        decision = "kept"
-        version = champion["rolled_back"][fingerprint]
+    models = [trained_model, *companion_of(trained_model)]
+    prints = [fingerprint(load_encoder(str(model), model.parent)) for model in models]
+    own = prints[0] if len(prints) == 1 else hash_value(prints)
+    if own in champion["rolled_back"]:
+        decision, version = KEPT, champion["rolled_back"][own]
         reasons.append(f"the challenger has the very weights of version {version}, which was rolled back")
     for reason in reasons:
         log.info("%s: %s", decision, reason)
     return {
-        "decision": decision, "reasons": reasons, "champion": champion["version"], "fingerprint": fingerprint,
+        "decision": decision, "reasons": reasons, "champion": champion["version"], "fingerprint": own,
         "rule": params.rule.model_dump(), "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
     }  # fmt: skip
 
 
 def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     """Return what the audit found of a recipe as it is."""
-    own = audited[audited["recipe"] == recipe]
-    if own.empty:
-        return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
-    row = own.iloc[0]
-    value, low, high = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
-    counts = int(row["false_negatives"]), int(row["negatives"])
-    return FalseNegativeRate(value, low, high, *counts, str(row["failed"] or ""))
+    for row in audited[audited["recipe"] == recipe].to_dict("records"):
+        ends = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
+        return FalseNegativeRate(*ends, int(row["false_negatives"]), int(row["negatives"]), str(row["failed"] or ""))
+    return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
 
 
 def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> FalseNegativeRate:
@@ -215,13 +208,6 @@ def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Data
     return FalseNegativeRate(found.value, found.low, found.high, found.count, found.total, of="drawn")
 
 
-def _fingerprint(folder: Path) -> str:
-    from anmi.retrieval.encoders import fingerprint, load_encoder
-
-    found = [fingerprint(load_encoder(str(model), model.parent)) for model in (folder, *companion_of(folder))]
-    return found[0] if len(found) == 1 else hash_value(found)
-
-
 def register_challenger(
     trained_model: Path, *, promotion: dict[str, Any], champion: dict[str, Any], training_profile: dict[str, Any],
     info: dict[str, Any], encoder: str, recipe: str, dense: DenseParams, registry: model_registry.ModelRegistry,
@@ -235,19 +221,19 @@ def register_challenger(
     from anmi.retrieval.kinds import prompts_of
 
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
-    before = registry.at(name, model_registry.CHAMPION)
-    if decision == PROMOTED and (before.version if before else None) != promotion["champion"]:
+    compared, before = promotion["champion"], registry.at(name, model_registry.CHAMPION)
+    version = before.version if before else None
+    if decision == PROMOTED and version != compared:
         decision = KEPT
-        compared = "none" if promotion["champion"] is None else f"version {promotion['champion']}"
         reasons.append(
-            f"the champion was {compared} when it was compared and is {before or 'none'} now, so the comparison says "
-            "nothing of it"
+            f"the champion was {'none' if compared is None else f'version {compared}'} when it was compared and is "
+            f"{before or 'none'} now, so the comparison says nothing of it"
         )
     tags = {
         "run_id": trained_model.parent.name, "collection": info["collection"], "recipe": recipe,
         "encoder": short_name(encoder), "fingerprint": promotion["fingerprint"],
         "ndcg": f"{promotion['promotion']['challenger']:.4f}", "decision": decision, "reasons": "; ".join(reasons),
-        "compared_with": "" if promotion["champion"] is None else promotion["champion"],
+        "compared_with": "" if compared is None else compared,
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
         model = load_encoder(str(trained_model), trained_model.parent)
@@ -262,9 +248,9 @@ def register_challenger(
         made = registry.register(name, folder, tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)
-    champion_now = made.version if decision == PROMOTED else before.version if before else None
-    log.info('%s: version %s of "%s"; its champion is version %s', decision, made.version, name, champion_now)
+    now = made.version if decision == PROMOTED else version
+    log.info('%s: version %s of "%s"; its champion is version %s', decision, made.version, name, now)
     return {
-        "decision": decision, "reasons": reasons, "model": name, "version": made.version, "champion": champion_now,
-        "champion_before": before.version if before else None, "figures": promotion["promotion"], "tags": made.tags,
+        "decision": decision, "reasons": reasons, "model": name, "version": made.version, "champion": now,
+        "champion_before": version, "figures": promotion["promotion"], "tags": made.tags,
     }  # fmt: skip
