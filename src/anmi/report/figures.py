@@ -87,24 +87,23 @@ def colours(recipes: Iterable[str]) -> dict[str, str]:
 def metrics(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: one row of dots per metric, one colour and shape per system."""
     rows = [(words.metric_name(metric), metric, ALL) for metric in words.HEADLINE_METRICS]
-    note = "Dots are means over the test queries, bars 95 % intervals. Further right is better."
-    spec = _dots(results, rows, "mean over test queries (0 to 1)")
-    return Figure("metrics", "Retrieval quality of each system", note, spec) if spec else None
+    axis, title = "mean over test queries (0 to 1)", "Retrieval quality of each system"
+    return _dots(results, rows, axis, "metrics", title, "the test queries")
 
 
 def buckets(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: a row of dots per bucket, a colour and shape per system; None without buckets."""
     counts = words.bucket_counts(results)
     rows = [(words.bucket_name(name, count), words.METRIC, name) for name, count in counts.items()]
-    note = "Dots are means over these queries, bars 95 % intervals. Further right is better."
-    spec = _dots(results, rows, f"mean {words.metric_name(words.METRIC)} (0 to 1)")
-    return (
-        Figure("buckets", "Retrieval quality on labelled, unlabelled and new documents", note, spec) if spec else None
-    )
+    axis = f"mean {words.metric_name(words.METRIC)} (0 to 1)"
+    title = "Retrieval quality on labelled, unlabelled and new documents"
+    return _dots(results, rows, axis, "buckets", title, "these queries")
 
 
-def _dots(results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str) -> dict[str, Any] | None:
-    """Return a row of dots for each (label, metric, bucket), and a colour and shape per system."""
+def _dots(
+    results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str, name: str, title: str, over: str
+) -> Figure | None:
+    """Draw a row of dots for each (label, metric, bucket), and a colour and shape per system."""
     names = words.systems(results)
     palette, symbols, traces = colours(names), dict(zip(names, cycle(SYMBOLS), strict=False)), []
     # What is deployed comes first.
@@ -122,18 +121,17 @@ def _dots(results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str) -
     layout, ticks = plot_layout(140 + 65 * len(rows), x, ""), list(range(len(rows)))
     labels = [label for label, _, _ in rows]
     layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
-    return {"data": traces, "layout": layout}
+    note = f"Dots are means over {over}, bars 95 % intervals. Further right is better."
+    return Figure(name, title, note, {"data": traces, "layout": layout})
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Score histograms of positives, kept and rejected candidates, one figure per score."""
     figures = []
     for column, entry in by_column.items():
-        rejected = {step: np.asarray(counts) for step, counts in entry["rejected"].items()}
+        rejected = {f"rejected: {step}": np.asarray(counts) for step, counts in entry["rejected"].items()}
         every = {"positives": entry["positives"], "kept": entry["kept"]}
-        every |= {"rejected": sum(rejected.values(), np.zeros(1))}
-        if len(rejected) > 1:
-            every |= {f"rejected: {step}": counts for step, counts in rejected.items()}
+        every |= {"rejected": sum(rejected.values(), np.zeros(1))} | (rejected if len(rejected) > 1 else {})
         dashes, colours_of = ("solid", "dash", "dot", *DASHES), {"positives": POSITIVE, "kept": KEPT}
         traces = [
             scatter(
@@ -146,11 +144,11 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
             for place, (name, counts) in enumerate(every.items()) if np.sum(counts)
         ]  # fmt: skip
         if traces:
-            layout = plot_layout(460, SCORES.get(column, column), "share of the group (%)")
-            title = f"{SCORES.get(column, column)[0].upper()}{SCORES.get(column, column)[1:]}: who was kept"
+            score = SCORES.get(column, column)
+            layout, title = plot_layout(460, score, "share of the group (%)"), f"{score[0].upper()}{score[1:]}"
             note = "Each group adds up to 100 %; its size stands in the legend."
-            if len(rejected) > 1:
-                note += " Click a step in the legend to show it alone."
+            note += " Click a step in the legend to show it alone." if len(rejected) > 1 else ""
+            title += ": who was kept"
             figures.append(Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout}))
     return figures
 
@@ -165,27 +163,22 @@ def training(log: pd.DataFrame) -> Figure | None:
         return {"name": name, "y": plain(values), "line": style} | more
 
     smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
-    panels = [
-        ("loss (nats)", [line("loss, each step", log["loss"], 1, opacity=0.5), line("loss, moving mean", smooth)])
-    ]
+    each = line("loss, each step", log["loss"], 1, opacity=0.5)
+    panels = [("loss (nats)", [each, line("loss, moving mean", smooth)])]
     note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
     if "temperature" in log and log["temperature"].notna().any():
         panels.append(("temperature", [line("temperature", log["temperature"])]))
     if "high" in log:
         by_elo = log["high"].max() > 1
-        upper, lower = (
-            line("window, to", log["high"], shape="hv", dash="dash"),
-            line("window, from", log["low"], shape="hv"),
-        )
+        lower = line("window, from", log["low"], shape="hv")
+        upper = line("window, to", log["high"], shape="hv", dash="dash")
         window = [lower] if np.isinf(log["high"]).all() else [upper, lower | {"fill": "tonexty"}]
         panels += [("difficulty", [line("difficulty", log["difficulty"], shape="hv")])]
         panels += [("gap (Elo)" if by_elo else "place in the pool", window)]
         panels += [("inside (%)", [line("negatives inside", 100 * log["inside"], 1, "hv")])] if "inside" in log else []
         of = "gaps to the positive" if by_elo else "places in a row's pool, 0 the first and 1 the last"
-        note += (
-            f" The negatives of a step are drawn inside the window of {of}; if a row has too few there, the nearest "
-        )
-        note += "outside follow."
+        note += f" The negatives of a step are drawn inside the window of {of}; "
+        note += "if a row has too few there, the nearest outside follow."
     if "dev_ndcg@10" in log and log["dev_ndcg@10"].notna().any():
         dev = log.dropna(subset=["dev_ndcg@10"])
         mark = line("dev nDCG@10", dev["dev_ndcg@10"], x=dev["step"].tolist(), mode="lines+markers")
@@ -199,44 +192,37 @@ def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any
     layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
     for i, (title, lines) in enumerate(panels):
-        axis = "" if i == 0 else str(i + 1)
-        top = 1 - i / len(panels)
+        axis, top = "" if i == 0 else str(i + 1), 1 - i / len(panels)
         place = {"domain": [top - 0.86 / len(panels), top], "automargin": True}
         layout[f"yaxis{axis}"] = {"title": {"text": title, "standoff": 8}} | place
         traces += [{"type": "scatter", "mode": "lines", "x": step, "yaxis": f"y{axis}"} | line for line in lines]
-    layout["xaxis"] |= {"anchor": f"y{len(panels)}" if len(panels) > 1 else "y"}
-    layout["showlegend"] = False
-    return {"data": traces, "layout": layout}
+    layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
+    return {"data": traces, "layout": layout | {"showlegend": False}}
 
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
-    known = {name: entry.get("reliability") or {} for name, entry in by_name.items()}
-    return [
-        _reliability(*each) for each in enumerate((name, found) for name, found in known.items() if found.get("bins"))
-    ]
-
-
-def _reliability(place: int, judged: tuple[str, Mapping[str, Any]]) -> Figure:
-    judge, reliability = judged
-    bins = reliability["bins"]
-    counts = np.array([entry["count"] for entry in bins], np.float64)
-    sizes = 7 + 17 * np.sqrt(counts / max(counts.max(), 1.0))
-    traces = [
-        scatter("perfect", [0, 1], [0, 1], line={"color": NEUTRAL, "dash": "dot"}, hoverinfo="skip"),
-        scatter(
-            judge, [entry["predicted"] for entry in bins], [entry["observed"] for entry in bins], "lines+markers",
-            text=[f"{entry['count']:,} pairs" for entry in bins], line={"color": JUDGE, "width": 1.5},
-            marker={"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
-            hovertemplate="predicted %{x:.2f}, observed %{y:.2f}, %{text}",
-        ),
-    ]  # fmt: skip
-    layout = plot_layout(420, "predicted probability of relevance", "observed share of relevant pairs")
-    layout["xaxis"]["range"] = layout["yaxis"]["range"] = [-0.05, 1.05]
-    note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
-    if (error := reliability.get("expected_calibration_error")) is not None:
-        note += f" Expected calibration error {error:.3f}."
-    return Figure(f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout})
+    known = {name: found for name, entry in by_name.items() if (found := entry.get("reliability") or {}).get("bins")}
+    figures = []
+    for place, (judge, reliability) in enumerate(known.items()):
+        bins = pd.DataFrame(reliability["bins"])
+        sizes = 7 + 17 * np.sqrt(bins["count"] / max(bins["count"].max(), 1.0))
+        traces = [
+            scatter("perfect", [0, 1], [0, 1], line={"color": NEUTRAL, "dash": "dot"}, hoverinfo="skip"),
+            scatter(
+                judge, bins.predicted.tolist(), bins.observed.tolist(), "lines+markers",
+                text=[f"{count:,} pairs" for count in bins["count"]], line={"color": JUDGE, "width": 1.5},
+                marker={"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
+                hovertemplate="predicted %{x:.2f}, observed %{y:.2f}, %{text}",
+            ),
+        ]  # fmt: skip
+        layout = plot_layout(420, "predicted probability of relevance", "observed share of relevant pairs")
+        layout["xaxis"]["range"] = layout["yaxis"]["range"] = [-0.05, 1.05]
+        note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
+        if (error := reliability.get("expected_calibration_error")) is not None:
+            note += f" Expected calibration error {error:.3f}."
+        figures.append(Figure(f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout}))
+    return figures
 
 
 def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
@@ -251,13 +237,10 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
     }  # fmt: skip
     low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
-    layout["xaxis"] |= {"range": [low, high]}
-    notes, start = [], low
-    for name, border in ZONES:
-        end = min(border, high)
-        place = {"x": (max(start, low) + end) / 2, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left"}
-        notes.append(place | {"text": name, "showarrow": False, "textangle": -35})
-        start = end
+    layout["xaxis"]["range"] = [low, high]
+    above = {"y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left", "showarrow": False, "textangle": -35}
+    ends = [low, *(min(border, high) for _, border in ZONES)]
+    notes = [above | {"x": (max(ends[i], low) + ends[i + 1]) / 2, "text": name} for i, (name, _) in enumerate(ZONES)]
     line = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dash"}}
     shapes = [line | {"x0": border, "x1": border} for _, border in ZONES[:-1]]
     layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
@@ -278,39 +261,33 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     idle = [str(row["step"]).replace("_", " ") for row in steps if not row["candidates"]]
     drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
     bars = [("all candidates", total, "all")]
-    bars += [(str(row["step"]).replace("_", " "), row["candidates"], _way(row)) for row in steps if row["candidates"]]
+    for row in steps:
+        way = _NOT_DRAWN if row["kind"] == "undecided" else row["kind"] if row["kind"] in _WAYS else _TAKEN
+        bars += [(html.escape(str(row["step"]).replace("_", " ")), row["candidates"], way)] * (row["candidates"] > 0)
     bars += [("→ negatives", drawn, "negatives")] if drawn else []
-    labels = [html.escape(label) for label, _, _ in bars]
+    labels = [label for label, _, _ in bars]
     traces = []
     for way, (colour, shape) in _WAYS.items():
-        mine = [(label, count) for label, (_, count, kind) in zip(labels, bars, strict=True) if kind == way]
-        if mine:
-            counts = [count for _, count in mine]
-            texts = [f"{count:,}{_of_all(count / total)}" for count in counts]
+        if mine := {label: count for label, count, kind in bars if kind == way}:
             traces.append({
-                "type": "bar", "orientation": "h", "name": way, "y": [label for label, _ in mine], "x": counts,
-                "text": texts, "textposition": "outside", "cliponaxis": False,
-                "marker": {"color": colour, "pattern": {"shape": shape}}, "hovertemplate": "%{y}: %{text}",
+                "type": "bar", "orientation": "h", "name": way, "y": [*mine], "x": [*mine.values()],
+                "text": [f"{count:,}{_of_all(count / total)}" for count in mine.values()], "textposition": "outside",
+                "cliponaxis": False, "marker": {"color": colour, "pattern": {"shape": shape}},
+                "hovertemplate": "%{y}: %{text}",
             })  # fmt: skip
-    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
-    layout |= {"barmode": "overlay"}
+    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "") | {"barmode": "overlay"}
     # Room for the longest label on a phone.
     powers = [10**power for power in range(0, int(math.log10(total)) + 1, 2)]
     layout["xaxis"] |= {"type": "log", "range": [-0.1, 1.6 * math.log10(total) + 0.3], "tickvals": powers}
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
     note = "The steps in their order, with their share of all candidates."
-    if idle:
-        note += f" These took nothing: {', '.join(idle)}."
+    note += f" These took nothing: {', '.join(idle)}." if idle else ""
     return Figure("funnel", "What each step took out of the candidates", note, {"data": traces, "layout": layout})
 
 
 def _of_all(share: float) -> str:
     shown = f"{100 * share:.1f}" if share >= 0.0005 else "< 0.1"
     return f" ({shown} %)" if share < 1 else ""
-
-
-def _way(row: Mapping[str, Any]) -> str:
-    return _NOT_DRAWN if row["kind"] == "undecided" else row["kind"] if row["kind"] in _WAYS else _TAKEN
 
 
 def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
@@ -321,26 +298,23 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     """
     if not found:
         return None
-    middles = [(low + high) / 2 for low, high in zip(found["edges"], found["edges"][1:], strict=False)]
-    traces, truth = [], 0
+    edges, traces, truth = np.asarray(found["edges"]), [], 0
     for name, colour, symbol, dash in (("rejected", REJECTED, "diamond", "dash"), ("chosen", KEPT, "circle", "solid")):
-        values = zip(middles, *found[name].values(), strict=True)
-        rows = [dict(zip(("near", *found[name]), each, strict=True)) for each in values]
-        judged = [row for row in rows if row["judged"] >= _LEAST]
-        known = [row for row in rows if row["known"] >= _LEAST and row["relevant"]]
+        rows = pd.DataFrame(found[name]).assign(near=(edges[:-1] + edges[1:]) / 2)
+        judged = rows[rows.judged >= _LEAST]
+        known = rows[(rows.known >= _LEAST) & (rows.relevant > 0)]
         truth += len(known)
         traces += [
             scatter(
-                f"{name}, as the judge expects", [row["near"] for row in judged],
-                [100 * row["expected"] for row in judged], "lines+markers",
-                text=[f"of {row['judged']:,} judged" for row in judged], hovertemplate="%{y:.2f} % %{text}",
-                marker={"color": colour, "size": 8, "symbol": symbol},
+                f"{name}, as the judge expects", judged.near.tolist(), (100 * judged.expected).tolist(),
+                "lines+markers", text=[f"of {count:,} judged" for count in judged.judged],
+                hovertemplate="%{y:.2f} % %{text}", marker={"color": colour, "size": 8, "symbol": symbol},
                 line={"color": colour, "width": 2.5, "dash": dash},
             ),
             scatter(
-                f"{name}, known to be relevant", [row["near"] for row in known],
-                [100 * row["relevant"] / row["known"] for row in known], "markers",
-                text=[f"{row['relevant']:,} of {row['known']:,}" for row in known], hovertemplate="%{y:.2f} %, %{text}",
+                f"{name}, known to be relevant", known.near.tolist(), (100 * known.relevant / known.known).tolist(),
+                "markers", text=[f"{row.relevant:,} of {row.known:,}" for row in known.itertuples()],
+                hovertemplate="%{y:.2f} %, %{text}",
                 marker={"color": colour, "size": 11, "symbol": f"{symbol}-open", "line": {"width": 2}},
             ),
         ]  # fmt: skip
@@ -366,8 +340,7 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     if not rows:
         return None
     names = list(dict.fromkeys(str(row["system"]) for row in rows))
-    palette = colours(names)
-    traces = []
+    palette, traces = colours(names), []
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
         traces.append(scatter(
@@ -447,20 +420,17 @@ def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
 def plot_layout(height: int, x: str, y: str) -> dict[str, Any]:
     """Return the layout that all figures share, with the titles of the axes."""
     return {
-        "height": height,
-        "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
-        "xaxis": {"title": {"text": x}, "automargin": True},
-        "yaxis": {"title": {"text": y}, "automargin": True},
+        "height": height, "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
+        "xaxis": {"title": {"text": x}, "automargin": True}, "yaxis": {"title": {"text": y}, "automargin": True},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
         "hovermode": "closest",
-    }
+    }  # fmt: skip
 
 
 def _shares(counts: Any) -> list[float]:
     """Percentages per bin; the last one twice, so that the step line ends at the last edge."""
-    values = np.asarray(counts, np.float64)
-    shares = 100 * values / values.sum() if values.sum() else values
-    return [*shares.tolist(), float(shares[-1])]
+    shares = (100 * np.asarray(counts, np.float64) / max(np.sum(counts), 1)).tolist()
+    return [*shares, shares[-1]]
 
 
 def plain(values: Iterable[float]) -> list[float | None]:

@@ -81,20 +81,21 @@ def _documents(search: HybridSearch, index: SparseIndex, table: TermTable) -> It
     vectors = index.vectors() @ scipy.sparse.diags_array((table.weights > 0).astype(np.float32))
     vectors.eliminate_zeros()
     names = np.array([feature(table.tokenizer.id_to_token(token) or "") for token in range(vectors.shape[1])], object)
-    for start in range(0, vectors.shape[0], _AT_ONCE):
-        rows = list(range(start, min(start + _AT_ONCE, vectors.shape[0])))
-        texts = search.texts(rows)
-        for row in rows:
+    for rows, texts in _batches(search):
+        for row, text in zip(rows, texts, strict=True):
             part = slice(vectors.indptr[row], vectors.indptr[row + 1])
-            terms = dict(zip(names[vectors.indices[part]].tolist(), _rounded(vectors.data[part]), strict=True))
-            yield index.document_ids[row], {
-                "title": texts[row]["title"], "text": texts[row]["text"], FIELD: terms,
-            }  # fmt: skip
+            # More digits than Lucene keeps, and none of float32's noise.
+            weights = [max(round(weight, 5), 1e-5) for weight in vectors.data[part].astype(float).tolist()]
+            terms = dict(zip(names[vectors.indices[part]].tolist(), weights, strict=True))
+            yield index.document_ids[row], {"title": text["title"], "text": text["text"], FIELD: terms}
 
 
-def _rounded(values: Any) -> list[float]:
-    # More digits than Lucene keeps, and none of float32's noise.
-    return [max(round(float(value), 5), 1e-5) for value in values]
+def _batches(search: HybridSearch) -> Iterator[tuple[range, list[dict[str, str]]]]:
+    count = len(search.document_ids)
+    for start in range(0, count, _AT_ONCE):
+        rows = range(start, min(start + _AT_ONCE, count))
+        texts = search.texts(list(rows))
+        yield rows, [texts[row] for row in rows]
 
 
 def _write(path: Path, content: Any) -> None:
@@ -118,14 +119,12 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
         pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms}), folder / "terms.parquet"
     )
     ids, writer = search.document_ids, None
-    for start in range(0, len(ids), _AT_ONCE):
-        rows = list(range(start, min(start + _AT_ONCE, len(ids))))
-        texts = search.texts(rows)
-        columns = {"id": ids[start : start + len(rows)]} | {
-            name: pa.array([texts[row][name] for row in rows], pa.string()) for name in ("title", "text")
+    for rows, texts in _batches(search):
+        columns = {"id": ids[rows.start : rows.stop]} | {
+            name: pa.array([text[name] for text in texts], pa.string()) for name in ("title", "text")
         }
         for name, vectors in parts.items():
-            some = vectors[start : start + len(rows)]
+            some = vectors[rows.start : rows.stop]
             if isinstance(some, np.ndarray):
                 columns[name] = pa.FixedSizeListArray.from_arrays(some.astype(np.float32).ravel(), some.shape[1])
                 continue

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
 
 STREAM: Final = "search/weight"
+BM25: Final = "bm25"
 # Steps of the grid of weights of two parts, and of three, which has many more points.
 STEPS: Final = 20
 STEPS_OF_THREE: Final = 10
@@ -30,51 +30,13 @@ _RESAMPLES: Final = 1000
 _CELLS: Final = 4_000_000
 
 
-@dataclass(frozen=True)
-class FittedWeights:
-    """The weights of the parts of a hybrid, and the queries they were fitted on.
-
-    Attributes
-    ----------
-    weights
-        By part, in [0, 1]; their sum is 1.
-    low, high
-        95 % bootstrap intervals over queries of the best weights; 0 and 1 without a query.
-    queries
-        How many the weights were fitted on, or were too few for it.
-    kind
-        ``unlabelled``: of whose relevant documents training saw none as a positive; ``all`` where those are too few;
-        ``none`` where there are too few queries.
-    curve
-        Weights in the order of the parts, and the mean nDCG@10 of these queries by them.
-    ndcg
-        Mean nDCG@10 by part alone, and of the ``hybrid`` at the weights; empty without a query.
-    """
-
-    weights: dict[str, float]
-    low: dict[str, float]
-    high: dict[str, float]
-    queries: int
-    kind: Literal["unlabelled", "all", "none"]
-    curve: tuple[tuple[tuple[float, ...], float], ...]
-    ndcg: dict[str, float]
-
-    @staticmethod
-    def all_equal(parts: Mapping[str, Any], queries: int = 0) -> FittedWeights:
-        """Return the weights where queries are too few to choose them: all parts count the same."""
-        least, most = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 1.0)
-        return FittedWeights(equal(parts), least, most, queries, "none", (), {})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything by name, for JSON."""
-        return {
-            "weights": self.weights, "low": self.low, "high": self.high, "queries": self.queries, "kind": self.kind,
-            "curve": [
-                {"weights": dict(zip(self.weights, point, strict=True)), "ndcg@10": value}
-                for point, value in self.curve
-            ],
-            "ndcg@10": {name: round(value, 4) for name, value in self.ndcg.items()},
-        }  # fmt: skip
+def all_equal(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
+    """Return what :func:`fit_weights` does, where queries are too few to choose: all parts count the same."""
+    weights = equal(dict.fromkeys(parts, 0.0))
+    return {
+        "weights": weights, "low": dict.fromkeys(weights, 0.0), "high": dict.fromkeys(weights, 1.0),
+        "queries": queries, "kind": "none", "curve": [], "ndcg@10": {},
+    }  # fmt: skip
 
 
 def grid(parts: int) -> NDArray[np.float64]:
@@ -94,7 +56,7 @@ def grid(parts: int) -> NDArray[np.float64]:
 def fit_weights(
     lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
     unlabelled: NDArray[np.bool_], *, seed: int,
-) -> FittedWeights:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     """Choose the weights with the best mean nDCG@10.
 
     Parameters
@@ -112,6 +74,15 @@ def fit_weights(
     seed
         Of the resampling.
 
+    Returns
+    -------
+    dict
+        ``weights`` by part, in [0, 1], whose sum is 1; ``low`` and ``high``, 95 % bootstrap intervals over queries of
+        the best weights, 0 and 1 without a query; ``queries``, how many the weights were fitted on, or were too few for
+        it; ``kind``: ``unlabelled`` (of whose relevant documents training saw none as a positive), ``all`` where those
+        are too few, ``none`` where there are too few queries; ``curve``, the mean nDCG@10 of these queries by weights;
+        ``ndcg@10`` by part alone, and of the ``hybrid`` at the weights, empty without a query.
+
     Notes
     -----
     The curve is flat around its maximum, so that its best point moves with every query. The weights are the mean of the
@@ -126,13 +97,12 @@ def fit_weights(
     >>> wrong = Ranked(np.array([[3, 1]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
     >>> truth, grades = np.full((90, 1), 1, np.int32), np.ones((90, 1), np.float32)
     >>> found = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
-    >>> found.weights["dense"] > 0.6, found.queries, found.kind
+    >>> found["weights"]["dense"] > 0.6, found["queries"], found["kind"]
     (True, 90, 'unlabelled')
     """
     chosen = unlabelled if int(unlabelled.sum()) >= LEAST_UNLABELLED else np.ones(len(unlabelled), bool)
-    count = int(chosen.sum())
-    if not count:
-        return FittedWeights.all_equal(lists)
+    if not chosen.any():
+        return all_equal(lists)
     lists = {name: part.of(chosen) for name, part in lists.items()}
     spreads = {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen] for name, spread in spreads.items()}
     asked = spreads, labelled[chosen], grades[chosen]
@@ -142,15 +112,18 @@ def fit_weights(
     weights = np.round(best.mean(axis=0), 3)
     # What rounding leaves is BM25's, the first part.
     weights[0] = round(1 - weights[1:].sum(), 3)
-    alone = {name: float(ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean()) for name, part in lists.items()}
-    together = float(ndcg_by_weights(lists, *asked, weights[None]).mean())
-    low, high = np.quantile(best, [0.025, 0.975], axis=0)
-    kind: Literal["unlabelled", "all"] = "unlabelled" if chosen is unlabelled else "all"
-    given, least, most = (dict(zip(lists, of.tolist(), strict=True)) for of in (weights, low, high))
-    curve = tuple(
-        (tuple(point), value) for point, value in zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)
+    reached = {name: ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean() for name, part in lists.items()}
+    reached["hybrid"] = ndcg_by_weights(lists, *asked, weights[None]).mean()
+    given, least, most = (
+        dict(zip(lists, of.tolist(), strict=True)) for of in (weights, *np.quantile(best, [0.025, 0.975], axis=0))
     )
-    return FittedWeights(given, least, most, count, kind, curve, alone | {"hybrid": together})
+    curve = zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)
+    return {
+        "weights": given, "low": least, "high": most, "queries": int(chosen.sum()),
+        "kind": "unlabelled" if chosen is unlabelled else "all",
+        "curve": [{"weights": dict(zip(lists, point, strict=True)), "ndcg@10": value} for point, value in curve],
+        "ndcg@10": {name: round(float(value), 4) for name, value in reached.items()},
+    }  # fmt: skip
 
 
 def ndcg_by_weights(
@@ -204,14 +177,11 @@ def bagged(values: NDArray[np.float64], points: NDArray[np.float64], seed: int) 
     return np.concatenate(found)
 
 
-BM25: Final = "bm25"
-
-
 def fit_on_dev(
     dev_run: pd.DataFrame, bm25: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *,
     positives: Collection[str], spreads: Mapping[str, float], depth: int, seed: int, least: int = 1,
-) -> FittedWeights:  # fmt: skip
-    """Fit the weights on the queries of a run.
+) -> dict[str, Any]:  # fmt: skip
+    """Fit the weights on the queries of a run, as :func:`fit_weights` returns them.
 
     Parameters
     ----------
@@ -239,14 +209,11 @@ def fit_on_dev(
     truth = of_documents(qrels[here], corpus)
     asked = asked[asked.query_id.isin(truth.query_id)]
     if len(asked) < least:
-        return FittedWeights.all_equal({BM25: 0, **spreads}, len(asked))
-    number = dict(zip(asked.query_id, range(len(asked)), strict=True))
+        return all_equal((BM25, *spreads), len(asked))
     ranking = Ranking.of(asked, truth, corpus, depth)
     lists, units = _lists_of_parts(bm25, asked, ranking, run, spreads)
-    rows, documents = (
-        np.asarray(truth[name].map(places), np.int64)
-        for name, places in (("query_id", number), ("document_id", ranking.place))
-    )
+    rows = np.asarray(truth.query_id.map(_places(asked)), np.int64)
+    documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
     seen = set(documents_of(corpus)[corpus.document_id.isin(positives)])
     known = np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
     return fit_weights(
@@ -260,10 +227,13 @@ def _lists_of_parts(
 ) -> tuple[dict[str, Ranked], dict[str, Any]]:
     """Return what each part found, and in what units its scores are."""
     found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
-    numbers, places = dict(zip(asked.query_id, range(len(asked)), strict=True)), ranking.place
     lists = {BM25: Ranked(*ranking.lists(found, scores))}
-    lists |= {name: lists_of(run[run.retriever == name], numbers, places) for name in spreads}
+    lists |= {name: lists_of(run[run.retriever == name], _places(asked), ranking.place) for name in spreads}
     return lists, {BM25: spread, **spreads}
+
+
+def _places(asked: pd.DataFrame) -> dict[str, int]:
+    return dict(zip(asked.query_id, range(len(asked)), strict=True))
 
 
 def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:

@@ -292,8 +292,7 @@ class HybridSearch:
         """
         ids = corpus.document_id.tolist()
         retrievers = [Retriever(part.model, build_index(part.embeddings, ids, index), encoder) for part in parts]
-        pairs = zip(retrievers, parts, strict=True)
-        spreads: dict[str, float] = {retriever.kind: part.spread for retriever, part in pairs}
+        spreads: dict[str, float] = {made.kind: part.spread for made, part in zip(retrievers, parts, strict=True)}
         settings = {
             **(about or {}), "method": method, "weights": dict(weights or equal({_BM25: 0, **spreads})), "depth": depth,
             "spreads": spreads, "encoder": dict(encoder), "documents": documents_of(corpus).nunique(),
@@ -420,16 +419,16 @@ class HybridSearch:
         texts = self.texts(np.unique(found.documents[found.documents != PADDING]).tolist())
         parts = {f"{part}_rank": _known(values, int) for part, values in found.part_ranks.items()}
         parts |= {f"{part}_score": _known(values, float) for part, values in found.part_scores.items()}
-        results = []
-        for row, (documents, scores) in enumerate(zip(found.documents.tolist(), found.scores.tolist(), strict=True)):
-            hits = []
-            for place, (document, score) in enumerate(zip(documents, scores, strict=True)):
-                if document == PADDING:
-                    break
-                said = {name: values[row][place] for name, values in parts.items()}
-                hits.append(Hit(**{"rank": place + 1, "score": score, **texts[document], **said}))
-            results.append(hits)
-        return results
+        parts["score"] = found.scores.tolist()
+
+        def hit(row: int, place: int, document: int) -> Hit:
+            said = {name: values[row][place] for name, values in parts.items()}
+            return Hit(**{"rank": place + 1, **texts[document], **said})
+
+        return [
+            [hit(row, place, document) for place, document in enumerate(documents) if document != PADDING]
+            for row, documents in enumerate(found.documents.tolist())
+        ]
 
     def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
         """Return ``document_id``, ``passage_id``, ``title`` and ``text`` of passages, by their rows in the corpus."""

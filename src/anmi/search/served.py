@@ -60,13 +60,13 @@ class Terms:
             raise AnmiError(f'the role of texts is "{role}": give {" or ".join(ROLES)}')
         table: Any = model_input
         table = table.iloc[:, 0] if getattr(table, "ndim", 1) == 2 else table
+        found = []
         vectors = sparse_vectors(self.model, [str(text) for text in table], cast(Literal["query", "document"], role))
-        rows = (vectors[[row]] for row in range(vectors.shape[0]))
-        return [self._named(row.indices, row.data) for row in rows]
-
-    def _named(self, columns: Any, weights: Any) -> dict[str, list[Any]]:
-        order = np.argsort(-weights, kind="stable")
-        return {"terms": self._words[columns[order]].tolist(), "weights": weights[order].astype(float).tolist()}
+        for row in (vectors[[place]] for place in range(vectors.shape[0])):
+            order = np.argsort(-row.data, kind="stable")
+            terms, weights = self._words[row.indices[order]], row.data[order].astype(float)
+            found.append({"terms": terms.tolist(), "weights": weights.tolist()})
+        return found
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Terms:

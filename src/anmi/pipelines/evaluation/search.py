@@ -98,7 +98,7 @@ def build_search(
             positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
             spreads=search.settings["spreads"], depth=params.hybrid.depth, seed=seed, least=least_queries(kind),
         )  # fmt: skip
-        search.settings |= {"weights": fitted.weights, "fit": fitted.as_dict() | {"of": kind}}
+        search.settings |= {"weights": fitted["weights"], "fit": fitted | {"of": kind}}
     return search
 
 

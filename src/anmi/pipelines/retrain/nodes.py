@@ -185,8 +185,9 @@ def decide_promotion(
 def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     """Return what the audit found of a recipe as it is."""
     for row in audited[audited["recipe"] == recipe].to_dict("records"):
-        ends = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
-        return FalseNegativeRate(*ends, int(row["false_negatives"]), int(row["negatives"]), str(row["failed"] or ""))
+        value, low, high = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
+        counts = int(row["false_negatives"]), int(row["negatives"])
+        return FalseNegativeRate(value, low, high, *counts, str(row["failed"] or ""))
     return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
 
 
