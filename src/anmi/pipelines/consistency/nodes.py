@@ -36,24 +36,16 @@ def check_consistency(
 
 def summarise_consistency(candidates: CandidateShards, consistency: ColumnShards) -> dict[str, float]:
     """Return how many training queries pass and where the positives of the others stand; empty without BM25."""
-    found = _verdicts(candidates.joined(consistency).only(*_VERDICT))
-    if not found:
+    read = candidates.joined(consistency).only(*_VERDICT)
+    blocks = [block for block in read if block.query_columns.keys() >= {*_VERDICT}]
+    if not blocks:
         return {}
-    table = pd.concat(found)
+    table = pd.concat(pd.DataFrame(block.query_columns, index=block.query_ids)[[*_VERDICT]] for block in blocks)
     table = table[~table.index.duplicated()]
     failed = table[table.consistent < 0.5]
     return {
-        "queries": len(table),
-        "consistent": len(table) - len(failed),
+        "queries": len(table), "consistent": len(table) - len(failed),
         "pass_rate": float((table.consistent > 0.5).mean()) if len(table) else 0.0,
         "median_positive_rank": float(table.positive_rank.median()) if len(table) else 0.0,
         "median_positive_rank_of_failed": float(failed.positive_rank.median()) if len(failed) else 0.0,
-    }
-
-
-def _verdicts(shards: CandidateShards) -> list[pd.DataFrame]:
-    return [
-        pd.DataFrame(block.query_columns, index=block.query_ids)[[*_VERDICT]]
-        for block in shards
-        if block.query_columns.keys() >= {*_VERDICT}
-    ]
+    }  # fmt: skip

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,9 +16,6 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.evaluation.search import HYBRID, queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.store import Store
-
-if TYPE_CHECKING:
-    from anmi.evaluation.factuality import Encode
 
 log = logging.getLogger(__name__)
 # The first is the one that is compared by bucket.
@@ -48,17 +45,17 @@ def score_runs(
     systems = runs.system.unique().tolist()
     if recipe is not None:
         systems = ["bm25", "zero_shot", recipe, *(name for name in systems if name != HYBRID), HYBRID]
-    tables, counts = [], []
-    for system in dict.fromkeys(systems):
-        run = runs[runs.system == system]
+
+    def scored(given: Callable[[pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]) -> pd.DataFrame:
         # The runs are without queries that are documents already, and ids that coincide mean nothing.
-        scored = [
-            evaluate(*given, params.cutoffs).reset_index().assign(system=system)
-            for given in [copies_once(truth, run, same), *([(truth, run)] if same else [])]
-        ]
-        tables.append(scored[0])
-        counts.append(scored[-1])
-    found, counted = pd.concat(tables, ignore_index=True), pd.concat(counts, ignore_index=True)
+        tables = (
+            evaluate(*given(runs[runs.system == system]), params.cutoffs).assign(system=system)
+            for system in dict.fromkeys(systems)
+        )
+        return pd.concat([table.reset_index() for table in tables], ignore_index=True)
+
+    found = scored(lambda run: copies_once(truth, run, same))
+    counted = scored(lambda run: (truth, run)) if same else found
     named = [name for name in _HEADLINE if name in found and not np.allclose(found[name], counted[name])]
     for name in named:
         means = pd.concat([table.groupby("system", sort=False)[name].mean() for table in (found, counted)], axis=1)
@@ -78,17 +75,14 @@ def describe_hardness(
     asked = asked[asked.query_id.isin(scores.query_id)]
     value = pd.Series(hardness(asked.text.tolist(), params.hardness.code_mix), index=asked.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
-    if scores.empty:
-        return {"metric": metric, "buckets": [], "profile": []}
-    buckets, groups = [], []
+    found: dict[str, list[dict[Any, Any]]] = {"buckets": [], "profile": []}
     for system, table in scores.groupby("system", sort=False):
         per_query = table.set_index("query_id").drop(columns="system")
-        buckets.append(by_bucket(per_query, value).reset_index().assign(system=system))
-        groups.append(profile(per_query, value, metric).assign(system=system))
-    found = {name: pd.concat(parts).to_dict("records") for name, parts in (("buckets", buckets), ("profile", groups))}
-    return {"metric": metric} | {
-        name: [{k: None if pd.isna(v) else v for k, v in row.items()} for row in rows] for name, rows in found.items()
-    }
+        groups = by_bucket(per_query, value).reset_index(), profile(per_query, value, metric)
+        for rows, group in zip(found.values(), groups, strict=True):
+            records = group.assign(system=system).to_dict("records")
+            rows += [{name: None if pd.isna(each) else each for name, each in row.items()} for row in records]
+    return {"metric": metric, **found}
 
 
 def bucket_queries(
@@ -139,27 +133,23 @@ def compare_systems(
         str(system): table.set_index("query_id").drop(columns="system")
         for system, table in scores.groupby("system", sort=False)
     }
-    rows, comparisons = [], []
-    flat: dict[str, dict[str, float]] = {ALL: {}}
+    rows, comparisons, flat = [], [], []
     settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
     known = query_buckets.set_index("query_id")
-    bucket_of, asked_by = known.bucket, known.asked_by
-    asked = {ALL: bucket_of.index} | {
-        name: bucket_of.index[bucket_of == name] for name in BUCKETS if (bucket_of == name).any()
-    }
+    asked = {name: known.index[(known.bucket == name) | (name == ALL)] for name in (ALL, *BUCKETS)}
+    asked = {name: ids for name, ids in asked.items() if len(ids)}
     for system, table in tables.items():
         for bucket, ids in asked.items():
             asked_for = metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
-            values, groups = table.loc[ids, asked_for].to_numpy(np.float64).T, asked_by[ids].to_numpy()
+            values, groups = table.loc[ids, asked_for].to_numpy(np.float64).T, known.asked_by[ids].to_numpy()
             bounds = intervals(values, **settings, groups=groups)
             for metric, value, low, high in zip(asked_for, *(part.tolist() for part in bounds), strict=True):
                 rows.append({
                     "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
                     "bucket": bucket, "queries": len(ids), "metric": metric, "value": value, "low": low, "high": high,
                 })  # fmt: skip
-                if metric in _HEADLINE:
-                    flat.setdefault(bucket, {})[f"{system}.{metric}"] = value
-        flat[ALL] |= {f"{system}.{name}": value for name, value in summarise(table).items() if "@" not in name}
+                flat += [(bucket, f"{system}.{metric}", value)] * (metric in _HEADLINE)
+        flat += [(ALL, f"{system}.{name}", value) for name, value in summarise(table).items() if "@" not in name]
     companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
     pairs = [(name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")]
     pairs += [("bm25", "zero_shot")]
@@ -168,17 +158,16 @@ def compare_systems(
         named = [name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics]
         of = {system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()}
         differences = [of[system] - of[baseline] for system, baseline in pairs]
-        groups = asked_by[ids].to_numpy()
+        groups = known.asked_by[ids].to_numpy()
         tests = compare_all(np.concatenate(differences), **settings, groups=groups) if named else []
         for ((system, baseline), metric), test in zip(product(pairs, named), tests, strict=True):
             comparisons.append({
                 "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
                 **test._asdict(),
             })  # fmt: skip
-    finite = {
-        bucket: {name: float(value) for name, value in found.items() if np.isfinite(value)}
-        for bucket, found in flat.items()
-    }
+    finite: dict[str, dict[str, float]] = {ALL: {}}
+    for bucket, name, value in flat:
+        finite.setdefault(bucket, {}).update({name: float(value)} if np.isfinite(value) else {})
     return pd.DataFrame(rows), pd.DataFrame(comparisons), finite
 
 
@@ -195,8 +184,9 @@ def measure_knowledge(
     if knowledge.entities.empty or knowledge.facts.empty or runs.empty:
         return {}, {}
     from anmi.corpus.texts import document_texts
-    from anmi.evaluation.factuality import factuality_pairs, neighbours
+    from anmi.evaluation.factuality import ALL, factuality, factuality_pairs, linking, neighbours, pair_similarities
     from anmi.evaluation.retrieval import vectors
+    from anmi.evaluation.significance import interval
     from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.kinds import OWN
 
@@ -210,11 +200,23 @@ def measure_knowledge(
     known = knowledge.of(ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
+    settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
+
+    def linked(run: pd.DataFrame) -> dict[str, Any]:
+        found = linking(run, truth, about)
+        result: dict[str, Any] = {"linking_queries": len(found)}
+        result["linking_left_out"] = truth.query_id.nunique() - len(found)
+        # One query cannot be resampled.
+        for name in found.columns if len(found) > 1 else ():
+            ends = interval(found[name].to_numpy(), **settings)
+            result |= zip((f"linking_{name}", f"linking_{name}_low", f"linking_{name}_high"), ends, strict=True)
+        return result
+
     for system, name, prompts in (
         ("zero_shot", place_of(encoder, corpus_encoder), dense.prompts),
         (recipe, str(trained_model), OWN),
     ):
-        metrics[system] = _linking(runs[runs.system == system], truth, about, params, seed)
+        metrics[system] = linked(runs[runs.system == system])
         if len(pairs):
             # As with runs, the vectors of a model that is seen once are not kept.
             kept = store if system == "zero_shot" else None
@@ -223,36 +225,10 @@ def measure_knowledge(
                 vectors, model, store=kept, precision=dense.precision, batch_size=dense.batch_size,
                 description=f"encoding variants for {system}",
             )  # fmt: skip
-            metrics[system] |= _factuality(pairs, encode, params, seed)
+            found = factuality(pairs, *pair_similarities(pairs, encode), **settings)
+            rows = {str(kind): row for kind, row in found.to_dict("index").items()}
+            overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}
+            metrics[system] |= overall | {"factuality": rows}
     near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
-    return metrics, {
-        "depth": params.neighbours,
-        "queries": int(near.query_id.nunique()),
-        "shares": {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")},
-    }
-
-
-def _linking(
-    run: pd.DataFrame, truth: pd.DataFrame, about: Mapping[str, int], params: EvaluationParams, seed: int
-) -> dict[str, Any]:
-    from anmi.evaluation.factuality import linking
-    from anmi.evaluation.significance import interval
-
-    found = linking(run, truth, about)
-    result: dict[str, Any] = {"linking_queries": len(found), "linking_left_out": truth.query_id.nunique() - len(found)}
-    # One query cannot be resampled.
-    settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
-    for name in found.columns if len(found) > 1 else ():
-        value, low, high = interval(found[name].to_numpy(), **settings)
-        result |= {f"linking_{name}": value, f"linking_{name}_low": low, f"linking_{name}_high": high}
-    return result
-
-
-def _factuality(pairs: pd.DataFrame, encode: Encode, params: EvaluationParams, seed: int) -> dict[str, Any]:
-    from anmi.evaluation.factuality import ALL, factuality, pair_similarities
-
-    own, other = pair_similarities(pairs, encode)
-    found = factuality(pairs, own, other, seed=seed, resamples=params.resamples, confidence=params.confidence)
-    rows = {str(kind): row for kind, row in found.to_dict("index").items()}
-    overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}
-    return {**overall, "factuality": rows}
+    shares = {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")}
+    return metrics, {"depth": params.neighbours, "queries": int(near.query_id.nunique()), "shares": shares}
