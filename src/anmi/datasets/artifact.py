@@ -57,14 +57,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self.written: dict[str, Any] = {}
         # What was read last, for those that keep it until Kedro releases them.
         self._opened: tuple[Path, Any] | None = None
-        if self._protocol == "file":
-            self._fs = None
-            super().__init__(PurePosixPath(path), version)
-        else:
-            self._fs = buckets.file_system(filepath)
-            super().__init__(
-                PurePosixPath(path), version, exists_function=self._remote_exists, glob_function=self._remote_versions
-            )
+        self._fs = None if self._protocol == "file" else buckets.file_system(filepath)
+        found = () if self._fs is None else (self._remote_exists, self._remote_versions)
+        super().__init__(PurePosixPath(path), version, *found)
 
     @abstractmethod
     def _write(self, data: Any, path: Path) -> Mapping[str, str] | None:
@@ -90,8 +85,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def discard(self) -> None:
         """Remove what lies where ``save`` would write to, so that it can; it counts as absent from the start on."""
         version = self.resolve_save_version()
-        target = self._get_versioned_path(version) if version else self._filepath
-        buckets.remove(self._place_of(target))
+        buckets.remove(self._place_of(self._get_versioned_path(version) if version else self._filepath))
         if self._fs is not None:
             self._fs.invalidate_cache(str(self._filepath))
 

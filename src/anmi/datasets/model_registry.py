@@ -147,13 +147,8 @@ class ModelRegistry:
             # Where the files are, as MLflow's own functions say it: of runs:/ its page of a version shows no signature.
             source = f"{self.client.get_run(self.run).info.artifact_uri}/{place}"
             made = self.client.create_model_version(name, source, self.run, noted)
-        entry = _entry(made)
-        self.point(name, CHALLENGER, entry.version)
-        return entry
-
-    def point(self, name: str, alias: str, version: int) -> None:
-        """Let an alias stand for a version."""
-        self._ask("set_registered_model_alias", name, alias, str(version))
+        self._ask("set_registered_model_alias", name, CHALLENGER, made.version)
+        return _entry(made)
 
     def note(self, entry: Entry, tag: str, value: str | None) -> None:
         """Set a tag of a version; None removes it."""
@@ -173,7 +168,7 @@ class ModelRegistry:
             previous = None if before is None else before.previous if same else before.version
             self.note(entry, PREVIOUS, _FIRST if previous is None else str(previous))
         # Last, so that a champion that can be seen has its memory.
-        self.point(entry.name, CHAMPION, entry.version)
+        self._ask("set_registered_model_alias", entry.name, CHAMPION, str(entry.version))
 
     def fetch(self, entry: Entry, folder: Path) -> Path:
         """Download a version and make sure that it is, byte for byte, what was registered; return its folder."""
@@ -185,16 +180,14 @@ class ModelRegistry:
 
         with registry_errors(self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back):
             source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
-            fetched = mlflow.artifacts.download_artifacts(
-                artifact_uri=source, dst_path=str(folder), tracking_uri=self.uri
-            )
-        found = digest(Path(fetched))
-        if found != wanted:
+            place = {"artifact_uri": source, "dst_path": str(folder)}
+            fetched = Path(mlflow.artifacts.download_artifacts(**place, tracking_uri=self.uri))
+        if (found := digest(fetched)) != wanted:
             raise AnmiError(
                 f'{entry} of "{entry.name}" is not what was registered (digest {found[:12]}…, {wanted[:12]}… was '
                 f"expected): {back}"
             )
-        return Path(fetched)
+        return fetched
 
     def has_files(self, entry: Entry) -> bool:
         """Tell whether the files of a version are still there."""
@@ -243,46 +236,28 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
     profile
         Of what it was trained on; None leaves it out.
     """
+    import mlflow.sentence_transformers as dense
+    from mlflow import pyfunc
+    from mlflow.models import infer_signature
+
+    # Named, since finding them out loads the model in another process.
+    needed = dense.get_default_pip_requirements()
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
     with quieter("mlflow.utils.requirements_utils"):
-        (_save_sparse if is_sparse(model) else _save_dense)(model, folder)
-    files = {SERVING: serving} | ({} if profile is None else {PROFILE: profile})
-    for name, content in files.items():
+        if is_sparse(model):
+            # The folder names the module that opens it: MLflow knows no type of its vectors, and no class of ours.
+            params, own = {"role": served.ROLES[0]}, f"anmi=={importlib.metadata.version('anmi')}"
+            signature = infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params)
+            how: dict[str, Any] = {"pip_requirements": [*needed, own], "signature": signature}
+            pyfunc.save_model(str(folder), loader_module=served.__name__, input_example=(_EXAMPLE, params), **how)
+            model.save(str(folder / WEIGHTS), create_model_card=False)
+        else:
+            how = {"pip_requirements": needed, "signature": infer_signature(_EXAMPLE, model.encode(_EXAMPLE))}
+            dense.save_model(model, str(folder), input_example=_EXAMPLE, create_model_card=False, **how)
+    for name, content in {SERVING: serving, **({} if profile is None else {PROFILE: profile})}.items():
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     return folder
-
-
-def _save_dense(model: Any, folder: Path) -> None:
-    import mlflow.sentence_transformers as flavour
-    from mlflow.models import infer_signature
-
-    flavour.save_model(
-        model,
-        str(folder),
-        # Named, since finding them out loads the model in another process.
-        pip_requirements=flavour.get_default_pip_requirements(),
-        signature=infer_signature(_EXAMPLE, model.encode(_EXAMPLE)),
-        input_example=_EXAMPLE,
-        create_model_card=False,
-    )
-
-
-def _save_sparse(model: Any, folder: Path) -> None:
-    """Let the folder name the module that opens it: MLflow knows no type of its vectors, and loads no class of ours."""
-    import mlflow.pyfunc as flavour
-    from mlflow.models import infer_signature
-    from mlflow.sentence_transformers import get_default_pip_requirements
-
-    params = {"role": served.ROLES[0]}
-    flavour.save_model(
-        str(folder),
-        loader_module=served.__name__,
-        pip_requirements=[*get_default_pip_requirements(), f"anmi=={importlib.metadata.version('anmi')}"],
-        signature=infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params),
-        input_example=(_EXAMPLE, params),
-    )
-    model.save(str(folder / WEIGHTS), create_model_card=False)
 
 
 def read_beside(folder: Path, name: str) -> dict[str, Any]:

@@ -112,22 +112,20 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
     elif not engine.workers and len(first) < _THREADS_BELOW:
         yield from in_threads(function, first, engine.most_workers, engine.threads)
     else:
-        yield from _in_processes(function, itertools.chain(first, remaining), engine.most_workers, engine.threads)
+        yield from _in_processes(engine, function, itertools.chain(first, remaining))
 
 
-def _in_processes(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, threads: int
-) -> Iterator[Result]:
+def _in_processes(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     import joblib
     from joblib.externals.loky import get_reusable_executor
 
-    environment = dict.fromkeys(VARIABLES, str(threads)) | {"TQDM_DISABLE": "1"}
-    pool = get_reusable_executor(workers, timeout=_IDLE_SECONDS, env=environment, initializer=_begin)
+    environment = dict.fromkeys(VARIABLES, str(engine.threads)) | {"TQDM_DISABLE": "1"}
+    pool = get_reusable_executor(engine.most_workers, timeout=_IDLE_SECONDS, env=environment, initializer=_begin)
     with tempfile.TemporaryDirectory(prefix="anmi-engine-", ignore_cleanup_errors=True) as folder:
         path = str(Path(folder) / "function")
         joblib.dump(function, path)
         try:
-            yield from in_order(lambda item: pool.submit(_from_file, path, item), items, 2 * workers)
+            yield from in_order(lambda item: pool.submit(_from_file, path, item), items, 2 * engine.most_workers)
         except BrokenProcessPool as error:
             raise AnmiError(_LOST) from error
 
@@ -209,27 +207,26 @@ class _Part:
     of: Literal["item", "block", "columns"] = "item"
 
     def __call__(self, item: Any) -> bytes:
-        if self.of == "item":
-            return self.function(item).to_bytes()
-        block = block_of(item)
+        block = item if self.of == "item" else block_of(item)
         made = self.function(block)
         return Columns.added(block, made).to_bytes(block) if self.of == "columns" else made.to_bytes()
 
+    def parts(
+        self, engine: EngineParams, items: Callable[[], Iterable[Any]], description: str, total: int | None
+    ) -> Callable[[], Iterator[bytes]]:
+        """Return what yields the bytes made of each item, with a progress bar."""
 
-def _parts(
-    engine: EngineParams, made: _Part, items: Callable[[], Iterable[Any]], description: str, total: int | None
-) -> Callable[[], Iterator[bytes]]:
-    def parts() -> Iterator[bytes]:
-        sent: Iterable[Any] = items()
-        if engine.kind == "ray" and made.of != "item":
-            # Workers on other machines do not reach the files of this one.
-            sent = (tuple(map(as_bytes, layers)) for layers in sent)
-        with tqdm(total=total, desc=description, unit="query", disable=not description or None, delay=2) as bar:
-            for part in map_shards(engine, made, sent):
-                bar.update(pq.read_metadata(pa.BufferReader(part)).num_rows)
-                yield part
+        def parts() -> Iterator[bytes]:
+            sent: Iterable[Any] = items()
+            if engine.kind == "ray" and self.of != "item":
+                # Workers on other machines do not reach the files of this one.
+                sent = (tuple(map(as_bytes, layers)) for layers in sent)
+            with tqdm(total=total, desc=description, unit="query", disable=not description or None, delay=2) as bar:
+                for part in map_shards(engine, self, sent):
+                    bar.update(pq.read_metadata(pa.BufferReader(part)).num_rows)
+                    yield part
 
-    return parts
+        return parts
 
 
 def make_blocks(
@@ -248,17 +245,15 @@ def make_blocks(
     total
         Queries, for the bar.
     """
-    return CandidateShards(_parts(engine, _Part(function), lambda: items, description, total))
+    return CandidateShards(_Part(function).parts(engine, lambda: items, description, total))
 
 
-def map_blocks(
-    engine: EngineParams, function: Made, shards: CandidateShards, *, description: str = "", total: int | None = None
-) -> CandidateShards:
+def map_blocks(engine: EngineParams, function: Made, shards: CandidateShards, description: str = "") -> CandidateShards:
     """Return shards on which the workers of an engine apply a function as they are read or saved.
 
     Parameters are those of :func:`make_blocks`, but for the shards in place of the items.
     """
-    return CandidateShards(_parts(engine, _Part(function, "block"), shards.layers, description, total))
+    return CandidateShards(_Part(function, "block").parts(engine, shards.layers, description, None))
 
 
 def add_columns(
@@ -268,4 +263,4 @@ def add_columns(
 
     Parameters are those of :func:`map_blocks`; the function returns the block that it is given with columns added.
     """
-    return ColumnShards(_parts(engine, _Part(function, "columns"), shards.layers, description, total))
+    return ColumnShards(_Part(function, "columns").parts(engine, shards.layers, description, total))

@@ -47,8 +47,7 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     for system in words.systems(results):
         found = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
         change = None if system == words.ZERO_SHOT else words.difference(comparisons, system)
-        bounds = f"[{words.between(change['low'], change['high'], words.signed, ', ')}]" if change else ""
-        delta = f"{words.signed(change['difference'])} {bounds}" if change else "–"
+        delta = words.told(change) if change else "–"
         rows.append([words.system_name(system), *(f"{entry['value']:.3f}" if entry else "–" for entry in found), delta])
     names = [words.metric_name(metric).replace("@", "\n@") for metric in words.HEADLINE_METRICS]
     columns = ["system", *names, "Δ nDCG@10 vs zero-shot\n[95 % interval]"]
@@ -65,8 +64,10 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
         ends = [words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]
         cells = [f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)]
         rows.append([words.system_name(system), *cells])
-    columns = [f"{name}\n{count:,} {'query' if count == 1 else 'queries'}{few}" for name, count in counts.items()
-               for few in ("\ntoo few" if count < FEW else "",)]  # fmt: skip
+    columns = [
+        f"{name}\n{count:,} {'query' if count == 1 else 'queries'}" + ("\ntoo few" if count < FEW else "")
+        for name, count in counts.items()
+    ]
     title = f"{words.metric_name(words.METRIC)} on labelled, unlabelled and new documents"
     return _table(title, ["system", *columns], rows) if counts else None
 
@@ -87,10 +88,8 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     ]  # fmt: skip
     columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "examples", "mean", "min", "max")
     made = _table("Negatives by source", columns, cells)
-    made.caption = (
-        "passed: the positive is within the BM25 top of its query; examples: positives and negatives; mean, min, max: "
-        "negatives per row"
-    )
+    made.caption = "passed: the positive is within the BM25 top of its query; "
+    made.caption += "examples: positives and negatives; mean, min, max: negatives per row"
     return made
 
 
@@ -134,14 +133,16 @@ def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dens
     for hit in hits:
         text = " ".join(excerpt(hit.text, question, _SNIPPET).split())
         text = f"{hit.title} – {text}" if hit.title else text
-        name = hit.document_id if len(hit.document_id) <= _ID else f"{hit.document_id[: _ID - 1]}…"
-        cells = [str(hit.rank), name, text, f"{hit.score:.3f}"]
+        cells = [str(hit.rank), _cut(hit.document_id), text, f"{hit.score:.3f}"]
         for part in ("bm25", *kinds):
             rank, score = getattr(hit, f"{part}_rank"), getattr(hit, f"{part}_score")
             cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]
         rows.append(cells)
-    asked = question if len(question) <= _ID else f"{question[: _ID - 1]}…"
-    return _table(visible(asked), ("#", "document", "title and text", "score", *parts), rows, 3)
+    return _table(visible(_cut(question)), ("#", "document", "title and text", "score", *parts), rows, 3)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _ID else f"{text[: _ID - 1]}…"
 
 
 def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
@@ -158,31 +159,23 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
 
 def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
     """Return the cells of every recipe as it is, the cleanest first."""
-    found = recipes.sort_values("false_negative_rate", kind="stable").to_dict("records")
-    failed = ("cannot be run here", *[""] * 5)
-    return [(row["recipe"], _setting(row), *(failed if row["failed"] else _measured(row))) for row in found]
-
-
-def _setting(row: Mapping[Any, Any]) -> str:
-    """Return the main threshold of a recipe with its value."""
-    if not row["setting"]:
-        return "none"
-    return row["setting"] if math.isnan(row["threshold"]) else f"{row['setting']} = {row['threshold']:g}"
-
-
-def _measured(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    rate, low, high = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
-    shares = ("–", "–", "–") if math.isnan(rate) else (f"{rate:.2%}", f"{low:.2%} to {high:.2%}", f"{row['gap']:.3f}")
-    return (*shares, f"{row['coverage']:.1%}", f"{row['queries_lost']:,}", f"{row['negatives']:,}")
+    cells = []
+    for row in recipes.sort_values("false_negative_rate", kind="stable").to_dict("records"):
+        threshold = "" if math.isnan(row["threshold"]) else f" = {row['threshold']:g}"
+        rate, low, high = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
+        shares = [f"{rate:.2%}", f"{low:.2%} to {high:.2%}", f"{row['gap']:.3f}"] if math.isfinite(rate) else ["–"] * 3
+        found = [*shares, f"{row['coverage']:.1%}", f"{row['queries_lost']:,}", f"{row['negatives']:,}"]
+        setting = f"{row['setting']}{threshold}" if row["setting"] else "none"
+        cells.append((row["recipe"], setting, *(["cannot be run here", *[""] * 5] if row["failed"] else found)))
+    return cells
 
 
 def judges_table(judges: pd.DataFrame) -> Table:
     """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
-    rows = [
-        (row["judge"], "–" if math.isnan(row["auc"]) else f"{row['auc']:.3f}",
-         "–" if math.isnan(row["auc"]) else words.between(row["auc_low"], row["auc_high"]),
-         *(f"{row[name]:,}" for name in ("planted", "others", "missing")))
-        for row in judges.to_dict("records")
-    ]  # fmt: skip
+    rows = []
+    for row in judges.to_dict("records"):
+        known = f"{row['auc']:.3f}", words.between(row["auc_low"], row["auc_high"])
+        auc = ("–", "–") if math.isnan(row["auc"]) else known
+        rows.append((row["judge"], *auc, *(f"{row[name]:,}" for name in ("planted", "others", "missing"))))
     columns = ("judge", "AUC", "95 % interval", "planted", "others", "not judged")
     return _table("Judges: AUC on planted against other candidates", columns, rows)

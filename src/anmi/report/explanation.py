@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Group
 from rich.table import Table
@@ -74,12 +73,13 @@ def explain(
         ``tier``, and under ``evidence`` what each kind adds to the log-odds. Numbers that were not measured are None.
     """
     legend, rules = row.legend, row.rules
-    dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else None
-    places = np.flatnonzero(row.filled[0])
-    parts = _evidence(row, fused, fold_of_query(fused, query, seed)) if fused else {}
+    dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
+    why_dropped = rules[dropped].text if dropped in rules else ""
+    told = bool(fused and fused.get("models")) and all(name in row.columns for name in EVIDENCE)
+    parts = contributions(row, dict(fused), fold_of_query(fused, query, seed)) if fused and told else {}
     taken = int(row.negatives.sum())
     candidates = []
-    for place in places:
+    for place in np.flatnonzero(row.filled[0]):
         name = legend[row.verdict[0, place]]
         choice, tier = (_plain(row.columns[n][0, place]) if n in row.columns else None for n in ("choice", "tier"))
         rule = rules.get(name)
@@ -95,20 +95,18 @@ def explain(
         if row.verdict[0, place] == NEGATIVE:
             found |= {"verdict": "negative", "step": ""}
         elif row.verdict[0, place] == OPEN:
-            found |= {"verdict": "query dropped" if dropped else "not drawn", "step": dropped or ""}
-            found["rule"] = rules[dropped].text if dropped in rules else ""
+            verdict = "query dropped" if dropped else "not drawn"
+            found |= {"verdict": verdict, "step": dropped, "rule": why_dropped}
         candidates.append(found | {"why": _why(found, taken, wanted)})
     return {
-        "dropped": {"step": dropped, "rule": rules[dropped].text if dropped in rules else ""} if dropped else None,
+        "dropped": {"step": dropped, "rule": why_dropped} if dropped else None,
         "figures": {name: _plain(values[0]) for name, values in row.query_columns.items()},
         "positives": [
             _document(corpus, document) | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
-            for place, document in enumerate(row.positives[0])
-            if document != PADDING
+            for place, document in enumerate(row.positives[0]) if document != PADDING
         ],
-        "count": len(candidates),
-        "candidates": candidates,
-    }
+        "count": len(candidates), "candidates": candidates,
+    }  # fmt: skip
 
 
 def fold_of_query(fused: Mapping[str, Any], query: str, seed: int) -> int:
@@ -127,12 +125,6 @@ def _scores(row: Candidates, place: Any) -> dict[str, float | None]:
     if "elo" in row.columns and "elo" in row.positive_columns:
         found["gap"] = _plain(row.positive_columns["elo"][0, 0] - row.columns["elo"][0, place])
     return found
-
-
-def _evidence(row: Candidates, fused: Mapping[str, Any], fold: int) -> dict[str, NDArray[np.float64]]:
-    if not fused.get("models") or any(name not in row.columns for name in EVIDENCE):
-        return {}
-    return contributions(row, dict(fused), fold)
 
 
 def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
@@ -169,15 +161,17 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     def positive(column: str) -> float:
         return float(row.positive_columns[column][0, 0]) if column in row.positive_columns else math.inf
 
+    def candidate(column: str) -> float:
+        return float(row.columns[column][0, place]) if column in row.columns else math.nan
+
     if found := _SHARE.match(rule):
         of = positive(found[1])
         limit, text = of - abs(of) * (1 - float(found[2])), f"{found[1]} ≥ "
     elif found := _BELOW.fullmatch(rule):
         limit, text = positive(found[1]) - float(found[2]), f"{found[1]} ≥ "
     elif found := _CHANCE.fullmatch(rule):
-        gap = positive("elo") - row.columns["elo"][0, place] if "elo" in row.columns else math.nan
-        error = row.columns["gap_se"][0, place] if "gap_se" in row.columns else math.nan
-        limit, text = float(ndtr((float(found[1]) - gap) / np.maximum(error, 1e-6))), "here "
+        gap, error = positive("elo") - candidate("elo"), np.maximum(candidate("gap_se"), 1e-6)
+        limit, text = float(ndtr((float(found[1]) - gap) / error)), "here "
     elif found := _GAP.match(rule):
         limit, text = positive("elo") - float(found[1]), "elo > "
     else:
@@ -328,15 +322,13 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
         add("tier", candidate["tier"] or "")
         add("source", " + ".join(candidate["source"]), "qrels")
         add("place", f"{candidate['place']} of {found['count']}")
-    evidence = candidate.get("evidence") or {}
-    table.add_section()
-    for name, value in candidate["scores"].items():
-        if name not in evidence:
-            add(name, number(value), number(first["scores"].get(name)))
-    table.add_section()
-    for name, part in evidence.items():
-        told = f"{number(candidate['scores'].get(name))} ({part or 0:+.2f} log-odds)"
-        add(name, told, number(first["scores"].get(name)))
+    evidence, scores = candidate.get("evidence") or {}, candidate["scores"]
+    rows = {name: number(value) for name, value in scores.items() if name not in evidence}
+    moved = {name: f"{number(scores.get(name))} ({part or 0:+.2f} log-odds)" for name, part in evidence.items()}
+    for section in (rows, moved):
+        table.add_section()
+        for name, told in section.items():
+            add(name, told, number(first["scores"].get(name)))
     return table
 
 

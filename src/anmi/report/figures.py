@@ -145,10 +145,10 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
         ]  # fmt: skip
         if traces:
             score = SCORES.get(column, column)
-            layout, title = plot_layout(460, score, "share of the group (%)"), f"{score[0].upper()}{score[1:]}"
+            layout = plot_layout(460, score, "share of the group (%)")
             note = "Each group adds up to 100 %; its size stands in the legend."
             note += " Click a step in the legend to show it alone." if len(rejected) > 1 else ""
-            title += ": who was kept"
+            title = f"{score[0].upper()}{score[1:]}: who was kept"
             figures.append(Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout}))
     return figures
 

@@ -158,8 +158,7 @@ def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -
     results = of_bucket(results, bucket)
     if not len(results):
         return None
-    rows = results[(results["recipe"] == recipe) & (results["metric"] == metric)]
-    return _last(rows, ["value", "low", "high"])
+    return _last(results[(results["recipe"] == recipe) & (results["metric"] == metric)], ["value", "low", "high"])
 
 
 def difference(
@@ -188,9 +187,7 @@ def signed(value: float) -> str:
     ('+0.021', '0.000', '−0.020')
     """
     text = f"{abs(value):.3f}"
-    if float(text) == 0:
-        return text
-    return f"+{text}" if value > 0 else f"−{text}"
+    return text if float(text) == 0 else f"+{text}" if value > 0 else f"−{text}"
 
 
 def between(
@@ -266,17 +263,17 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
             "the search, ask it questions in `kedro anmi serve` and mark the answers."
         )
     enough = [name for name in _OF if counts.get(name, 0) >= FEW]
-    told = [_against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]]
+    said = [_against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]]
     few = [f"{counts[name]:,} {_OF[name]}" for name in _OF if 0 < counts.get(name, 0) < FEW]
-    told.append(f"Too few to measure: {', '.join(few)}." if few and any(told) else "")
+    said.append(f"Too few to measure: {', '.join(few)}." if few and any(said) else "")
     if counts and not counts.keys() & _OF.keys():
-        told.append("A training query's label names a document of each, so nothing is known about other documents.")
-    return " ".join(sentence for sentence in told if sentence)
+        said.append("A training query's label names a document of each, so nothing is known about other documents.")
+    return " ".join(filter(None, said))
 
 
-def _told(change: Mapping[str, float]) -> str:
-    bounds = between(change["low"], change["high"], signed, ", ")
-    return f"{signed(change['difference'])} [{bounds}], {p_value(change['p_value'])}"
+def told(change: Mapping[str, float]) -> str:
+    """Write a difference with its interval."""
+    return f"{signed(change['difference'])} [{between(change['low'], change['high'], signed, ', ')}]"
 
 
 def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, count: int) -> str:
@@ -288,8 +285,8 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
         before = lookup(results, other, METRIC, bucket)
         if change and before:
             relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
-            told = f"{signed(change['difference'])}, {p_value(change['p_value'])}"
-            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({told})")
+            by = f"{signed(change['difference'])}, {p_value(change['p_value'])}"
+            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({by})")
     if not (own and against):
         return ""
     asked = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
@@ -323,7 +320,7 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
             untrained = system in (BM25, ZERO_SHOT) or system.endswith(RUN_ENDINGS)
             change = None if untrained else difference(comparisons, system, METRIC, bucket)
             if change and change["high"] < 0:
-                worse.append(f"{system_name(system)} {_OF[bucket]} ({_told(change)})")
+                worse.append(f"{system_name(system)} {_OF[bucket]} ({told(change)}, {p_value(change['p_value'])})")
     if not worse:
         return ""
     return (

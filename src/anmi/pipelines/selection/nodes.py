@@ -40,7 +40,7 @@ def select_negatives(
     read = found.only(*needed(runner.recipe.requires), "p_heldout")
     runner.fit(read.map(with_probabilities), dev)
     new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
-    return map_blocks(engine, _Selecting(runner, new), found, description="selecting")
+    return map_blocks(engine, _Selecting(runner, new), found, "selecting")
 
 
 @dataclass(frozen=True)
