@@ -98,15 +98,14 @@ def explain(
             verdict = "query dropped" if dropped else "not drawn"
             found |= {"verdict": verdict, "step": dropped, "rule": why_dropped}
         candidates.append(found | {"why": _why(found, taken, wanted)})
-    return {
-        "dropped": {"step": dropped, "rule": why_dropped} if dropped else None,
-        "figures": {name: _plain(values[0]) for name, values in row.query_columns.items()},
-        "positives": [
-            _document(corpus, document) | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
-            for place, document in enumerate(row.positives[0]) if document != PADDING
-        ],
-        "count": len(candidates), "candidates": candidates,
-    }  # fmt: skip
+    positives = [
+        _document(corpus, document) | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
+        for place, document in enumerate(row.positives[0])
+        if document != PADDING
+    ]
+    figures = {name: _plain(values[0]) for name, values in row.query_columns.items()}
+    found = {"dropped": {"step": dropped, "rule": why_dropped} if dropped else None, "figures": figures}
+    return found | {"positives": positives, "count": len(candidates), "candidates": candidates}
 
 
 def fold_of_query(fused: Mapping[str, Any], query: str, seed: int) -> int:

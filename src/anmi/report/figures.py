@@ -420,11 +420,13 @@ def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
 def plot_layout(height: int, x: str, y: str) -> dict[str, Any]:
     """Return the layout that all figures share, with the titles of the axes."""
     return {
-        "height": height, "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
-        "xaxis": {"title": {"text": x}, "automargin": True}, "yaxis": {"title": {"text": y}, "automargin": True},
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
+        "xaxis": {"title": {"text": x}, "automargin": True},
+        "yaxis": {"title": {"text": y}, "automargin": True},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
         "hovermode": "closest",
-    }  # fmt: skip
+    }
 
 
 def _shares(counts: Any) -> list[float]:

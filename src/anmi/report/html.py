@@ -115,17 +115,17 @@ def render(found: Mapping[str, Any]) -> str:
         name.replace("fused_", "fused "): {key: value for key, value in found[name].items() if key not in hidden}
         for name in ("cross_encoder", "fused_judge")
     }
+    sections = _sections(found, measured, compared)
     return page(
         title=f"{recipe} on {info['collection']}",
         where=words.where(info["collection"], recipe, "", results["date"]),
         facts={name: fact for name, fact in facts.items() if fact},
         verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(measured, compared)),
         sentences=[*filter(None, said)],
-        sections=[made for made in _sections(found, measured, compared)
-                  if made.sentences or made.rows or any(made.figures)],
+        sections=[made for made in sections if made.sentences or made.rows or any(made.figures)],
         versions=" · ".join(f"{name} {value}" for name, value in results["versions"].items()),
         parameters=json.dumps(parameters, indent=2, ensure_ascii=False, default=str),
-    )  # fmt: skip
+    )
 
 
 def _prompts(training_summary: Mapping[str, Any], encoder_info: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -15,9 +15,6 @@ from anmi.pipelines.params import AdaptationParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
-
-if TYPE_CHECKING:
-    from anmi.adaptation.written import Writer
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +30,8 @@ def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> li
         There is no such kind; the message names the nearest.
     """
     names = recipes.names() if recipe == recipes.every else [recipe]
-    found = [
-        kind
-        for name in names
-        for kind in ({**recipes.get(name).training, **options}.get("pseudo_queries") or {}).get("kinds", ())
-    ]
+    asked = ({**recipes.get(name).training, **options}.get("pseudo_queries") or {} for name in names)
+    found = [kind for pseudo_queries in asked for kind in pseudo_queries.get("kinds", ())]
     if unknown := [kind for kind in found if kind not in KINDS]:
         raise AnmiError(f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}')
     return list(dict.fromkeys(found))
@@ -60,30 +54,21 @@ def ask_corpus(
     """
     from anmi.adaptation.make import make_pseudo_queries
 
-    kinds = kinds_of(recipe, recipes, options)
+    kinds, writer = kinds_of(recipe, recipes, options), None
+    if params.llm is not None and "llm" in kinds:
+        from anmi.adaptation.written import Writer
+        from anmi.judging.endpoint import Endpoint
+
+        model = (params.llm.model, params.llm.base_url, str(params.llm.max_tokens))
+        how = {"budget": params.llm.budget, "max_characters": params.llm.max_characters, "queries": params.views}
+        writer = Writer(Endpoint(params.llm).ask, store, model, **how)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     held_out = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
         corpus, kinds, language=info["language"], seed=seed, terms=terms, views=params.views,
         most_documents=params.max_documents, new=dict(new_documents.to_numpy().tolist()), copies=copies,
-        held_out=held_out, filters=params.filters, question=params.question,
-        writer=_writer(params, store) if "llm" in kinds else None,
+        held_out=held_out, filters=params.filters, question=params.question, writer=writer,
     )  # fmt: skip
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
     return {"pseudo_queries": made.kept, "dropped_pseudo_queries": made.dropped, "pseudo_query_summary": made.summary}
-
-
-def _writer(params: AdaptationParams, store: Store) -> Writer | None:
-    """Return the language model that writes queries, if there is one."""
-    from anmi.adaptation.written import Writer
-    from anmi.judging.endpoint import Endpoint
-
-    options = params.llm
-    if options is None:
-        return None
-    model = (options.model, options.base_url, str(options.max_tokens))
-    return Writer(
-        Endpoint(options).ask, store, model, budget=options.budget, max_characters=options.max_characters,
-        queries=params.views,
-    )  # fmt: skip

@@ -39,11 +39,8 @@ def plant_truth(
         queries, qrels, equivalents, copies(related_documents),
         kinds=params.kinds, hide=params.hide, limit=params.queries, seed=seed,
     )  # fmt: skip
-    log.info(
-        "Planted %s for %d queries",
-        ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()),
-        len(planted.queries),
-    )
+    counts = ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items())
+    log.info("Planted %s for %d queries", counts, len(planted.queries))
     return planted.queries, planted.qrels, planted.truth
 
 
@@ -74,17 +71,10 @@ def audit_recipes(
     for name, _, rate, _, gap, *_ in audited(measured):
         log.info("%s: false negatives %s, gap %s", name, rate, gap)
     log.info("See all of it with: kedro anmi audit")
-    return (
-        measured,
-        judges,
-        {
-            "collection": info["collection"],
-            "encoder": encoder,
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "depth": params.depth,
-            **audit.summarise(measured, judges, truth, audit.found_share(candidates.only(), planted)),
-        },
-    )
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    about = {"collection": info["collection"], "encoder": encoder, "date": now, "depth": params.depth}
+    found = audit.summarise(measured, judges, truth, audit.found_share(candidates.only(), planted))
+    return measured, judges, about | found
 
 
 def gate(recipes: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams) -> None:
@@ -92,7 +82,6 @@ def gate(recipes: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params:
     from anmi.evaluation.audit import check_false_negatives
 
     if params.max_false_negative_rate is not None:
-        check_false_negatives(recipes, params.recipe or recipe, params.max_false_negative_rate)
-        log.info(
-            "Recipe %s has no more false negatives than audit.max_false_negative_rate allows", params.recipe or recipe
-        )
+        recipe = params.recipe or recipe
+        check_false_negatives(recipes, recipe, params.max_false_negative_rate)
+        log.info("Recipe %s has no more false negatives than audit.max_false_negative_rate allows", recipe)

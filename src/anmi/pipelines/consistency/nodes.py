@@ -44,8 +44,9 @@ def summarise_consistency(candidates: CandidateShards, consistency: ColumnShards
     table = table[~table.index.duplicated()]
     failed = table[table.consistent < 0.5]
     return {
-        "queries": len(table), "consistent": len(table) - len(failed),
+        "queries": len(table),
+        "consistent": len(table) - len(failed),
         "pass_rate": float((table.consistent > 0.5).mean()) if len(table) else 0.0,
         "median_positive_rank": float(table.positive_rank.median()) if len(table) else 0.0,
         "median_positive_rank_of_failed": float(failed.positive_rank.median()) if len(failed) else 0.0,
-    }  # fmt: skip
+    }

@@ -59,11 +59,8 @@ def encode_collection(
     )  # fmt: skip
     model = cached_encoder(*place)
     store.run = partial(map_shards, engine)
-    asked = "dense" in recipes.get(recipe).sources
-    if not asked:
+    if not (asked := "dense" in recipes.get(recipe).sources):
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
-
-    documents = document_texts(corpus)
     precision = exact_precision(model, params.precision)
 
     def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
@@ -74,15 +71,11 @@ def encode_collection(
         sent = batch if batch.worth_sending or engine.ray_gpus else None
         return encode(model, texts, store, precision, params.batch_size, description, role, sent)
 
+    info = {"encoder": params.encoder or encoder, "fingerprint": fingerprint(model), "prompts": prompts_of(model)}
     return {
-        "document_embeddings": vectors(documents, "document"),
+        "document_embeddings": vectors(document_texts(corpus), "document"),
         "query_embeddings": vectors(queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"),
-        "encoder_info": {
-            "encoder": params.encoder or encoder,
-            "fingerprint": fingerprint(model),
-            "prompts": prompts_of(model),
-            "computed_by": precision,
-        },
+        "encoder_info": info | {"computed_by": precision},
     }
 
 
@@ -120,13 +113,11 @@ def retrieve(
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
     positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
-    shards = []
-    for some in _shards(positives.counts(asking.query_id.tolist()), bm25.shard):
-        part = asking.iloc[some]
-        asked_ids = part.query_id.tolist()
-        shards.append(Queries(
-            asked_ids, part.text.tolist(), positives.of(asked_ids), own[some], np.asarray(query_embeddings)[rows[some]]
-        ))  # fmt: skip
+    names, texts, vectors_of_queries = asking.query_id.tolist(), asking.text.tolist(), np.asarray(query_embeddings)
+    shards = [
+        Queries(names[some], texts[some], positives.of(names[some]), own[some], vectors_of_queries[rows[some]])
+        for some in _shards(positives.counts(names), bm25.shard)
+    ]
     vectors = document_embeddings if dense_index.exact is None else dense_index.exact
     search = Retrieve(
         bm25=bm25_index if "bm25" in asked.sources else None, vectors=vectors if "dense" in asked.sources else None,

@@ -20,8 +20,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     from anmi.corpus.sources import fingerprint, load_collection
     from anmi.corpus.types import ReadingParams, counts_by_reason
 
-    cap = params.api_docs_queries if collection == "api_docs" else 0
-    caps = [value for value in (cap, params.max_queries) if value]
+    caps = [*filter(None, (params.max_queries, params.api_docs_queries if collection == "api_docs" else 0))]
     reading = {name: getattr(params, name) for name in ReadingParams.model_fields}
     found = load_collection(collection, seed=seed, subset=min(caps) if caps else None, **reading)
     if lost := counts_by_reason(found.quarantine[found.quarantine.kind == "document"]):
@@ -45,22 +44,16 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     info = {"documents": len(whole), "fingerprint": fingerprint(replace(found, corpus=whole))}
     related = find_related(found.corpus, found.forms, found.duplicates)
     new = new_documents(found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed)
-    counts = found.queries.groupby("split").size().to_dict()
     held_out = new.assign(parent=new.document_id.map(found.corpus.set_index("document_id").parent))
     info |= {
         "collection": found.name,
         "language": found.language,
         "passages": len(found.corpus),
-        "queries": {str(split): int(count) for split, count in counts.items()},
-        "new_documents": {
-            str(split): int(count) for split, count in held_out.groupby("split").parent.nunique().items()
-        },
+        "queries": found.queries.groupby("split").size().to_dict(),
+        "new_documents": held_out.groupby("split").parent.nunique().to_dict(),
         "quarantined": counts_by_reason(found.quarantine),
-        "duplicates": len(found.duplicates),
-        "related": {str(kind): int(count) for kind, count in related.groupby("kind").size().items() if kind != COPY},
-        "equivalents": len(found.equivalents),
-        "entities": len(found.entities),
-        "facts": len(found.facts),
+        "related": related[related.kind != COPY].groupby("kind").size().to_dict(),
+        **{name: len(getattr(found, name)) for name in ("duplicates", "equivalents", "entities", "facts")},
         "notes": found.notes,
     }
     return {

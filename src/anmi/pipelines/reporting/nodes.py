@@ -75,10 +75,9 @@ def draw_figures(
 
     from anmi.report import figures
 
-    drawn = (
-        figures.metrics(pd.DataFrame(results["rows"])), figures.funnel(selection_summary["funnel"]),
-        figures.relevance_by_nearness(selection_summary.get("by_nearness")), figures.training(training_log),
-    )  # fmt: skip
+    quality, funnel = figures.metrics(pd.DataFrame(results["rows"])), figures.funnel(selection_summary["funnel"])
+    nearness = figures.relevance_by_nearness(selection_summary.get("by_nearness"))
+    drawn = quality, funnel, nearness, figures.training(training_log)
     # Without a title: Kedro-Viz names the figure, and has margins and a height of its own.
     return tuple(Figure() if figure is None else Figure(figure.spec) for figure in drawn)
 

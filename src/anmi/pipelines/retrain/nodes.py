@@ -85,9 +85,8 @@ def evaluate_champion(
 
     name = model_name(params, collection)
     rolled_back = [entry for entry in registry.entries(name) if model_registry.ROLLED_BACK in entry.tags]
-    known: dict[str, Any] = {"model": name, "version": None, "rolled_back": {
-        entry.tags["fingerprint"]: entry.version for entry in rolled_back if "fingerprint" in entry.tags
-    }}  # fmt: skip
+    weights = {entry.tags["fingerprint"]: entry.version for entry in rolled_back if "fingerprint" in entry.tags}
+    known: dict[str, Any] = {"model": name, "version": None, "rolled_back": weights}
     if (found := registry.at(name, model_registry.CHAMPION)) is None:
         log.info('"%s" has no champion yet', name)
         return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system", "retriever"])

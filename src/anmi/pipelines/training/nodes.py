@@ -15,7 +15,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
 from anmi.files import room
 from anmi.pipelines.params import DenseParams
-from anmi.pipelines.training.params import TrainingParams, complete_options, merged_options
+from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, merged_options
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
@@ -78,14 +78,13 @@ def train_retriever(
         asked=((params.options or {}).get("pseudo_queries") or {}).get("kinds") or (),
     )  # fmt: skip
     old = corpus[~corpus.document_id.isin(new_documents.document_id)]
-    lacking = [split for split in unlabelled_splits(queries, qrels) if split == "dev"]
+    lacking = {"dev"}.intersection(unlabelled_splits(queries, qrels))
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     kind = "labels" if dev_tables[1] is queries else "pseudo_queries"
-    measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least_queries(kind))
+    least = least_queries(kind)
+    measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least)
     if measure is None:
-        log.warning(
-            "Dev queries are too few to choose an epoch (%d are the least): the last stays", least_queries(kind)
-        )
+        log.warning("Dev queries are too few to choose an epoch (%d are the least): the last stays", least)
     told, stock = [*dev_tables[1:], new_documents], None
     if pseudo is not None:
         told += [pseudo_queries, related_documents]
@@ -100,12 +99,14 @@ def train_retriever(
     facts = {"recipe": recipe, "dev documents": str(params.dev_documents), "tables": digest_tables(told)}
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
-    summaries, results = [], []
-    start = place_of(encoder, corpus_encoder)
+    results, start = [], place_of(encoder, corpus_encoder)
     for asked, output in ((merged.alone, folder), (merged.companion and merged.of_companion, folder / COMPANION)):
         if not asked:
             continue
-        options = complete_options(asked, rows, len(corpus))
+        options = asked
+        if isinstance(how := getattr(asked.loss, "tau_plus", None), str):
+            loss = asked.loss.model_copy(update={"tau_plus": estimate_tau_plus(how, rows, len(corpus))})
+            options = asked.model_copy(update={"loss": loss})
         log.info("Training a %s retriever", options.retriever)
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
@@ -113,17 +114,16 @@ def train_retriever(
             stock=stock, pseudo=pseudo, positives=positives,
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
-        results.append((result, ranking))
-        summaries.append(result.summary | {"options": options.model_dump()})
-    summary = summaries[0] | {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
+        results.append((result, ranking, result.summary | {"options": options.model_dump()}))
+    trained, rankings, (summary, *others) = zip(*results, strict=True)
+    summary |= {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
     summary["options"]["companion"] = merged.companion
-    if summaries[1:]:
-        summary["companion"] = summaries[1]
-    first = results[0][0]
+    if others:
+        summary["companion"] = others[0]
     return {
-        "trained_model": folder, "training_log": first.log, "drawn_negatives": first.drawn,
-        "latent_neighbours": first.neighbours,
-        "dev_run": pd.concat([ranking for _, ranking in results], ignore_index=True), "training_summary": summary,
+        "trained_model": folder, "training_log": trained[0].log, "drawn_negatives": trained[0].drawn,
+        "latent_neighbours": trained[0].neighbours, "dev_run": pd.concat(rankings, ignore_index=True),
+        "training_summary": summary,
     }  # fmt: skip
 
 
@@ -181,11 +181,10 @@ def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFr
     """Return ``query_id, document_id, text``: the labelled documents of queries that have more of them than rows."""
     from anmi.corpus.texts import document_texts
 
-    first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
+    first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids.map(set)
+    more = first[first.map(len) > rows.query_id.value_counts().reindex(first.index)]
     pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
-    pairs = pairs[pairs.query_id.isin(first.index[first.map(len) > rows.query_id.value_counts().reindex(first.index)])]
-    known = {query: set(first[query]) for query in pairs.query_id.unique()}
-    here = [document in known[query] for query, document in pairs.itertuples(index=False)]
+    here = [document in more.get(query, ()) for query, document in pairs.itertuples(index=False)]
     pairs = pairs[np.array(here, bool)]
     texts = pd.Series(document_texts(corpus), index=corpus.document_id, dtype=object)
     return pairs.assign(text=texts.reindex(pairs.document_id).to_numpy()).dropna()
@@ -206,7 +205,7 @@ def _pseudo_rows(
 
     there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
     found = [kind for kind in kinds if kind in there]
-    if lacking := ", ".join(kind for kind in kinds if kind in asked and kind not in there):
+    if lacking := ", ".join(kind for kind in kinds if kind in asked and kind not in found):
         log.warning("There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why", lacking)
     if not (kinds or labelled):
         raise AnmiError(

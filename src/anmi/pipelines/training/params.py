@@ -82,21 +82,6 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     return options
 
 
-def complete_options(options: TrainingOptions, rows: pd.DataFrame, corpus_size: int) -> TrainingOptions:
-    """Return the options with what they leave to be estimated from the training rows.
-
-    Raises
-    ------
-    AnmiError
-        It cannot be estimated from these rows.
-    """
-    tau_plus = getattr(options.loss, "tau_plus", None)
-    if not isinstance(tau_plus, str):
-        return options
-    value = estimate_tau_plus(tau_plus, rows, corpus_size)
-    return options.model_copy(update={"loss": options.loss.model_copy(update={"tau_plus": value})})
-
-
 def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
     """Return the share of positives among what serves as negatives (methods §3.3).
 
