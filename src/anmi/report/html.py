@@ -118,7 +118,7 @@ def render(found: Mapping[str, Any]) -> str:
     sections = _sections(found, measured, compared)
     return page(
         title=f"{recipe} on {info['collection']}",
-        where=words.where(info["collection"], recipe, "", results["date"]),
+        where=words.where(info["collection"], recipe, str(results.get("run") or ""), results["date"]),
         facts={name: fact for name, fact in facts.items() if fact},
         verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(measured, compared)),
         sentences=[*filter(None, said)],
