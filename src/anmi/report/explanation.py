@@ -75,8 +75,9 @@ def explain(
     legend, rules = row.legend, row.rules
     dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
     why_dropped = rules[dropped].text if dropped in rules else ""
-    told = bool(fused and fused.get("models")) and all(name in row.columns for name in EVIDENCE)
-    parts = contributions(row, dict(fused), fold_of_query(fused, query, seed)) if fused and told else {}
+    parts = {}
+    if fused and fused.get("models") and all(name in row.columns for name in EVIDENCE):
+        parts = contributions(row, dict(fused), fold_of_query(fused, query, seed))
     taken = int(row.negatives.sum())
     candidates = []
     for place in np.flatnonzero(row.filled[0]):
