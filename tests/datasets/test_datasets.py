@@ -203,8 +203,7 @@ def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store._private", "anmi.nothing.here", "anmi"],
+    "name", ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store._private", "anmi.nothing.here", "anmi"]
 )
 def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
     with pytest.raises(DatasetError, match=re.escape(repr(name))):

@@ -21,13 +21,7 @@ from tests.datasets.test_datasets import CASES, block
 from anmi import buckets
 from anmi.candidates import CandidateShards
 from anmi.cli.common import user_error
-from anmi.datasets import (
-    CandidateShardsDataset,
-    FolderDataset,
-    JsonDataset,
-    NumpyDataset,
-    StoreDataset,
-)
+from anmi.datasets import CandidateShardsDataset, FolderDataset, JsonDataset, NumpyDataset, StoreDataset
 from anmi.errors import AnmiError
 
 ONE, TWO, THREE = (f"2026-01-0{day}T00.00.00.000Z" for day in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""Threads of this process: the order of results, and work ahead of the reader."""
+"""Work of a thread ahead of the reader."""
 
 from __future__ import annotations
 
@@ -7,20 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anmi.engine.threads import ahead, in_threads
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_results_come_in_the_order_of_the_items(workers: int) -> None:
-    later = threading.Event()
-
-    def slow_first(item: int) -> int:
-        if item == 0 and workers > 1:
-            assert later.wait(10), "the second item was to go on beside the first"
-        later.set()
-        return -item
-
-    assert [*in_threads(slow_first, iter(range(9)), workers)] == [-item for item in range(9)]
+from anmi.engine.threads import ahead
 
 
 def test_the_next_item_is_made_while_this_one_is_looked_at() -> None:

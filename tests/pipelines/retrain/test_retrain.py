@@ -13,13 +13,9 @@ import pytest
 from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
-from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 
-from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
-from anmi.evaluation import audit
-from anmi.evaluation.planting import PlantedTruth
 from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams
 from anmi.pipelines.retrain.nodes import (
@@ -240,30 +236,13 @@ def test_a_champion_keeps_its_companion(
         assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
 
 
-def test_promotion_goes_by_an_interval_over_queries(trained: Path) -> None:
-    """6 of 200 queries have relevant negatives only: 3 %, and with independent negatives at most 4 %."""
-    queries = np.array([f"q{i}" for i in range(200)])
-    block = Candidates(
-        query_ids=queries,
-        positives=np.full((200, 1), 7, np.int32),
-        documents=np.tile(np.arange(7, dtype=np.int32), (200, 1)),
-        source=np.full((200, 7), 2, np.uint8),
-        columns={"dense": np.full((200, 7), 0.5, np.float32)},
-        positive_columns={"dense": np.ones((200, 1), np.float32)},
-    )
-    truth = pd.DataFrame([(f"q{i}", f"d{d}") for i in range(6) for d in range(7)], columns=["query_id", "document_id"])
-    planted = PlantedTruth(truth, pd.Series([f"d{i}" for i in range(8)]))
-    audited = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=1)
-    leak = rate_of(audited, "mine")
-    assert (leak.count, leak.negatives) == (42, 1400)
-    assert (
-        binomtest(42, 1400).proportion_ci(0.95, method="wilson").high
-        < RetrainParams().rule.max_false_negative_rate
-        < leak.high
-    )
-    made = decided(FIRST, pd.DataFrame(), PERFECT, audited, trained)
-    assert made["decision"] == "kept"
-    assert "42 are relevant (3.00%, 95 % interval over queries" in made["reasons"][1]
+def test_promotion_goes_by_the_upper_end_of_the_interval_of_the_own_recipe(trained: Path) -> None:
+    assert (rate_of(AUDITED, "mine").count, rate_of(AUDITED, "mine").negatives) == (10, 1000)
+    assert "no row of recipe" in rate_of(AUDITED, "third").failed
+    doubted = AUDITED.assign(false_negative_rate_high=0.06)
+    assert decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained)["decision"] == "promoted"
+    made = decided(FIRST, pd.DataFrame(), PERFECT, doubted, trained)
+    assert made["decision"] == "kept" and "10 are relevant (1.00%, 95 % interval over queries" in made["reasons"][1]
 
 
 @pytest.mark.parametrize(
