@@ -27,6 +27,10 @@ Hide = Literal["half", "all_but_one"]
 HIDDEN: Final = "hidden"
 EQUIVALENT: Final = "equivalent"
 _PAIR: Final = ["query_id", "document_id"]
+_NEEDS: Final = {
+    "hidden": "training queries with two positives of different text",
+    "equivalents": "equivalents (queries of equal text as in api_docs, or documents whose metadata hold triples)",
+}
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,11 @@ def plant(
         parts.append(offered[_PAIR].assign(kind=EQUIVALENT))
     truth = _unknown(pd.concat(parts, ignore_index=True), known, first)
     if truth.empty:
-        raise AnmiError(_nothing_offered(kinds))
+        lacking = " and no ".join(need for kind, need in _NEEDS.items() if kinds in ("auto", kind))
+        raise AnmiError(
+            f"the collection has no {lacking}, so there is no truth to plant (audit.kinds: {kinds}); audit one that "
+            "has such, or add labels"
+        )
     asked = train[train["query_id"].isin(truth["query_id"])]
     if limit and limit < len(asked):
         asked = asked[choose([normalised(text) for text in asked["text"]], limit, seed)]
@@ -170,18 +178,6 @@ def _with_copies(truth: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
     merged = truth.assign(text=_text(truth["document_id"], first)).merge(copies, on="text")
     added = merged[["query_id", "copy", "kind"]].rename(columns={"copy": "document_id"})
     return pd.concat([truth, added], ignore_index=True).drop_duplicates(_PAIR).reset_index(drop=True)
-
-
-def _nothing_offered(kinds: Kinds) -> str:
-    needs = {
-        "hidden": "training queries with two positives of different text",
-        "equivalents": "equivalents (queries of equal text as in api_docs, or documents whose metadata hold triples)",
-    }
-    lacking = " and no ".join(need for kind, need in needs.items() if kinds in ("auto", kind))
-    return (
-        f"the collection has no {lacking}, so there is no truth to plant (audit.kinds: {kinds}); audit one that has "
-        "such, or add labels"
-    )
 
 
 class PlantedTruth:

@@ -125,8 +125,6 @@ class Recipe(Params):
     @field_validator("steps", mode="before")
     @classmethod
     def _parsed(cls, value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and all(isinstance(item, Step) for item in value):
-            return tuple(value)
         if not isinstance(value, Mapping):
             raise ValueError(f"steps are names with parameters, as in `steps: {{top: {{by: dense}}}}`: {value!r}")
         return tuple(Step.of(str(name), params) for name, params in value.items())

@@ -325,16 +325,9 @@ def pair_rows(
         those of the collection's metadata where it has them.
     """
     kept = rows[np.fromiter(map(len, rows.negative_ids), np.int64, len(rows)) > 0]
-
-    def of_query(name: str, default: str) -> pd.Series:
-        return kept.query_id.map(values_by_id(queries, "query_id", name, default))
-
-    return pd.DataFrame({
-        "query": kept["query"].to_numpy(),
-        "positive_doc": kept["positive"].to_numpy(),
-        "hard_negatives": kept.negatives.tolist(),
-        "query_type": of_query("query_type", "query").to_numpy(),
-        "doc_type": kept.positive_id.map(values_by_id(corpus, "document_id", "doc_type", "document")).to_numpy(),
-        "source": of_query("source", collection).to_numpy(),
-        "language": of_query("language", language).to_numpy(),
-    })  # fmt: skip
+    kept = kept.rename(columns={"positive": "positive_doc", "negatives": "hard_negatives"})
+    kept["doc_type"] = kept.positive_id.map(values_by_id(corpus, "document_id", "doc_type", "document"))
+    for name, default in (("query_type", "query"), ("source", collection), ("language", language)):
+        kept[name] = kept.query_id.map(values_by_id(queries, "query_id", name, default))
+    columns = ["query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"]
+    return kept[columns].reset_index(drop=True)

@@ -197,12 +197,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             **_report(getattr(self._loss, "temperature", None)),
             "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
             **_report(self._loss), **_report(self.curriculum.state),
-            **self.sampler.report(), **_report(self.objective), DEV_METRIC: np.nan,
+            **self.sampler.report(), **self.objective.seen, DEV_METRIC: np.nan,
         })  # fmt: skip
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum."""
-        seen = (self.loss, self.grad_norm, self.validation, self.objective.violations)
+        seen = (self.loss, self.grad_norm, self.validation, self.objective.seen.get("margin_violations"))
         self.curriculum.observe(state.global_step, *seen)
         self.validation = None
         self._tell(state.global_step, state.max_steps)
@@ -359,10 +359,11 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """Return what the library's trainer is told; ``steps`` are those of the whole training."""
     by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
-    # The recorder asks for checkpoints.
+    # The recorder asks for checkpoints. The first of the steps of warm-up has a learning rate of 0, so that a training
+    # of one step must not consist of it.
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder), num_train_epochs=options.epochs, per_device_train_batch_size=options.batch_size,
-        learning_rate=options.learning_rate or by_kind, warmup_steps=warmup_steps(options.warmup, steps),
+        learning_rate=options.learning_rate or by_kind, warmup_steps=min(options.warmup, max(steps - 1, 0)),
         lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
         seed=seed, data_seed=seed, use_cpu=encoder.device.type == "cpu", remove_unused_columns=False,
         save_strategy="no", save_total_limit=_CHECKPOINTS_KEPT, eval_strategy="no", logging_strategy="no",
@@ -371,19 +372,6 @@ def training_arguments(
     # One process, one device: with more, the library would wrap the model in DataParallel.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments
-
-
-def warmup_steps(warmup: float, steps: int) -> int:
-    """Return in how many of the steps the learning rate rises, from a share of them or, from 1 on, their number.
-
-    The first has a learning rate of 0; a run of one step must not consist of it.
-
-    Examples
-    --------
-    >>> warmup_steps(0.1, 75), warmup_steps(100, 750), warmup_steps(100, 75), warmup_steps(0.5, 1)
-    (8, 100, 74, 0)
-    """
-    return min(math.ceil(warmup * steps) if warmup < 1 else int(warmup), max(steps - 1, 0))
 
 
 def build_optimizer(

@@ -66,10 +66,10 @@ class ContrastiveObjective(nn.Module):
         self.model, self.loss, self.autocast, self.recompute = model, loss, autocast, recompute
         self.margin, self.sparsity, self.adversary = margin, sparsity, adversary
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
-        # Of the last batch: embeddings of queries and documents, and the share of negatives within the margin.
+        # Of the last batch: embeddings of queries and documents, the share of negatives within the margin where it is
+        # counted, and of cosines σ_s/√N.
         self.encoded: tuple[Tensor, Tensor] | None = None
-        self.violations: float | None = None
-        self.temperature_rule: float | None = None
+        self.seen: dict[str, float] = {}
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -85,9 +85,9 @@ class ContrastiveObjective(nn.Module):
         self.encoded = queries.detach(), documents.detach()
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
         if self.margin is not None:
-            self.violations = violations(similarity.detach(), own, batch["negatives"], self.margin)
+            self.seen["margin_violations"] = violations(similarity.detach(), own, batch["negatives"], self.margin)
         if self.sparsity is None:
-            self.temperature_rule = temperature_rule(similarity.detach(), batch["weights"])
+            self.seen["temperature_rule"] = temperature_rule(similarity.detach(), batch["weights"])
         said = {name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()}
         told = {name: batch.get(name) for name in ("hardness", "about")}
         facts = Facts(queries, documents, batch["positive"], positive_judged=said, judged=batch["judged"], **told)
@@ -119,11 +119,6 @@ class ContrastiveObjective(nn.Module):
         # The other terms add nothing but time, as no query of the batch holds them.
         held = queries.detach().any(dim=0).nonzero()[:, 0]
         return queries[:, held] @ documents[:, held].T
-
-    def report(self) -> dict[str, float]:
-        """Return the share of negatives within the margin in the last batch, where counted, and σ_s/√N."""
-        found = {"margin_violations": self.violations, "temperature_rule": self.temperature_rule}
-        return {name: value for name, value in found.items() if value is not None}
 
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
         first, second = queries["groups"][0], documents["groups"][0]

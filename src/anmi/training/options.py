@@ -56,9 +56,7 @@ class TrainingOptions(Params):
         parts.MinedSources(), discriminator="kind", description="Where the negatives of a step come from."
     )
     curriculum: parts.CurriculumOptions = Field(
-        parts.NoCurriculum(),
-        discriminator="kind",
-        description="In which order negatives are met. none: as most recipes.",
+        parts.NoCurriculum(), discriminator="kind", description="Which negatives come when. none: as most recipes."
     )
     hardness: parts.HardnessOptions = Field(
         parts.NoAdaptation(), discriminator="kind", description="Whether hard queries train otherwise."

@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset, load_dataset
 from tests.judging.conftest import save_classifier
 
-from anmi.selection.export import Collection, ExportOptions, make_export
+from anmi.selection.export import FORMATS, Collection, ExportOptions, make_export
 
 WORDS = [f"w{number}" for number in range(40)]
 # Eight queries of two positives each, so that grouping matters; negatives with scores below the positive's.
@@ -34,7 +34,7 @@ def written(name: str, folder: Path, **options: Any) -> Path:
                        pd.DataFrame({"query_id": ROWS.query_id, "metadata": ""}), "mine", "ko")  # fmt: skip
     made = make_export(ROWS, name, ExportOptions(**options), empty)
     made.save(folder)
-    return folder / made.files
+    return folder / FORMATS[name].files
 
 
 def read(path: Path, kind: str = "parquet") -> Dataset:

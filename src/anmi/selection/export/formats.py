@@ -125,17 +125,12 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     def listed(column: str, kind: Any) -> NDArray[Any]:
         return np.fromiter(chain.from_iterable(table[column]), kind, count=int(lengths.sum()))
 
-    flat = Flat(
-        table_of({name: table[name].to_numpy(object) for name in _TEXTS}).assign(
-            score=np.nan if score is None else table[f"positive_{score}"].to_numpy(np.float64)
-        ),
-        table_of({
-            "row": np.repeat(np.arange(len(table)), lengths), "id": listed("negative_ids", object),
-            "text": listed("negatives", object),
-            "score": np.full(int(lengths.sum()), np.nan) if score is None else listed(f"negative_{score}", np.float64),
-        }),
-        score,
-    )  # fmt: skip
+    own = table_of({name: table[name].to_numpy(object) for name in _TEXTS})
+    others = {"row": np.repeat(np.arange(len(table)), lengths), "id": listed("negative_ids", object)}
+    negative = table_of(others | {"text": listed("negatives", object)})
+    own["score"] = np.nan if score is None else table[f"positive_{score}"].to_numpy(np.float64)
+    negative["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
+    flat = Flat(own, negative, score)
     flat.leave_out("rows of weight 0", int((~used).sum()))
     if "weights" in table:
         flat.drop(listed("weights", np.float64) <= 0, "negatives of weight 0")

@@ -58,28 +58,23 @@ class Exported:
     parted_by: str | None = None
     mined: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def files(self) -> str:
-        """See :class:`anmi.selection.export.formats.Format`."""
-        return FORMATS[self.name].files
-
     def how_to_load(self, folder: Path | None = None) -> str:
         """Return the line that reads the export from a folder, or from the one that it is run in."""
-        path = json.dumps(str(folder / self.files) if folder else self.files, ensure_ascii=False)
+        files = FORMATS[self.name].files
+        path = json.dumps(str(folder / files) if folder else files, ensure_ascii=False)
         return FORMATS[self.name].loading.format(path=path)
 
     def save(self, folder: Path) -> None:
         """Write the files into a folder, which is made where there is none."""
         folder.mkdir(parents=True, exist_ok=True)
-        if self.files.endswith(".parquet"):
-            _write_parquet(self.table, folder / self.files)
-        elif "*" in self.files:
-            for prefix, table in self._parts():
-                for number, start in enumerate(range(0, max(len(table), 1), _CHUNK), start=1):
-                    part = folder / self.files.replace("*", f"{prefix}{number:03d}")
-                    write_lines(table.iloc[start : start + _CHUNK], part)
+        files = FORMATS[self.name].files
+        if files.endswith(".parquet"):
+            _write_parquet(self.table, folder / files)
         else:
-            write_lines(self.table, folder / self.files)
+            for prefix, table in self._parts():
+                size = _CHUNK if "*" in files else max(len(table), 1)
+                for number, start in enumerate(range(0, max(len(table), 1), size), start=1):
+                    write_lines(table.iloc[start : start + size], folder / files.replace("*", f"{prefix}{number:03d}"))
         (folder / README).write_text(self.readme(folder), encoding="utf-8")
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -96,7 +91,7 @@ class Exported:
         """Return what the README of a folder with the files says."""
         columns = ", ".join(map(str, self.table))
         about = FORMATS[self.name].description
-        lines = [card_header(folder, {"default": self.files}), f"# {self.name}", "", about, ""]
+        lines = [card_header(folder, {"default": FORMATS[self.name].files}), f"# {self.name}", "", about, ""]
         lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
         lines += [] if self.score is None else [f"Scores: {self.score}."]
         if any(self.prompts.values()):

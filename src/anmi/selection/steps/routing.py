@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import scipy
@@ -91,19 +90,11 @@ class Route(Params):
         return self
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """Below ``negative`` a candidate is a negative, from ``positive`` on a positive.
-
-    With them stands which share of the negatives the judge expects to be relevant, between ``low`` and ``high``
-    (:class:`anmi.judging.expected.ExpectedShare`); None where both thresholds were given and nothing was looked at.
-    """
+class Thresholds(NamedTuple):
+    """Below ``negative`` a candidate is a negative, from ``positive`` on a positive."""
 
     negative: float
     positive: float
-    expected: float | None = None
-    low: float | None = None
-    high: float | None = None
 
 
 def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Thresholds:
@@ -135,8 +126,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     positive = count.threshold(positives) if params.positive is None else params.positive
     found = ExpectedShare()
     found.add(drawn.below(negative), queries)
-    told = (found.share, *found.interval) if found.documents else (None, None, None)
-    thresholds = Thresholds(float(negative), float(max(negative, positive)), *told)
+    thresholds = Thresholds(float(negative), float(max(negative, positive)))
     sure = f"positives P ≥ {thresholds.positive:.3g}" if thresholds.positive <= 1 else "nothing is surely a positive"
     if found.documents:
         log.info("route: negatives have P < %.3g, %s", thresholds.negative, sure)
