@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
-from anmi.retrieval.encoders import Encoding, Role, embedding_fingerprint, encode, load_encoder
+from anmi.retrieval.encoders import Role, embed_by_name, embedding_fingerprint, encode, load_encoder
 from anmi.retrieval.kinds import OWN, Prompts, prompts_of, two_encoders
 from anmi.store import Store
 from anmi.training.batch import Tokeniser
@@ -48,13 +48,12 @@ def test_every_way_to_encode_is_that_of_sentence_transformers(folder: Path, tmp_
     plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path)
     expected = as_told(plain, role)
     assert not np.allclose(expected, as_told(plain, role, prompt=""), atol=1e-3), "the prompt matters"
-    there = Encoding(str(folder), tmp_path, None, OWN, "float32", 2, role)
     with Store(tmp_path / "store") as store:
         for found in (
             encode(model, TEXTS, precision="float32", role=role),
             encode(model, TEXTS, store, "float32", role=role),
             vectors(model, TEXTS, role, precision="float32"),
-            there(TEXTS),
+            embed_by_name(str(folder), tmp_path, None, OWN, "float32", 2, role, TEXTS),
         ):
             # The store keeps half of the digits.
             np.testing.assert_allclose(found, expected, atol=2.5e-4)

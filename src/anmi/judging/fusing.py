@@ -50,7 +50,7 @@ class FusedOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mode: Literal["auto", "hidden", "transfer"] = "auto"
+    mode: Literal["auto", "transfer"] = "auto"
     without: str | None = "auto"
     least_queries: int = Field(50, ge=1)
     folds: int = Field(3, ge=2, le=20)
@@ -109,13 +109,7 @@ class FusedJudge:
         return self.collection if self.collection in shipped()["without"] else None
 
     def fit(self, shards: CandidateShards) -> None:
-        """Choose the coefficients, and refine them on hidden positives where there are enough.
-
-        Raises
-        ------
-        AnmiError
-            ``mode: hidden`` with too few queries that have several positives, or that retrieval finds them for.
-        """
+        """Choose the coefficients, and refine them on hidden positives where there are enough."""
         self.models, self.queries, several = [], 0, 0
         for block in ahead(shards.only()):
             self.queries += len(block)
@@ -137,21 +131,17 @@ class FusedJudge:
 
     def _refine(self, shards: CandidateShards, several: int) -> str:
         """Learn coefficients from hidden positives; return why there is too little to learn from, or nothing."""
-        must = self.options.mode == "hidden"
-        least = self.options.folds if must else self.options.least_queries
         if self.options.mode == "transfer":
             return "mode is transfer"
-        reason = f"{several} queries with several positives are fewer than {least}"
-        if several >= least:
+        reason = f"{several} queries with several positives are fewer than {self.options.least_queries}"
+        if several >= self.options.least_queries:
             seen = self._hidden(shards, several)
             found = 0 if seen is None else seen.queries
-            if seen is not None and (must or found >= self._least_reached):
+            if seen is not None and found >= self._least_reached:
                 self._learn(seen)
                 log.info("fused judge: learned its coefficients from %d queries with several positives", found)
                 return ""
             reason = f"{found} queries have a further positive among the most similar documents"
-        if must:
-            raise AnmiError(f"denoising.fused.mode is hidden, but {reason}; use mode: transfer, or auto")
         return reason
 
     def _check_similar_documents(self, shards: CandidateShards, near: list[Candidates]) -> None:

@@ -278,10 +278,8 @@ class Read:
     def grades(self, block: Candidates, none: float = np.nan) -> NDArray[np.float64]:
         """Return the grades, [Q, M]: NaN for what was not asked, ``none`` where no judgment came."""
         found = np.full(block.documents.shape, np.nan)
-        order = np.argsort(block.query_ids, kind="stable")
-        ids = block.query_ids[order]
-        table = self.table[self.table.query_id.isin(ids)]
-        rows = order[np.searchsorted(ids, table.query_id.to_numpy(str))]
+        rows = pd.Index(block.query_ids).get_indexer(pd.Index(self.table.query_id))
+        table, rows = self.table[rows >= 0], rows[rows >= 0]
         which, slot = np.nonzero(block.documents[rows] == table.document.to_numpy()[:, None])
         found[rows[which], slot] = table.grade.fillna(none).to_numpy()[which]
         return found

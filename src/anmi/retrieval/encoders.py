@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
@@ -312,8 +311,7 @@ def encode(
     role
         What the texts are. A model with prompts, or with separate encoders for queries and documents, asks for it.
     elsewhere
-        Does the same where the store's ``run`` calls it, such as :class:`anmi.retrieval.encoders.Encoding`; None
-        computes here.
+        Does the same where the store's ``run`` calls it, such as :func:`embed_by_name`; None computes here.
 
     Raises
     ------
@@ -373,38 +371,12 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
     return result
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """Encodes batches of texts to unit vectors, as :func:`anmi.retrieval.encoders.encode` does.
-
-    Attributes
-    ----------
-    encoder, models, max_length, prompts
-        See :func:`anmi.retrieval.encoders.load_encoder`; other machines must find the same files there.
-    precision, batch_size, role
-        See :func:`anmi.retrieval.encoders.encode`.
-    """
-
-    encoder: str
-    models: Path
-    max_length: int | None
-    prompts: Prompts
-    precision: str
-    batch_size: int
-    role: Role
-
-    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
-        """Return the vectors of a batch, float32 [T, D]."""
-        return embed(self._model, texts, self.precision, self.batch_size, self.role)
-
-    @property
-    def worth_sending(self) -> bool:
-        """Whether it pays to encode in other processes: not a table look-up, nor where one process has the GPU."""
-        return not is_static(self._model) and kinds.device() == "cpu"
-
-    @property
-    def _model(self) -> SentenceTransformer | TokenTable:
-        return cached_encoder(self.encoder, self.models, self.max_length, self.prompts)
+def embed_by_name(
+    encoder: str, models: Path, max_length: int | None, prompts: Prompts, precision: str, batch_size: int, role: Role,
+    texts: list[str],
+) -> NDArray[np.float32]:  # fmt: skip
+    """Do what :func:`embed` does by an encoder of :func:`cached_encoder`; other machines must find the same files."""
+    return embed(cached_encoder(encoder, models, max_length, prompts), texts, precision, batch_size, role)
 
 
 def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> None:

@@ -50,8 +50,8 @@ def encode_collection(
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
     from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import Encoding, cached_encoder, encode, fingerprint, place_of
-    from anmi.retrieval.kinds import exact_precision, prompts_of
+    from anmi.retrieval.encoders import cached_encoder, embed_by_name, encode, fingerprint, place_of
+    from anmi.retrieval.kinds import device, exact_precision, is_static, prompts_of
 
     params = recipes.get(recipe).settings("dense", params)
     place = (
@@ -62,14 +62,15 @@ def encode_collection(
     if not (asked := "dense" in recipes.get(recipe).sources):
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
     precision = exact_precision(model, params.precision)
+    # Other processes are asked neither for a table look-up, nor where one process has the GPU.
+    sends = engine.ray_gpus or not (is_static(model) or device() == "cuda")
 
     def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
         if not asked:
             return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        batch = Encoding(*place, precision, params.batch_size, role)
-        sent = batch if batch.worth_sending or engine.ray_gpus else None
-        return encode(model, texts, store, precision, params.batch_size, description, role, sent)
+        sent = partial(embed_by_name, *place, precision, params.batch_size, role)
+        return encode(model, texts, store, precision, params.batch_size, description, role, sent if sends else None)
 
     info = {"encoder": params.encoder or encoder, "fingerprint": fingerprint(model), "prompts": prompts_of(model)}
     return {
