@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -63,12 +64,12 @@ def test_graph(api_docs):
     assert types["pandas.DataFrame.merge"] == ["method:pandas"]
 
 
-def test_objects_are_merged_by_identity(monkeypatch, tmp_path):
+def test_objects_are_merged_by_their_docstring(monkeypatch, tmp_path):
     package = tmp_path / "shop"
     package.mkdir()
     (package / "__init__.py").write_text(
         "from shop.things import Thing\n__all__ = ['Thing', 'buy', 'gone']\n"
-        "def buy():\n    'Doc of buy.'\ndef hidden():\n    'Doc of hidden.'\n"
+        "def buy():\n    'Doc of buy.'\ndef hidden():\n    'Doc of hidden.'\ndef gone():\n    'Short.'\n"
     )
     (package / "things.py").write_text(
         "from os.path import join\nfrom shop import *\n"
@@ -78,6 +79,9 @@ def test_objects_are_merged_by_identity(monkeypatch, tmp_path):
     )
     (package / "broken.py").write_text("raise OSError('no such device')\n")
     (package / "_private.py").write_text("def secret():\n    'Doc.'\n")
+    for path in package.glob("*.py"):
+        long = rf"'\1, which is long enough.\\n\\n{'word ' * 30}'"
+        path.write_text(re.sub(r"'(Doc of \w+)\.'", long, path.read_text()))
     monkeypatch.syspath_prepend(str(tmp_path))
     found = {item.name: item for item in public_objects(["shop", "not_installed_at_all"])}
     assert set(found) == {"shop.buy", "shop.Thing", "shop.Thing.make", "shop.things.Base.keep"}

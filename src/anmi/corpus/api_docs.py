@@ -12,12 +12,12 @@ import io
 import pkgutil
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
@@ -45,38 +45,16 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{6,}")
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 
 
-@dataclass
-class PublicObject:
-    """A documented class, function or method.
+class PublicObject(NamedTuple):
+    """A documented class, function or method: its most public name, module, kind, package, docstring in two, names."""
 
-    Attributes
-    ----------
-    aliases
-        All its qualified names, the most public first: fewest dots, then shortest, then first in the alphabet.
-    module
-        The module that its first name is in.
-    kind
-        ``class``, ``function`` or ``method``.
-    package
-        Top-level package.
-    docstring
-        As it stands.
-    summary, rest
-        Its two parts, see :func:`split_docstring`.
-    """
-
-    aliases: list[str]
+    name: str
     module: str
     kind: str
     package: str
-    docstring: str
-    summary: str = ""
-    rest: str = ""
-
-    @property
-    def name(self) -> str:
-        """The most public name."""
-        return self.aliases[0]
+    summary: str
+    rest: str
+    aliases: list[str]
 
 
 def publicness(name: str) -> tuple[int, int, str]:
@@ -91,7 +69,11 @@ def publicness(name: str) -> tuple[int, int, str]:
 
 
 def public_objects(packages: Sequence[str]) -> list[PublicObject]:
-    """Return the public objects of packages, aliases merged by identity.
+    """Return the public objects of packages whose docstring makes a query and a document, by name.
+
+    One docstring counts once: names of one object, and wrappers that carry the docstring of what they wrap
+    (``numpy.ma.var`` that of ``numpy.var``), which are other objects, yet aliases to the reader. The most public name
+    has the fewest dots, then is the shortest, then the first in the alphabet.
 
     A package and its public modules one level below count, in each the names in ``__all__`` (else those without a
     leading underscore) that belong to the package. Of a class, the public methods it defines itself count; inherited
@@ -105,22 +87,24 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     Returns
     -------
     list of PublicObject
-        Sorted from the most to the least public name, the same in every process.
+        The same in every process.
     """
-    # The object itself is kept, so that its id cannot be given to another one.
-    seen: dict[int, tuple[Any, str, str, dict[str, str]]] = {}
+    found = defaultdict[tuple[str, str], list[tuple[str, str, str, str]]](list)
+    seen: dict[int, tuple[Any, str]] = {}
     with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        for package in packages:
-            for module in _modules(package):
-                for name, item, kind in _members(module, package):
-                    entry = seen.setdefault(id(item), (item, kind, package, {}))
-                    entry[3][name] = module.__name__
-        found = []
-        for item, kind, package, names in seen.values():
-            docstring, aliases = getattr(item, "__doc__", None), sorted(names, key=publicness)
-            if isinstance(docstring, str) and docstring:
-                found.append(PublicObject(aliases, names[aliases[0]], kind, package, docstring))
-    return sorted(found, key=lambda item: publicness(item.name))
+        # All are imported first: scipy adds to what numpy says.
+        for module, package in [(module, name) for name in packages for module in _modules(name)]:
+            for name, item, kind in _members(module, package):
+                docstring = getattr(item, "__doc__", None)
+                # The object itself is kept, so that its id cannot be given to another one.
+                _, first = seen.setdefault(id(item), (item, kind))
+                if isinstance(docstring, str) and (parts := split_docstring(docstring)):
+                    found[parts].append((name, module.__name__, first, package))
+    objects = []
+    for parts, named in found.items():
+        named.sort(key=lambda one: publicness(one[0]))
+        objects.append(PublicObject(*named[0], *parts, [name for name, *_ in named]))
+    return sorted(objects)
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
@@ -222,7 +206,7 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     location, options
         Not used; every reader takes them.
     """
-    found = _with_texts(public_objects(PACKAGES))
+    found = public_objects(PACKAGES)
     names = [item.name for item in found]
     metadata = [to_json({key: getattr(item, key) for key in ("module", "kind", "package")}) for item in found]
     packages = [item.package for item in found]
@@ -245,21 +229,6 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
         notes={"packages": {name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES}},
         entities=pd.DataFrame(entities, columns=list(ENTITY_COLUMNS), dtype="str"),
     )
-
-
-def _with_texts(found: list[PublicObject]) -> list[PublicObject]:
-    """Return objects whose docstring makes a query and a document, by name; one that is copied verbatim counts once.
-
-    Wrappers carry the docstring of what they wrap (``numpy.ma.var`` that of ``numpy.var``): another object, yet an
-    alias to the reader.
-    """
-    entries: dict[tuple[str, str], PublicObject] = {}
-    for item in found:
-        if parts := split_docstring(item.docstring):
-            item.summary, item.rest = parts
-            entry = entries.setdefault(parts, item)
-            entry.aliases = sorted({*entry.aliases, *item.aliases}, key=publicness)
-    return sorted(entries.values(), key=lambda item: item.name)
 
 
 def _triples(found: list[PublicObject]) -> list[tuple[str, str, str]]:

@@ -79,6 +79,7 @@ _UNLISTED: Final = 1e-7
 # values from which the first three count in full, in words, in bits and as a share.
 _WEIGHTS: Final = (0.35, 0.25, 0.20, 0.20)
 _MOST_TOKENS, _MOST_ENTROPY, _MOST_PUNCTUATION = 24.0, 4.0, 0.25
+CodeMix = Literal["language", "script"]
 
 
 class HardnessParams(BaseModel):
@@ -86,7 +87,7 @@ class HardnessParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    code_mix: Literal["language", "script"] = "script"
+    code_mix: CodeMix = "script"
 
     def check_installed(self) -> None:
         """Raise an AnmiError if languages are to be told apart and the extra ``code-mix`` is not installed."""
@@ -94,7 +95,7 @@ class HardnessParams(BaseModel):
             _wordfreq()
 
 
-def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "language") -> NDArray[np.float64]:
+def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> NDArray[np.float64]:
     """Return how hard queries are, in [0, 1], larger is harder, float64 [Q].
 
     0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share.
@@ -120,21 +121,16 @@ def hardness(texts: Sequence[str], code_mix: Literal["language", "script"] = "la
     return np.array([_hardness(text, code_mix) for text in texts], np.float64)
 
 
-def _hardness(text: str, code_mix: Literal["language", "script"]) -> float:
+def _hardness(text: str, code_mix: CodeMix) -> float:
     words, shares = split_words(text), (count / len(text) for _, count in sorted(Counter(text).items()))
     # The sum may be -0.0 or a rounding below it.
     entropy = max(sum(-share * math.log2(share) for share in shares), 0.0)
     marks = len(_MARKS.findall(text)) / max(len(text), 1)
-    parts = (
-        len(words) / _MOST_TOKENS,
-        entropy / _MOST_ENTROPY,
-        marks / _MOST_PUNCTUATION,
-        mixed_share(words, code_mix),
-    )
+    parts = len(words) / _MOST_TOKENS, entropy / _MOST_ENTROPY, marks / _MOST_PUNCTUATION, mixed_share(words, code_mix)
     return min(sum(weight * min(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True)), 1.0)
 
 
-def mixed_share(words: Sequence[tuple[str, str]], by: Literal["language", "script"] = "language") -> float:
+def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> float:
     """Return the share of words whose script or language is not the main one.
 
     The main script is that of most words, the main language the one that makes the words of that script likeliest. A
@@ -178,5 +174,4 @@ def _frequencies(word: str, languages: tuple[str, ...]) -> list[float]:
 
 
 def _wordfreq() -> Any:
-    what = "telling the languages of words apart"
-    return installed("wordfreq", what, "code-mix", "set evaluation.hardness.code_mix to script")
+    return installed("wordfreq", "telling languages apart", "code-mix", "set evaluation.hardness.code_mix to script")

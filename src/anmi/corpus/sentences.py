@@ -65,9 +65,15 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     """
     # A lone surrogate, which no encoding knows, is replaced by one character, so places stay the same.
     known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-    parts = (part for piece in _pieces(known, language) for part in _parts(text, *piece, language))
-    found = (_stripped(text, *part) for part in parts)
-    return [(start, end) for start, end in found if start < end]
+    parts = (line for piece in _pieces(known, language) for line in _lines(text, *piece))
+    if language in _BLANK_ENDS:
+        parts = (clause for line in parts for clause in _clauses(text, *line))
+    found = []
+    for start, end in parts:
+        part = text[start:end]
+        if part.strip():
+            found.append((end - len(part.lstrip()), start + len(part.rstrip())))
+    return found
 
 
 def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
@@ -88,13 +94,6 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return where a part starts and ends without the white-space around it."""
-    part = text[start:end]
-    start += len(part) - len(part.lstrip())
-    return start, start + len(part.strip())
-
-
 def count_words(text: str) -> int:
     """Return the number of words; of scripts without blanks, two characters count as one.
 
@@ -103,14 +102,10 @@ def count_words(text: str) -> int:
     >>> count_words("two words"), count_words("今日は雨です。"), count_words("")
     (2, 4, 0)
     """
-    words = len(text.split())
     if text.isascii():
-        return words
-    characters = len(UNSPACED.findall(text))
-    if not characters:
-        return words
-    others = len(UNSPACED.sub(" ", text).split())
-    return others + -(-characters // _PER_WORD)
+        return len(text.split())
+    others, characters = UNSPACED.subn(" ", text)
+    return len(others.split()) + -(-characters // _PER_WORD)
 
 
 def excerpt(text: str, question: str, length: int) -> str:
@@ -130,15 +125,6 @@ def excerpt(text: str, question: str, length: int) -> str:
     part = text[begin : begin + length]
     part = f"{part.rsplit(None, 1)[0]} …" if begin + length < len(text) and part.strip() else part
     return f"… {part}" if begin else part
-
-
-def _parts(text: str, start: int, end: int, language: str) -> Iterator[tuple[int, int]]:
-    """Cut a piece at line breaks that end something, or at blanks that stand for full stops."""
-    for first, last in _lines(text, start, end):
-        if language in _BLANK_ENDS:
-            yield from _clauses(text, first, last)
-        else:
-            yield first, last
 
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
