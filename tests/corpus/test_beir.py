@@ -93,9 +93,8 @@ def test_without_any_labels_the_corpus_is_what_there_is(folder, asked):
 
 @pytest.mark.parametrize(("row", "reason"), [
     ("q0\t999\t1", "the document is not in the corpus"), ("q999\td0\t1", "the query is unknown"),
-    ("q0\td1\tinf", "the relevance is no number"), ("q0\td1\tgood", "the relevance is no number"),
-    ("q0\td1\t", "the relevance is no number"), ("q0\td1\t-1", "the relevance is negative"),
-    ("q0\td1\t0.5", "the relevance is no whole number"),
+    ("q0\td1\tinf", "the relevance is no number"), ("q0\td1\t", "the relevance is no number"),
+    ("q0\td1\t-1", "the relevance is negative"), ("q0\td1\t0.5", "the relevance is no whole number"),
 ])  # fmt: skip
 def test_one_bad_label_is_set_aside(folder, row, reason):
     folder.qrels["train"].append(row)
@@ -149,13 +148,10 @@ def test_empty_texts_are_set_aside_with_what_hangs_on_them(folder):
     folder.documents[6]["text"] = ""
     folder.queries[0]["text"] = ""
     found = load_collection(folder.write(), max_quarantine=0.05)
-    assert reasons(found) == {
-        "title and text are empty": 1,
-        "the text is empty": 1,
-        "its query was set aside": 1,
-        "the document is not in the corpus": 1,
-        "no relevant document of the query is in the corpus": 1,
-    }
+    assert reasons(found) == dict.fromkeys(
+        ["title and text are empty", "the text is empty", "its query was set aside",
+         "the document is not in the corpus", "no relevant document of the query is in the corpus"], 1,
+    )  # fmt: skip
     # A title without a text is a document.
     assert "d6" in set(found.corpus["document_id"])
     assert not {"q0", "q5"} & set(found.queries["query_id"])
@@ -219,9 +215,7 @@ def read(
     documents = sorted({document for _, document, _, _ in labels})
     origin = {"metadata": "{}", "file": "made", "line": 1}
     raw = RawCollection(
-        pd.DataFrame({"document_id": documents, "title": "", "text": [f"text of {d}" for d in documents]}).assign(
-            **origin
-        ),
+        pd.DataFrame({"document_id": documents, "title": "", "text": documents}).assign(**origin),
         pd.DataFrame(queries, columns=["query_id", "text"]).assign(**origin),
         pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split"]).assign(file="made", line=1),
         same_text_is_equivalent=equivalent,
@@ -262,22 +256,3 @@ def test_where_equal_texts_are_the_known_truth_they_stay_apart() -> None:
     found = read(QUERIES, LABELS, equivalent=True)
     assert len(found.queries) == len(QUERIES)
     assert {("q1", "fur"), ("a0", "fox")} <= set(found.equivalents.itertuples(index=False, name=None))
-
-
-NAMES = [f"q{i:02}" for i in range(40)]
-TEXTS = {name: f"Thing {name}" for name in NAMES}
-
-
-@given(st.sets(st.sampled_from(NAMES)), st.sampled_from([None, 5, 12]), st.integers(0, 5))
-def test_an_equal_text_under_a_smaller_id_moves_nothing(again: set[str], subset: int | None, seed: int) -> None:
-    labels = [(name, f"of {name}", 1, "train") for name in NAMES]
-    options = {"seed": seed, "subset": subset, "dev_share": 0.2, "test_share": 0.2}
-    before = read(list(TEXTS.items()), labels, **options)
-    more = {f"a{name}": f"thing {name}." for name in sorted(again)}
-    labels += [(name, f"of {name}", 1, "train") for name in more]
-    after = read([*TEXTS.items(), *more.items()], labels, **options)
-    split = dict(zip(before.queries.query_id, before.queries.split, strict=True))
-    now = dict(zip(after.queries.query_id, after.queries.split, strict=True))
-    assert {name: now.get(name) for name in split} == split
-    # What came is merged, or a test query beside the one that has its text.
-    assert {name for name in now if name not in split} == {f"a{name}" for name in again if split.get(name) == "test"}

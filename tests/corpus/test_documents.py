@@ -118,19 +118,6 @@ def test_a_file_that_is_no_text_is_set_aside(place: Path) -> None:
     assert "position 3" in row["reason"] and len(found.corpus) == 9
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1), min_size=1, max_size=5))
-def test_a_table_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
-    import csv
-
-    path = tmp_path_factory.mktemp("table") / "a.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([["id", "text"], *((f"r{i}", text) for i, text in enumerate(texts))])
-    if not any(text.strip() for text in texts):
-        return
-    found = load_collection(f"docs:{path}", max_quarantine=1.0, language="en").corpus
-    assert found.text.tolist() == [text for text in texts if text.strip()]
-
-
 MARKDOWN = """
 Trees
 =====

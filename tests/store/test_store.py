@@ -169,10 +169,6 @@ def test_a_flipped_bit_is_computed_again_with_a_word(tmp_path: Path, caplog: pyt
         assert store.missing("v1", texts) == 0
 
 
-def refuse(texts: list[str]) -> np.ndarray:
-    raise AssertionError(f"{len(texts)} values are missing")
-
-
 def python(script: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -215,38 +211,6 @@ def test_a_killed_writer_loses_its_open_batch_at_most(tmp_path: Path) -> None:
             assert BATCH * (len(begun) - 1) <= new <= BATCH * len(begun)
             assert all(value.tolist() == [int(text)] * 33 for text, value in there.items())
             keys_before = len(there)
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-import numpy as np
-from anmi.store import Store
-
-with Store(Path(sys.argv[1])) as store:
-    print("open", flush=True)
-    for _ in sys.stdin:
-        print(store.vectors("v1", ["a", "b"], lambda part: np.full((len(part), 1), 7.0))[:, 0].tolist(), flush=True)
-"""
-
-
-def test_values_go_while_another_process_has_it_open(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        texts = ["a", "b", *(str(i) for i in range(3000))]
-        store.vectors("v1", texts, lambda part: np.ones((len(part), 1)))
-        store.vectors("v2", texts, lambda part: np.full((len(part), 64), 2.0))
-    (tmp_path / "models" / "static-1").mkdir(parents=True)
-    with python(HOLDER, tmp_path) as other, Store(tmp_path) as store:
-        assert other.stdin is not None
-        assert other.stdout is not None
-        assert other.stdout.readline() == "open\n"
-        assert store.prune(older_than_days=0) == (2, 0)
-        assert (tmp_path / "models" / "static-1").is_dir(), "what was used today may be in use"
-        assert len(store) == 0
-        print("go on", file=other.stdin, flush=True)
-        assert other.stdout.readline() == "[7.0, 7.0]\n", "the other misses what is gone and computes it again"
-        other.communicate(timeout=30)
-        assert store.vectors("v1", ["a", "b"], refuse)[:, 0].tolist() == [7, 7]
 
 
 DAY = 86_400
@@ -295,5 +259,5 @@ def test_models_that_nobody_uses_go(tmp_path: Path) -> None:
             for path in (folder / "weights", folder):
                 os.utime(path, (time.time() - age * DAY,) * 2)
         assert store.prune(30) == (0, 2)
-        assert store.prune(1) == (0, 2)
+        assert store.prune(0) == (0, 2), "what was used today may be in use"
         assert {path.name for path in (tmp_path / "models").iterdir()} == {".new", "mine"}
