@@ -25,12 +25,12 @@ def encoder():
         return SentenceTransformer(str(minilm_folder()), device="cpu")
 
 
-def batch(encoder, texts_per_pass, max_length=None):
+def batch(encoder, texts_per_pass, max_length=None, guide=None):
     rows = [
         Row(f"q{i}", text[:9], f"d{i}", text, ("n",), (f"not {text}",), (0.5,), 1.0, frozenset({f"d{i}"}))
         for i, text in enumerate(TEXTS)
     ]
-    return Batcher(Tokeniser(encoder, max_length), "all", texts_per_pass)(rows)
+    return Batcher(Tokeniser(encoder, max_length), "all", texts_per_pass, guide)(rows)
 
 
 def loss_and_gradient(encoder, data, **arguments):
@@ -88,3 +88,31 @@ def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> 
     assert torch.equal(seen[-1][1].diagonal(), seen[0][1].diagonal())
     harder.backward()
     assert vectors.grad is not None and bool(torch.isfinite(vectors.grad).all()) and float(vectors.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("by_guide", [False, True])
+def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_mined_ones_stay(
+    encoder: Any, by_guide: bool
+) -> None:
+    data = batch(encoder, 100, guide=encoder if by_guide else None)
+    seen: list[Tensor] = []
+
+    class Watching(torch.nn.Module):
+        def forward(self, positive: Tensor, similarity: Tensor, log_weights: Tensor, facts: Any) -> Tensor:
+            seen.extend((similarity.detach(), log_weights))
+            return positive
+
+    encoder.eval()
+    objective = ContrastiveObjective(encoder, Watching(), most=-0.5)
+    with torch.no_grad():
+        objective(data)
+    similarity, log_weights = seen
+    for i in range(len(TEXTS)):
+        own, mined = int(data["positive"][i]), set(data["negatives"][i].tolist())
+        for j in range(similarity.shape[1]):
+            above = similarity[i, j] > similarity[i, own] - 0.5
+            kept = j != own and (j in mined or not above)
+            assert bool(log_weights[i, j].isfinite()) == kept
+    known = (data["weights"] > 0).sum()
+    assert objective.report()["left_out"] == pytest.approx(1 - float(log_weights.isfinite().sum() / known))
+    assert 0 < objective.report()["left_out"] < 1

@@ -225,23 +225,26 @@ class Batcher:
     Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
 
     ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input features;
-    ``texts_per_pass`` are most texts in a group. See :func:`assemble`.
+    ``texts_per_pass`` are most texts in a group; ``guide`` scores every document for every query. See :func:`assemble`.
     """
 
     def __init__(
-        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: str, texts_per_pass: int
-    ) -> None:
-        self._tokenise, self._in_batch, self._texts_per_pass = tokenise, in_batch, texts_per_pass
+        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: str, texts_per_pass: int,
+        guide: SentenceTransformer | None = None,
+    ) -> None:  # fmt: skip
+        self._tokenise, self._in_batch = tokenise, in_batch
+        self._texts_per_pass, self._guide = texts_per_pass, guide
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
-        hardness = [row.hardness for row in rows]
+        hardness, queries = [row.hardness for row in rows], [row.query for row in rows]
         return {
+            "guide": None if self._guide is None else guided(self._guide, queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],
             "document_ids": assembly.ids,
             "about": torch.tensor([row.about for row in rows]),
-            "queries": self._groups([row.query for row in rows], "query"),
+            "queries": self._groups(queries, "query"),
             "documents": self._groups(assembly.texts, "document"),
             "positive": torch.from_numpy(assembly.positive),
             "weights": torch.from_numpy(assembly.weights),
@@ -259,6 +262,14 @@ class Batcher:
             "groups": [self._tokenise(group, role) for group in groups],
             "place": torch.from_numpy(np.argsort(np.array(order, dtype=np.int64), kind="stable")),
         }
+
+
+def guided(guide: SentenceTransformer, queries: list[str], documents: list[str]) -> Tensor:
+    """Return what a frozen encoder says of every document for every query, [B, U]."""
+    as_asked: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
+    as_asked |= {"convert_to_sparse_tensor": False} if is_sparse(guide) else {"normalize_embeddings": True}
+    with torch.no_grad():
+        return guide.encode_query(queries, **as_asked) @ guide.encode_document(documents, **as_asked).T
 
 
 class Tokeniser:

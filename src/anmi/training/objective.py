@@ -54,22 +54,32 @@ class ContrastiveObjective(nn.Module):
         What terms cost, for a sparse retriever: its similarities are inner products. None for cosines.
     margin
         Count the rows' own negatives that are less than so much less similar than the positive; None does not count.
+    most
+        Leave out documents of other rows that score above a row's positive by more than this: by the batch's ``guide``
+        where there is one, else by the similarities themselves; None leaves out none.
     adversary
         Length of the step by which negatives are moved against the loss, see :func:`attacked`; 0 leaves them.
     """
 
     def __init__(
         self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None, *, recompute: bool = False,
-        margin: float | None = None, sparsity: SparsityOptions | None = None, adversary: float = 0.0,
+        margin: float | None = None, most: float | None = None, sparsity: SparsityOptions | None = None,
+        adversary: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.model, self.loss, self.autocast, self.recompute = model, loss, autocast, recompute
-        self.margin, self.sparsity, self.adversary = margin, sparsity, adversary
+        self.margin, self.most, self.sparsity, self.adversary = margin, most, sparsity, adversary
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
         # Of the last batch: embeddings of queries and documents, the share of negatives within the margin where it is
         # counted, and of cosines σ_s/√N.
         self.encoded: tuple[Tensor, Tensor] | None = None
+<<<<<<< HEAD
         self.seen: dict[str, float] = {}
+=======
+        self.violations: float | None = None
+        self.temperature_rule: float | None = None
+        self.left_out: float | None = None
+>>>>>>> 05d42b04 (Revert "Filters of in-batch negatives go: no recipe used them, and where they were measured none helped on both collections")
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -84,14 +94,23 @@ class ContrastiveObjective(nn.Module):
         queries, documents = self._encode_both(batch["queries"], batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
+        weights = batch["weights"]
+        if self.most is not None:
+            scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
+            weights = filtered(weights, scores, own, batch["negatives"], self.most)
+            self.left_out = 1 - float((weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1))
         if self.margin is not None:
             self.seen["margin_violations"] = violations(similarity.detach(), own, batch["negatives"], self.margin)
         if self.sparsity is None:
+<<<<<<< HEAD
             self.seen["temperature_rule"] = temperature_rule(similarity.detach(), batch["weights"])
+=======
+            self.temperature_rule = temperature_rule(similarity.detach(), weights)
+>>>>>>> 05d42b04 (Revert "Filters of in-batch negatives go: no recipe used them, and where they were measured none helped on both collections")
         said = {name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()}
         told = {name: batch.get(name) for name in ("hardness", "about")}
         facts = Facts(queries, documents, batch["positive"], positive_judged=said, judged=batch["judged"], **told)
-        mine, log_weights = similarity.gather(1, own)[:, 0], batch["weights"].log()
+        mine, log_weights = similarity.gather(1, own)[:, 0], weights.log()
         if self.adversary and torch.is_grad_enabled():
 
             def harm(against: Tensor) -> Tensor:
@@ -120,6 +139,15 @@ class ContrastiveObjective(nn.Module):
         held = queries.detach().any(dim=0).nonzero()[:, 0]
         return queries[:, held] @ documents[:, held].T
 
+<<<<<<< HEAD
+=======
+    def report(self) -> dict[str, float]:
+        """Return shares of negatives of the last batch, where counted, and σ_s/√N."""
+        found = {"margin_violations": self.violations, "temperature_rule": self.temperature_rule}
+        found |= {"left_out": self.left_out}
+        return {name: value for name, value in found.items() if value is not None}
+
+>>>>>>> 05d42b04 (Revert "Filters of in-batch negatives go: no recipe used them, and where they were measured none helped on both collections")
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
         first, second = queries["groups"][0], documents["groups"][0]
         if {*first, *second} != {"input_ids", "offsets"}:
@@ -144,6 +172,31 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
+
+
+def filtered(weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, most: float) -> Tensor:
+    """Return the weights with 0 for documents of other rows that score above a row's positive by more than ``most``.
+
+    A row's own mined negatives stay, since the recipe judged them.
+
+    Parameters
+    ----------
+    weights, scores
+        Of every document for every row, [B, U].
+    own, negatives
+        Columns of the positive, [B, 1], and of mined negatives, [B, n], padded with -1.
+    most
+        Margin that is allowed, in the unit of the scores.
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[0.5, 0.7, 0.55]])
+    >>> filtered(torch.ones(1, 3), scores, torch.tensor([[0]]), torch.tensor([[-1]]), 0.1).tolist()
+    [[1.0, 0.0, 1.0]]
+    """
+    mined = torch.zeros(len(weights), weights.shape[1] + 1, dtype=torch.bool, device=weights.device)
+    mined.scatter_(1, negatives.where(negatives >= 0, weights.shape[1]), value=True)
+    return weights.masked_fill((scores > scores.gather(1, own) + most) & ~mined[:, :-1], 0.0)
 
 
 def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float) -> Tensor:

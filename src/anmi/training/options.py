@@ -88,6 +88,9 @@ class TrainingOptions(Params):
     in_batch: Literal["none", "positives", "all"] = Field(
         "all", description="In-batch negatives. all: on SciFact's dev queries 0.01 better than positives alone."
     )
+    in_batch_filter: parts.FilterOptions = Field(
+        parts.NoFilter(), discriminator="kind", description="Which in-batch negatives are left out as maybe relevant."
+    )
     negatives: int | None = Field(None, ge=0, description="Most mined negatives of a row. None: all.")
     warmup: float = Field(0.1, ge=0, description="Share of the steps, or from 1 on their number, of warm-up.")
     schedule: Literal["linear", "constant"] = Field(
@@ -105,7 +108,9 @@ class TrainingOptions(Params):
     keep_best: bool = Field(True, description="Keep the epoch with the best dev metric, the start among them.")
     checkpoint_minutes: float = Field(10.0, gt=0, description="Between two checkpoints of a training.")
 
-    @field_validator("loss", "temperature", "sources", "curriculum", "hardness", "draw", mode="before")
+    @field_validator(
+        "loss", "temperature", "sources", "curriculum", "hardness", "draw", "in_batch_filter", mode="before"
+    )
     @classmethod
     def _named(cls, value: Any, info: ValidationInfo) -> Any:
         return parts.read_kind(value, cls.model_fields[str(info.field_name)].annotation)

@@ -248,6 +248,32 @@ class SimAnsDraw(PartOptions):
 DrawOptions = FirstDraw | SimAnsDraw
 
 
+class NoFilter(PartOptions):
+    """Every document of other rows that nobody knows to be relevant is a negative."""
+
+    kind: Literal["none"] = "none"
+
+
+class ScoreFilter(PartOptions):
+    """Leaves out documents of other rows that are more similar to the query than its positive (Qwen3-Embedding)."""
+
+    kind: Literal["score"] = "score"
+    margin: float = Field(0.1, ge=0, description="By how much, of cosines. 0.1: as in arXiv 2506.05176.")
+
+
+class GuideFilter(PartOptions):
+    """Leaves out those that a frozen guide scores above the positive (GISTEmbed, arXiv 2402.16829)."""
+
+    kind: Literal["guide"] = "guide"
+    by: Literal["start", "bm25", "corpus"] = Field(
+        "start", description="The encoder before training, BM25 over sub-words, or the corpus's own encoder."
+    )
+    margin: float = Field(0.0, ge=0, description="By how much, of the guide's scores. 0: as in GISTEmbed.")
+
+
+FilterOptions = NoFilter | ScoreFilter | GuideFilter
+
+
 class NoCurriculum(PartOptions):
     """The best negatives of every row, in every step."""
 

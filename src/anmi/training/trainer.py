@@ -81,6 +81,7 @@ def train(
     stock: Stock | None = None,
     pseudo: PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
+    guide: SentenceTransformer | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -110,6 +111,8 @@ def train(
     positives
         ``query_id, document_id, text``: all positives of queries that have more of them than rows; see
         :class:`anmi.training.sampling.InTurn`.
+    guide
+        Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
 
     Raises
     ------
@@ -143,7 +146,7 @@ def train(
             loss.to(encoder.device), curriculum, evaluate_dev, keep_best=options.keep_best,
             checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
         )  # fmt: skip
-        loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()))
+        loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
         if data:
             recorder.sampler = build_sampler(
                 data, options, curriculum, seed, stock=stock,
@@ -200,11 +203,13 @@ def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> Sentenc
 def _loop(
     encoder: SentenceTransformer, loss: Loss, options: TrainingOptions,
     arguments: SentenceTransformerTrainingArguments, precision: str, recorder: Recorder, rows: int,
+    guide: SentenceTransformer | None,
 ) -> Loop:  # fmt: skip
     objective = ContrastiveObjective(
         encoder, loss, None if precision == "float32" else torch.bfloat16, recompute=options.recompute,
         margin=getattr(options.sources, "margin", None), adversary=getattr(options.sources, "adversary", 0.0),
         sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
+        most=getattr(options.in_batch_filter, "margin", None),
     )  # fmt: skip
     optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
     loop = Loop(
@@ -214,7 +219,7 @@ def _loop(
     loop.remove_callback(PrinterCallback)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
     per_pass = sys.maxsize if kinds.is_static(encoder) else options.texts_per_pass
-    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass)
+    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide)
     loop.recorder, recorder.objective = recorder, objective
     return loop
 

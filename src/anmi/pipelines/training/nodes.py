@@ -19,6 +19,7 @@ from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, me
 from anmi.search.folder import COMPANION
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+from anmi.training.parts import GuideFilter
 
 if TYPE_CHECKING:
     from anmi.training.options import TrainingOptions
@@ -111,7 +112,7 @@ def train_retriever(
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives,
+            stock=stock, pseudo=pseudo, positives=positives, guide=_guide(options, start, encoder, dense, old, seed, store),
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking, result.summary | {"options": options.model_dump()}))
@@ -125,6 +126,24 @@ def train_retriever(
         "latent_neighbours": trained[0].neighbours, "dev_run": pd.concat(rankings, ignore_index=True),
         "training_summary": summary,
     }  # fmt: skip
+
+
+def _guide(
+    options: TrainingOptions, start: str, encoder: str, dense: DenseParams, corpus: pd.DataFrame, seed: int,
+    store: Store,
+) -> Any:  # fmt: skip
+    """Return the frozen encoder that filters in-batch negatives, if any does."""
+    from anmi.corpus.texts import joined_texts
+    from anmi.retrieval.encoders import OF_CORPUS, save_corpus_encoder
+
+    if not isinstance(options.in_batch_filter, GuideFilter):
+        return None
+    by = options.in_batch_filter.by
+    if by == "corpus" and encoder != OF_CORPUS:
+        start = tempfile.mkdtemp(dir=room("anmi-models-"))
+        save_corpus_encoder(joined_texts(corpus), Path(start), seed, store)
+    kept = {"retriever": "sparse" if by == "bm25" else "dense", "masked_lm": None}
+    return _start(start, options.model_copy(update=kept), dense, corpus, store)
 
 
 def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
