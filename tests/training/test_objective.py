@@ -114,5 +114,5 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
             kept = j != own and (j in mined or not above)
             assert bool(log_weights[i, j].isfinite()) == kept
     known = (data["weights"] > 0).sum()
-    assert objective.report()["left_out"] == pytest.approx(1 - float(log_weights.isfinite().sum() / known))
-    assert 0 < objective.report()["left_out"] < 1
+    assert objective.seen["left_out"] == pytest.approx(1 - float(log_weights.isfinite().sum() / known))
+    assert 0 < objective.seen["left_out"] < 1

@@ -73,13 +73,7 @@ class ContrastiveObjective(nn.Module):
         # Of the last batch: embeddings of queries and documents, the share of negatives within the margin where it is
         # counted, and of cosines σ_s/√N.
         self.encoded: tuple[Tensor, Tensor] | None = None
-<<<<<<< HEAD
         self.seen: dict[str, float] = {}
-=======
-        self.violations: float | None = None
-        self.temperature_rule: float | None = None
-        self.left_out: float | None = None
->>>>>>> 05d42b04 (Revert "Filters of in-batch negatives go: no recipe used them, and where they were measured none helped on both collections")
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -98,15 +92,11 @@ class ContrastiveObjective(nn.Module):
         if self.most is not None:
             scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
             weights = filtered(weights, scores, own, batch["negatives"], self.most)
-            self.left_out = 1 - float((weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1))
+            self.seen["left_out"] = 1 - float((weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1))
         if self.margin is not None:
             self.seen["margin_violations"] = violations(similarity.detach(), own, batch["negatives"], self.margin)
         if self.sparsity is None:
-<<<<<<< HEAD
-            self.seen["temperature_rule"] = temperature_rule(similarity.detach(), batch["weights"])
-=======
-            self.temperature_rule = temperature_rule(similarity.detach(), weights)
->>>>>>> 05d42b04 (Revert "Filters of in-batch negatives go: no recipe used them, and where they were measured none helped on both collections")
+            self.seen["temperature_rule"] = temperature_rule(similarity.detach(), weights)
         said = {name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()}
         told = {name: batch.get(name) for name in ("hardness", "about")}
         facts = Facts(queries, documents, batch["positive"], positive_judged=said, judged=batch["judged"], **told)
@@ -139,15 +129,6 @@ class ContrastiveObjective(nn.Module):
         held = queries.detach().any(dim=0).nonzero()[:, 0]
         return queries[:, held] @ documents[:, held].T
 
-<<<<<<< HEAD
-=======
-    def report(self) -> dict[str, float]:
-        """Return shares of negatives of the last batch, where counted, and σ_s/√N."""
-        found = {"margin_violations": self.violations, "temperature_rule": self.temperature_rule}
-        found |= {"left_out": self.left_out}
-        return {name: value for name, value in found.items() if value is not None}
-
->>>>>>> 05d42b04 (Revert "Filters of in-batch negatives go: no recipe used them, and where they were measured none helped on both collections")
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
         first, second = queries["groups"][0], documents["groups"][0]
         if {*first, *second} != {"input_ids", "offsets"}:

@@ -112,7 +112,8 @@ def train_retriever(
         result = train(
             rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
             evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives, guide=_guide(options, start, encoder, dense, old, seed, store),
+            stock=stock, pseudo=pseudo, positives=positives,
+            guide=_guide(options, start, encoder, dense, old, seed, store),
         )  # fmt: skip
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
         results.append((result, ranking, result.summary | {"options": options.model_dump()}))
