@@ -41,10 +41,10 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], le
 def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     """Return the systems as rows, the headline metrics as columns.
 
-    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty.
+    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty. What is deployed comes first.
     """
     rows = []
-    for system in words.systems(results):
+    for system in reversed(words.systems(results)):
         found = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
         change = None if system == words.ZERO_SHOT else words.difference(comparisons, system)
         delta = words.told(change) if change else "–"
@@ -58,7 +58,7 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
     """Return nDCG@10 on labelled, unlabelled and new documents by system; None without buckets."""
     counts = words.bucket_counts(results)
     rows = []
-    for system in words.systems(results):
+    for system in reversed(words.systems(results)):
         found = [words.lookup(results, system, words.METRIC, name) for name in counts]
         # Two decimals, so that three buckets fit a terminal.
         ends = [words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]

@@ -195,9 +195,7 @@ def _sections(found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.D
 def _mined(selection: Mapping[str, Any], false_negatives: Mapping[str, Any] | None) -> Iterator[Section]:
     truth = "; ".join(map(str.strip, words.false_negatives_lines(false_negatives)))
     said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(selection.get("expected"))) if text]
-    # What took nothing is named below the figure.
-    counted = [row for row in selection["funnel"] if row["candidates"] or row["queries"]]
-    steps = [["\n".join(filter(None, row[:2])), *row[2:]] for row in words.funnel_rows(counted)]
+    steps = [["\n".join(filter(None, row[:2])), *row[2:]] for row in words.funnel_rows(selection["funnel"])]
     drawn = [figures.funnel(selection["funnel"]), figures.relevance_by_nearness(selection.get("by_nearness"))]
     yield Section(
         "From candidates to negatives", said, ["step", "candidates", "share", "queries"], steps,

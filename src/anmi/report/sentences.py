@@ -97,11 +97,11 @@ def percent(count: int, total: int) -> str:
 
 
 def funnel_rows(funnel: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return what became of the candidates, step by step, as cells: step, rule, candidates, their share, queries."""
+    """Return what became of the candidates as cells: step, rule, candidates, their share, queries; no idle step."""
     total = next((row["candidates"] for row in funnel if row["kind"] == "total"), 0)
     return [
         (step_name(row), str(row.get("rule") or ""), f"{row['candidates']:,}", percent(row["candidates"], total),
-         f"{row['queries']:,}") for row in funnel
+         f"{row['queries']:,}") for row in funnel if row["candidates"] or row["queries"]
     ]  # fmt: skip
 
 
