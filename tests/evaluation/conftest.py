@@ -1,7 +1,5 @@
 """What several tests of evaluation look at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Leak, gap, coverage and AUC against slow, readable references."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -14,14 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
-from anmi.evaluation.audit import (
-    audit_judges,
-    audit_recipes,
-    check_false_negatives,
-    clustered_auc,
-    found_share,
-    summarise,
-)
+from anmi.evaluation import audit
 from anmi.evaluation.planting import PlantedTruth
 from anmi.evaluation.significance import share
 from anmi.selection.recipe import RecipeBook, Runner, recipe_book
@@ -97,10 +88,8 @@ def counted(block: Candidates, truth: pd.DataFrame, name: str, book: RecipeBook,
     }  # fmt: skip
 
 
-def test_recipes_are_counted_as_one_would_by_hand(
-    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
-) -> None:
-    table = audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
+def test_recipes_are_counted_as_one_would_by_hand(block, truth, planted):
+    table = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
     own = table.set_index("recipe")
     assert set(own.index) == {"nearest", "below", "mixed"}
     for name in own.index:
@@ -115,34 +104,30 @@ def test_recipes_are_counted_as_one_would_by_hand(
 def test_shards_do_not_matter(block: Candidates, planted: PlantedTruth) -> None:
     whole = CandidateShards.of([block])
     parts = CandidateShards.of([block.take(slice(start, start + 7)) for start in range(0, len(block), 7)])
-    pd.testing.assert_frame_equal(audit_judges(parts, planted), audit_judges(whole, planted))
-    found, expected = (audit_recipes(given, planted, BOOK, seed=5) for given in (parts, whole))
+    pd.testing.assert_frame_equal(audit.audit_judges(parts, planted), audit.audit_judges(whole, planted))
+    found, expected = (audit.audit_recipes(given, planted, BOOK, seed=5) for given in (parts, whole))
     pd.testing.assert_frame_equal(found, expected)
-    assert found_share(parts, planted) == found_share(whole, planted) == (len(planted) - 1) / len(planted)
+    assert audit.found_share(parts, planted) == audit.found_share(whole, planted) == (len(planted) - 1) / len(planted)
 
 
-def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(
-    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
-) -> None:
+def test_a_recipe_that_cannot_run_here_does_not_end_the_audit_of_the_others(block, truth, planted):
     broken = {"description": "Needs Elo.", "steps": {"elo_gap": {}, "random": {}}}
-    table = audit_recipes(
+    table = audit.audit_recipes(
         CandidateShards.of([block]), planted, recipe_book({"broken": broken, "sound": NEAREST}), seed=1
     )
     assert table.recipe.tolist() == ["broken", "sound"]
     assert "elo" in table.failed[0]
-    summary = summarise(table, audit_judges([block], planted), truth, 1.0)
+    summary = audit.summarise(table, audit.audit_judges([block], planted), truth, 1.0)
     assert (set(summary["failed"]), set(summary["audit"]["recipes"])) == ({"broken"}, {"sound"})
     assert summary["audit"]["planted"] == {"equivalent": len(truth) - 1, "hidden": 1}
     with pytest.raises(AnmiError, match=r"no recipe to measure: .*elo"):
-        audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken}), seed=1)
+        audit.audit_recipes(CandidateShards.of([block]), planted, recipe_book({"broken": broken}), seed=1)
     with pytest.raises(AnmiError, match=r'false-negative rate of recipe "broken" is not known: .*elo'):
-        check_false_negatives(table, "broken", 0.5)
+        audit.check_false_negatives(table, "broken", 0.5)
 
 
-def test_judges_are_measured_near_the_top_where_they_judged(
-    block: Candidates, truth: pd.DataFrame, planted: PlantedTruth
-) -> None:
-    table = audit_judges([block], planted, depth=20).set_index("judge")
+def test_judges_are_measured_near_the_top_where_they_judged(block, truth, planted):
+    table = audit.audit_judges([block], planted, depth=20).set_index("judge")
     assert set(table.index) == {"dense", "judge"}, "ranks and errors are no judgments"
     relevant = set(zip(truth.query_id, truth.document_id, strict=True))
     for name in table.index:
@@ -165,7 +150,7 @@ scored = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 5))
 @given(scored)
 def test_the_area_is_that_of_scikit_learn_with_ties(rows: list[tuple[int, bool, int]]) -> None:
     scores, truth, cluster = (np.array(column) for column in zip(*rows, strict=True))
-    auc, low, high = clustered_auc(scores, truth, cluster)
+    auc, low, high = audit.clustered_auc(scores, truth, cluster)
     if truth.all() or not truth.any():
         assert math.isnan(auc)
         return
@@ -178,22 +163,22 @@ def test_without_clusters_it_is_delong_and_those_that_repeat_one_candidate_count
     rng = np.random.default_rng(1)
     truth = rng.random(80) < 0.4
     scores = rng.normal(truth.astype(float))
-    auc, low, high = clustered_auc(scores, truth, np.arange(80))
+    auc, low, high = audit.clustered_auc(scores, truth, np.arange(80))
     wins = (scores[truth][:, None] > scores[~truth][None, :]).astype(float)
     variance = wins.mean(axis=1).var(ddof=1) / truth.sum() + wins.mean(axis=0).var(ddof=1) / (~truth).sum()
     half = 1.959964 * math.sqrt(variance) / (auc * (1 - auc))
     logit = math.log(auc / (1 - auc))
     expected = [1 / (1 + math.exp(-(logit + sign * half))) for sign in (-1, 1)]
     assert [low, high] == pytest.approx(expected, abs=1e-6)
-    repeated = clustered_auc(*(np.repeat(each, 12) for each in (scores, truth, np.arange(80))))
+    repeated = audit.clustered_auc(*(np.repeat(each, 12) for each in (scores, truth, np.arange(80))))
     assert repeated == pytest.approx((auc, low, high))
 
 
 def test_the_gate_goes_by_the_estimate(block: Candidates, planted: PlantedTruth) -> None:
-    findings = audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
+    findings = audit.audit_recipes(CandidateShards.of([block]), planted, BOOK, seed=5)
     own = findings.set_index("recipe").loc["nearest"]
-    check_false_negatives(findings, "nearest", own.false_negative_rate)
+    audit.check_false_negatives(findings, "nearest", own.false_negative_rate)
     interval = f"{own.false_negative_rate_low:.2%} to {own.false_negative_rate_high:.2%}"
     told = f'"nearest" has {own.false_negative_rate:.2%} .*{interval}.* audit.max_false_negative_rate'
     with pytest.raises(AnmiError, match=told):
-        check_false_negatives(findings, "nearest", own.false_negative_rate - 1e-6)
+        audit.check_false_negatives(findings, "nearest", own.false_negative_rate - 1e-6)

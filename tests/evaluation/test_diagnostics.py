@@ -1,7 +1,5 @@
 """What the mining did, by hand and however it is sharded: funnel, origins, gaps, expected shares, nearness, scores."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -12,23 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.candidates import NEGATIVE, Candidates, CandidateShards
-from anmi.evaluation.diagnostics import (
-    BySource,
-    Distributions,
-    Expected,
-    Funnel,
-    Gap,
-    Origins,
-    RelevanceByNearness,
-    diagnose,
-    fate_of,
-    ranges,
-)
+from anmi.evaluation import diagnostics
 from anmi.selection.steps.samplers import TIERS
 
 
 def found_by(diagnosis, shards):
-    return diagnose(shards, diagnosis)[0]
+    return diagnostics.diagnose(shards, diagnosis)[0]
 
 
 def test_the_funnel_by_hand():
@@ -41,7 +28,7 @@ def test_the_funnel_by_hand():
     verdict = made.verdict.copy()
     verdict[0, 1:3] = NEGATIVE
     made = Candidates(**{**made.__dict__, "verdict": verdict})
-    rows = found_by(Funnel(2), CandidateShards.of([made]))
+    rows = found_by(diagnostics.Funnel(2), CandidateShards.of([made]))
     assert [(r["step"], r["candidates"], r["queries"]) for r in rows] == [
         ("candidates", 7, 2), ("denoise", 2, 0), ("consistency", 2, 1), ("not drawn", 1, 1), ("negatives", 2, 1),
         ("all 2 negatives", 2, 1),
@@ -52,7 +39,7 @@ def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule
     made = block()
     made = made.rejected("route", made.columns["dense"] > 0.5, "p in doubt", "uncertain")
     made = made.rejected("promote", made.columns["dense"] > 0.4, "p ≥ 0.9", "promoted")
-    rows = {r["step"]: r for r in found_by(Funnel(7), [made])}
+    rows = {r["step"]: r for r in found_by(diagnostics.Funnel(7), [made])}
     assert {step: rows[step]["kind"] for step in ("denoise", "route", "promote")} == {
         "denoise": "rejected", "route": "uncertain", "promote": "promoted",
     }  # fmt: skip
@@ -62,13 +49,14 @@ def test_the_funnel_tells_rejected_from_uncertain_and_promoted_and_by_which_rule
 def test_sources_by_hand(block):
     made = block(queries=4).with_columns(query_columns={"consistent": np.array([1, 0, 1, 1], np.float32)})
     rows = pd.DataFrame({"query_id": ["q0_0", "q0_0", "q0_3"], "negative_ids": [["a", "b"], ["a"], []]})
-    found = found_by(BySource(rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest"), [made])
+    found = found_by(diagnostics.BySource(rows, {"q0_0": "first", "q0_1": "first", "q0_2": "second"}, "rest"), [made])
     assert [tuple(row.values()) for row in found] == [
         ("first", 2, 1, 1, 2, 5, 1.5, 1, 2),
         ("rest", 1, 1, 0, 1, 1, 0.0, 0, 0),
         ("second", 1, 1, 0, 0, 0, None, None, None),
     ]
-    assert found_by(BySource(rows, {}, "all"), [block(queries=3)])[0]["passed"] == 3, "without the filter nothing fails"
+    unfiltered = found_by(diagnostics.BySource(rows, {}, "all"), [block(queries=3)])
+    assert unfiltered[0]["passed"] == 3, "without the filter nothing fails"
 
 
 def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
@@ -87,7 +75,7 @@ def by_hand(part, name: str, low: float, high: float) -> dict[str, list[int]]:
 
 def test_each_candidate_is_counted_under_its_verdict(block) -> None:
     part = block(5, queries=9, width=12)
-    found = found_by(Distributions(ranges([part], ("dense",))), [part])["dense"]
+    found = found_by(diagnostics.Distributions(diagnostics.ranges([part], ("dense",))), [part])["dense"]
     expected = by_hand(part, "dense", found["edges"][0], found["edges"][-1])
     assert {"kept": found["kept"], "negatives": found["negatives"], **found["rejected"]} == expected
 
@@ -116,12 +104,12 @@ def relevant(blocks: list[Candidates]) -> pd.DataFrame:
 def test_it_is_what_counting_each_candidate_gives(block: Callable[..., Candidates]) -> None:
     blocks = [judged(block(1)), judged(block(2, queries=3, width=5), 1)]
     equivalents = relevant(blocks)
-    (found,) = diagnose(blocks, RelevanceByNearness(equivalents, IDS))
+    (found,) = diagnostics.diagnose(blocks, diagnostics.RelevanceByNearness(equivalents, IDS))
     truth, known = set(map(tuple, equivalents.to_numpy().tolist())), set(equivalents.query_id)
     assert len(found["edges"]) == 41 and (found["edges"][0], found["edges"][-1]) == (-1.0, 1.0)
     rows: dict[tuple[str, int], list[tuple[float, bool, bool]]] = defaultdict(list)
     for each in blocks:
-        fate = fate_of(each)
+        fate = diagnostics.fate_of(each)
         for row, slot in zip(*np.nonzero(fate >= NEGATIVE), strict=True):
             near = each.columns["dense"][row, slot] - each.positive_columns["dense"][row, 0]
             place = sum(edge <= near for edge in found["edges"]) - 1
@@ -144,7 +132,7 @@ def test_the_expected_share_is_the_mean_over_the_chosen_that_were_judged(block) 
     tier = np.where(np.arange(8) % 2, float(TIERS.index("uncertain")), 0.0) * np.ones(made.documents.shape)
     chosen = made.negatives & (made.query_verdict == 0)[:, None]
     chance = made.columns["p_relevant"][chosen]
-    (found,) = diagnose([made.with_columns({"tier": tier})], Expected())
+    (found,) = diagnostics.diagnose([made.with_columns({"tier": tier})], diagnostics.Expected())
     assert found["share"] == pytest.approx(np.nanmean(chance), rel=1e-5)
     assert (found["judged"], found["total"]) == (np.isfinite(chance).sum(), len(chance))
     assert found["doubtful"] == (chosen & (tier > 0)).sum() > 0
@@ -154,11 +142,13 @@ def test_the_expected_share_is_the_mean_over_the_chosen_that_were_judged(block) 
 def test_nothing_is_lost_however_it_is_sharded(block, seeds) -> None:
     blocks = [judged(block(seed), seed) for seed in seeds]
     blocks = [each.with_columns({"tier": np.arange(8) % 4 * np.ones(each.documents.shape)}) for each in blocks]
-    equivalents, gap = relevant(blocks), ranges(blocks, ("dense",))
-    made = (lambda: Funnel(3), Origins, lambda: Gap("elo"), lambda: Distributions(gap),
-            lambda: RelevanceByNearness(equivalents, IDS))  # fmt: skip
-    found = [diagnose(blocks, each())[0] for each in made]
-    assert found == [diagnose([Candidates.concatenate(blocks)], each())[0] for each in made]
+    equivalents, gap = relevant(blocks), diagnostics.ranges(blocks, ("dense",))
+    made = (
+        lambda: diagnostics.Funnel(3), diagnostics.Origins, lambda: diagnostics.Gap("elo"),
+        lambda: diagnostics.Distributions(gap), lambda: diagnostics.RelevanceByNearness(equivalents, IDS),
+    )  # fmt: skip
+    found = [diagnostics.diagnose(blocks, each())[0] for each in made]
+    assert found == [diagnostics.diagnose([Candidates.concatenate(blocks)], each())[0] for each in made]
     funnel, origins, gaps = found[:3]
     total = funnel[0]["candidates"]
     assert total == sum(r["candidates"] for r in funnel if r["kind"] in ("rejected", "undecided", "negative"))
@@ -173,8 +163,9 @@ def test_nothing_is_lost_however_it_is_sharded(block, seeds) -> None:
 
 
 def test_nothing_is_told_where_nothing_is_compared(block) -> None:
-    none = RelevanceByNearness(pd.DataFrame({"query_id": [], "document_id": []}), IDS)
+    none = diagnostics.RelevanceByNearness(pd.DataFrame({"query_id": [], "document_id": []}), IDS)
     for blocks in ([block(1)], [judged(block(1)).only(("p_relevant",))], []):
-        assert diagnose(blocks, none) == [None]
-    assert diagnose([block(1).only(())], Expected()) == [None]
-    assert diagnose([block(1)], Gap("cross")) == [{}] and diagnose([block(1)], Origins())[0]["tiers"] == {}
+        assert diagnostics.diagnose(blocks, none) == [None]
+    assert diagnostics.diagnose([block(1).only(())], diagnostics.Expected()) == [None]
+    assert found_by(diagnostics.Gap("cross"), [block(1)]) == {}
+    assert found_by(diagnostics.Origins(), [block(1)])["tiers"] == {}

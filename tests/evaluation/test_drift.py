@@ -1,7 +1,5 @@
 """Drift: the tests are SciPy's, noise is not drift, and real differences are found where they are."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Own documents against false variants, and entities that rankings name, with answers that are known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.corpus.knowledge import KnowledgeGraph
 from anmi.evaluation import factuality as module
-from anmi.evaluation.factuality import (
-    ALL,
-    TRUE_KINDS,
-    factuality,
-    factuality_pairs,
-    linking,
-    neighbours,
-    pair_similarities,
-    uri_ranking,
-)
 
-COUNTERPART = TRUE_KINDS[0]
+COUNTERPART = module.TRUE_KINDS[0]
 KINDS = ("swap", "number", "negation", COUNTERPART)
 
 
@@ -48,7 +36,7 @@ def collection() -> dict[str, Any]:
 
 
 def test_every_query_meets_every_variant_of_its_documents() -> None:
-    pairs = factuality_pairs(**collection(), seed=1)
+    pairs = module.factuality_pairs(**collection(), seed=1)
     assert sorted(map(tuple, pairs.to_numpy().tolist())) == [
         ("q0", "a", "Own 0", "number", "Number 0"), ("q0", "a", "Own 0", "swap", "Swap 0"),
         ("q1", "b", "Own 1", COUNTERPART, "Own 2"), ("q1", "b", "Own 1", "swap", "Swap 1"),
@@ -57,9 +45,7 @@ def test_every_query_meets_every_variant_of_its_documents() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 4, 1 << 15])
-def test_similarities_are_those_of_the_texts_and_no_text_is_encoded_twice(
-    monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_similarities_are_those_of_the_texts_and_no_text_is_encoded_twice(monkeypatch, block):
     monkeypatch.setattr(module, "_BLOCK", block)
     rng = np.random.default_rng(0)
     vectors: dict[tuple[str, str], NDArray[np.float32]] = {}
@@ -71,8 +57,8 @@ def test_similarities_are_those_of_the_texts_and_no_text_is_encoded_twice(
             vectors[text, role] = vector / np.linalg.norm(vector)
         return np.stack([vectors[text, role] for text in texts])
 
-    pairs = factuality_pairs(**collection(), seed=1)
-    own, other = pair_similarities(pairs, encode)
+    pairs = module.factuality_pairs(**collection(), seed=1)
+    own, other = module.pair_similarities(pairs, encode)
     for i, row in pairs.iterrows():
         query = vectors[row["query"], "query"]
         assert own[i] == pytest.approx(query @ vectors[row["own"], "document"], abs=1e-6)
@@ -103,9 +89,9 @@ def slow(pairs: pd.DataFrame, own: NDArray[np.float64], other: NDArray[np.float6
 @pytest.mark.parametrize("seed", range(2))
 def test_both_numbers_are_those_of_their_definition(seed: int) -> None:
     pairs, own, other = random_pairs(seed)
-    found = factuality(pairs, own, other, seed=1, resamples=200)
+    found = module.factuality(pairs, own, other, seed=1, resamples=200)
     for kind, row in found.iterrows():
-        mask = ((pairs.kind != COUNTERPART) if kind == ALL else (pairs.kind == kind)).to_numpy()
+        mask = ((pairs.kind != COUNTERPART) if kind == module.ALL else (pairs.kind == kind)).to_numpy()
         auc, paired = slow(pairs[mask], own[mask], other[mask])
         assert (row.auc, row.paired) == (pytest.approx(auc), pytest.approx(paired))
         assert row.auc_low <= row.auc <= row.auc_high
@@ -147,7 +133,7 @@ def about() -> dict[str, int]:
 def test_the_first_entity_decides_and_documents_about_none_are_passed_over() -> None:
     run = run_of(a=["weather", "paris2", "rome1"], b=["rome1", "rome_paris", "paris1"], c=["weather"])
     qrels = qrels_of(a="paris1", b="paris1", c="rome1", d="weather")
-    found = linking(run, qrels, about())
+    found = module.linking(run, qrels, about())
     assert found.to_dict("index") == {
         "a": {"accuracy": 1.0, "mrr_10": 1.0},
         "b": {"accuracy": 0.0, "mrr_10": 0.5},
@@ -161,7 +147,7 @@ def test_the_ranking_of_entities_is_that_of_a_loop(data: st.DataObject) -> None:
     rankings = {q: data.draw(st.permutations(sorted(entity)))[: data.draw(st.integers(0, 8))] for q in "ab"}
     run = run_of(**rankings)
     shuffled = run.sample(frac=1, random_state=data.draw(st.integers(0, 99)))
-    found = uri_ranking(shuffled, entity)
+    found = module.uri_ranking(shuffled, entity)
     for query, documents in rankings.items():
         expected = list(dict.fromkeys(entity[d] for d in documents if entity[d] >= 0))
         mine = found[found.query_id == query]
@@ -171,7 +157,7 @@ def test_the_ranking_of_entities_is_that_of_a_loop(data: st.DataObject) -> None:
 
 def test_neighbours_are_told_by_label_facts_and_entity() -> None:
     run = run_of(a=["rome_paris", "paris2", "weather", "paris1", "rome1"], b=["paris1", "weather"], other=["paris1"])
-    near = neighbours(run, qrels_of(a="paris1", b="weather"), cities(), IDS, depth=4)
+    near = module.neighbours(run, qrels_of(a="paris1", b="weather"), cities(), IDS, depth=4)
     columns = ["document_id", "own", "entity", "right", "entails", "same_uri"]
     assert near[near.query_id == "a"][columns].to_numpy().tolist() == [
         ["rome_paris", 0, 1, False, True, False], ["paris2", 0, 0, False, False, True],

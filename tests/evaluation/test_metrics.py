@@ -1,7 +1,5 @@
 """Metrics by their definitions, and results by what training saw, and by hardness."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -115,9 +113,7 @@ def labels(relevant: dict[str, set[str]], relevance: int = 1) -> pd.DataFrame:
 
 
 @given(st.dictionaries(st.sampled_from("xyz"), SOME, min_size=1), SOME, SOME)
-def test_every_query_has_the_bucket_of_the_definition(
-    relevant: dict[str, set[str]], positives: set[str], new: set[str]
-) -> None:
+def test_every_query_has_the_bucket_of_the_definition(relevant, positives, new):
     found = buckets(list(relevant), labels(relevant), positives, new)
     assert found.index.tolist() == list(relevant)
     for query, own in relevant.items():

@@ -1,7 +1,5 @@
 """What is planted, what stays known, and what the mining may see."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd
@@ -10,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.evaluation.planting import Hide, Planting, plant
+from anmi.evaluation.planting import Planting, plant
 
 NO_COPIES: dict[str, str] = {}
 NO_EQUIVALENTS = pd.DataFrame({"query_id": pd.Series(dtype=str), "document_id": pd.Series(dtype=str)})
@@ -36,9 +34,7 @@ labels = st.dictionaries(
 
 
 @given(labels, st.integers(0, 5), st.sampled_from(["half", "all_but_one"]))
-def test_half_or_one_of_the_positives_stay_known_and_nothing_is_lost(
-    labelled: dict[str, str], seed: int, hide: Hide
-) -> None:
+def test_half_or_one_of_the_positives_stay_known_and_nothing_is_lost(labelled, seed, hide):
     queries, qrels = tables(labelled)
     several = {query for query, documents in labelled.items() if len(documents) > 1}
     if not several:

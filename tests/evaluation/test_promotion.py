@@ -1,7 +1,5 @@
 """The rule by which a challenger becomes champion."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -62,9 +60,7 @@ def test_a_better_challenger_is_never_worse_off(pairs: list[tuple[float, float]]
         (FalseNegativeRate(0.0, 0, 0, 0, 0, "it has no judge"), "not known"),
     ],
 )
-def test_what_leaks_or_may_leak_is_not_promoted(
-    rate: FalseNegativeRate | None, reason: str | None, old: pd.Series
-) -> None:
+def test_what_leaks_or_may_leak_is_not_promoted(rate, reason, old):
     for champion in (None, old):
         found = decide(old, champion, rate, RULE, seed=1)
         assert found.decision == ("kept" if reason else "promoted")

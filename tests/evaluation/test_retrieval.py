@@ -1,9 +1,5 @@
 """Runs without the query itself, and the dev metric on them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,9 +31,7 @@ def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("same_as", "rank"), [("x", 10), ("", 11)], ids=["the query itself", "an id that coincides"])
-def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(
-    word_encoder: Any, same_as: str, rank: int
-) -> None:
+def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(word_encoder, same_as, rank):
     # Ten documents with the query's very words stand before the relevant one, the first under the query's id.
     corpus = pd.DataFrame({"document_id": ["x", *(f"y{i}" for i in range(9)), "own"], "title": ""})
     corpus["text"] = ["fox"] * 10 + ["fox owl"]

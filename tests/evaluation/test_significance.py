@@ -1,7 +1,5 @@
 """Intervals and tests against SciPy and slow, readable references."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

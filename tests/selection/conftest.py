@@ -1,7 +1,5 @@
 """What tests of selection share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

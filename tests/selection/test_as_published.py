@@ -1,7 +1,5 @@
 """What the recipes named as published set, setting by setting, against what their texts say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

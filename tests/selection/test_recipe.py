@@ -1,7 +1,5 @@
 """Recipes: what YAML may say, what is said about mistakes, and that shards never change a result."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Training rows and pairs: contents, order, and what is left out."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

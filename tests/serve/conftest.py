@@ -1,7 +1,5 @@
 """A small run whose texts try to be more than texts, and the page over it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -127,9 +125,7 @@ def test_a_mark_is_kept_shown_and_taken_back(page: TestClient, marks: Path) -> N
         ({"query_id": "q1", "document_id": "?\u202e"}, "no such document"),
     ],
 )
-def test_what_may_not_be_marked_is_refused_in_a_sentence(
-    page: TestClient, marks: Path, pair: dict[str, str], said: str
-) -> None:
+def test_what_may_not_be_marked_is_refused_in_a_sentence(page, marks, pair, said):
     answer = page.post("/api/mark", json=pair | {"relevance": 1}, headers=OWN)
     assert answer.status_code == 409
     assert said in answer.json()["error"]

@@ -1,7 +1,5 @@
 """Small trainings, and how they are stopped in the middle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -12,30 +12,22 @@ from hypothesis import strategies as st
 from tests.mined import mined
 
 from anmi.errors import AnmiError
-from anmi.training import curriculum
+from anmi.training import curriculum, parts
 from anmi.training.curriculum import RANDOM_ONLY, Course, build_curriculum, stages
 from anmi.training.options import TrainingOptions
-from anmi.training.parts import (
-    BanditOptions,
-    LearningProgressOptions,
-    LinearOptions,
-    NoCurriculum,
-    StepOptions,
-    TiersOptions,
-    TriggeredOptions,
-)
 from anmi.training.trainer import train
 
 MIX = (0.2, 0.5, 0.3, 0.0)
 EPOCH, EPOCHS = 6, 8
 STEPS = EPOCH * EPOCHS
 WINDOWS = [
-    TiersOptions(), TiersOptions(window="rank"), LearningProgressOptions(window_steps=3),
-    LearningProgressOptions(window="rank", window_steps=3, as_published=True), BanditOptions(),
+    parts.TiersOptions(), parts.TiersOptions(window="rank"), parts.LearningProgressOptions(window_steps=3),
+    parts.LearningProgressOptions(window="rank", window_steps=3, as_published=True), parts.BanditOptions(),
 ]  # fmt: skip
 SCHEDULES = [
-    LinearOptions(), LinearOptions(warm_up=0.4), StepOptions(), StepOptions(warm_up=1.5, latent_from=1.7),
-    TriggeredOptions(advance=0.1, retreat=0.3), TriggeredOptions(measure="validation"),
+    parts.LinearOptions(), parts.LinearOptions(warm_up=0.4), parts.StepOptions(),
+    parts.StepOptions(warm_up=1.5, latent_from=1.7), parts.TriggeredOptions(advance=0.1, retreat=0.3),
+    parts.TriggeredOptions(measure="validation"),
 ]  # fmt: skip
 UNKNOWN, SHARE = st.sampled_from([None, math.nan]), st.floats(0, 1)
 # Loss, norm of the gradient, dev metric and violations of every step.
@@ -80,7 +72,7 @@ def test_states_are_possible_and_one_read_back_goes_on_as_if_nothing_had_happene
 
 
 def test_tiers_follow_each_other_in_equal_parts_and_see_the_gaps_of_methods():
-    tiers, seen = build_curriculum(TiersOptions(), 8, 1), []
+    tiers, seen = build_curriculum(parts.TiersOptions(), 8, 1), []
     for step in range(1, 9):
         seen.append((tiers.state.tier, tiers.state.low, tiers.state.high))
         tiers.observe(step, 1.0, 1.0, None)
@@ -92,7 +84,7 @@ def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
         state = bandit.state_dict()
         return list(zip(state["alpha"], state["beta"], strict=True))
 
-    bandit, step = make(BanditOptions()), 0
+    bandit, step = make(parts.BanditOptions()), 0
     for validation in (0.9, 0.25, 0.5):
         arm, before = round(bandit.state.difficulty * 3), posteriors()
         for seen in (validation, None, None):
@@ -102,7 +94,7 @@ def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
         change[arm] = 0 if step == 3 else (validation, 1 - validation)
         assert np.subtract(posteriors(), before) == pytest.approx(change)
     with pytest.raises(AnmiError, match="no dev queries"):
-        make(BanditOptions(), dev=False)
+        make(parts.BanditOptions(), dev=False)
 
 
 def change_by(progress):
@@ -119,7 +111,7 @@ def test_learning_progress_is_that_of_a_plain_loop(as_published, seed):
     random, size = np.random.default_rng(seed), 4
     losses, norms = np.exp(random.normal(0, 0.1 + 0.2 * seed, 60)).cumprod(), random.uniform(0.1, 3, 60)
     dev = {step: random.uniform(0.4, 0.6) for step in range(3, 60, 7)}
-    options = LearningProgressOptions(window_steps=size, as_published=as_published)
+    options = parts.LearningProgressOptions(window_steps=size, as_published=as_published)
     found = build_curriculum(options, 60, 1)
     difficulty, stabilities, told, measured = 0.0, [], [], False
     for step in range(1, 61):
@@ -146,24 +138,24 @@ def test_learning_progress_is_that_of_a_plain_loop(as_published, seed):
 
 @pytest.mark.parametrize(("second", "change"), [(0.8, 0.05), (1.2, 0.0), (1.0, 0.02), (1.01, 0.02), (0.97, 0.0)])
 def test_norms_that_are_not_measured_leave_the_loss_to_decide_alone(second, change):
-    found = build_curriculum(LearningProgressOptions(window_steps=4), 100, 1)
+    found = build_curriculum(parts.LearningProgressOptions(window_steps=4), 100, 1)
     difficulties = [found.observe(i, 1.0 if i <= 4 else second, math.nan, None).difficulty for i in range(1, 9)]
     assert difficulties == [0.0] * 7 + [change], "never below 0"
 
 
 def test_a_window_is_a_twentieth_of_the_training():
     for steps, window in ((20, 5), (200, 10), (20_000, 100)):
-        found = build_curriculum(LearningProgressOptions(), steps, 1)
+        found = build_curriculum(parts.LearningProgressOptions(), steps, 1)
         losses = [1.0] * window + [0.5] * window
         difficulties = [found.observe(i, loss, 1.0, None).difficulty for i, loss in enumerate(losses, start=1)]
         assert difficulties.index(0.05) == 2 * window - 1
 
 
 def test_harder_means_more_negatives_and_smaller_gaps():
-    states = [curriculum.sliding_state(BanditOptions(), d, 7) for d in (0.0, 0.5, 1.0)]
+    states = [curriculum.sliding_state(parts.BanditOptions(), d, 7) for d in (0.0, 0.5, 1.0)]
     assert [state.negatives for state in states] == [7, 8, 10]  # 8.75 and 10.5, cut
     assert [(state.low, state.high) for state in states] == [(400, 600), (250, 500), (100, 400)]
-    by_rank = [curriculum.sliding_state(BanditOptions(window="rank"), d, 7) for d in (0.0, 1.0)]
+    by_rank = [curriculum.sliding_state(parts.BanditOptions(window="rank"), d, 7) for d in (0.0, 1.0)]
     assert [(state.low, state.high) for state in by_rank] == [(0.5, 1.0), (0.0, 0.5)]
 
 
@@ -191,14 +183,14 @@ def test_stages_add_one_source_after_the_other(mix):
 
 
 def test_linear_falls_from_random_to_the_final_shares():
-    shares = np.array([state.mix for state in states(make(LinearOptions()))])
+    shares = np.array([state.mix for state in states(make(parts.LinearOptions()))])
     assert shares[0].tolist() == [1, 0, 0, 0] and (shares[2 * EPOCH :] == MIX).all()
     fall = (np.array(MIX) - RANDOM_ONLY) / (2 * EPOCH)
     assert np.diff(shares[: 2 * EPOCH + 1], axis=0) == pytest.approx(fall * np.ones((2 * EPOCH, 1)))
 
 
 def test_step_adds_graph_after_two_epochs_and_latent_after_five():
-    schedule = make(StepOptions())
+    schedule = make(parts.StepOptions())
     found = states(schedule)
     assert [state.stage for state in found] == [1] * 2 * EPOCH + [2] * 3 * EPOCH + [3] * 3 * EPOCH
     assert found[2 * EPOCH].mix == pytest.approx((0.2 / 0.7, 0.5 / 0.7, 0, 0)) and found[-1].mix == MIX
@@ -206,7 +198,7 @@ def test_step_adds_graph_after_two_epochs_and_latent_after_five():
 
 
 def triggered(epoch):
-    return curriculum.Triggered(TriggeredOptions(advance=0.1, retreat=0.3), Course(epoch=epoch, mix=MIX))
+    return curriculum.Triggered(parts.TriggeredOptions(advance=0.1, retreat=0.3), Course(epoch=epoch, mix=MIX))
 
 
 def test_triggered_goes_on_when_violations_are_rare_and_back_when_they_are_many(monkeypatch):
@@ -234,7 +226,7 @@ def test_the_running_mean_halves_in_its_half_life_and_begins_anew_in_each_stage(
 
 
 def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
-    schedule = make(TriggeredOptions(measure="validation"))
+    schedule = make(parts.TriggeredOptions(measure="validation"))
     told = [0.5, 0.6, 0.601, 0.62, 0.61, 0.6, 0.55, 0.56]
     validations = {EPOCH * (epoch + 1) + 1: value for epoch, value in enumerate(told)}
     found = states(schedule, [None] * EPOCH * 9, validations)
@@ -246,17 +238,18 @@ def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
 
 def test_a_schedule_without_mixed_sources_and_a_window_with_them_are_refused():
     with pytest.raises(AnmiError, match=r'curriculum "step" .* set `sources: mixed`'):
-        build_curriculum(StepOptions(), 8, 1)
+        build_curriculum(parts.StepOptions(), 8, 1)
     with pytest.raises(AnmiError, match=r'curriculum "bandit" .* choose a schedule \(linear, step, triggered\)'):
-        build_curriculum(BanditOptions(), 8, 1, mix=MIX)
-    assert make(NoCurriculum()).state is None
+        build_curriculum(parts.BanditOptions(), 8, 1, mix=MIX)
+    assert make(parts.NoCurriculum()).state is None
 
 
 @pytest.mark.parametrize(
     ("options", "mix", "warned"),
     [
-        (StepOptions(), MIX, True), (StepOptions(), (0.5, 0.5, 0.0, 0.0), False),
-        (StepOptions(latent_from=4), MIX, False), (LinearOptions(warm_up=5), MIX, True), (LinearOptions(), MIX, False),
+        (parts.StepOptions(), MIX, True), (parts.StepOptions(), (0.5, 0.5, 0.0, 0.0), False),
+        (parts.StepOptions(latent_from=4), MIX, False), (parts.LinearOptions(warm_up=5), MIX, True),
+        (parts.LinearOptions(), MIX, False),
     ],
 )  # fmt: skip
 def test_a_training_too_short_for_its_schedule_is_warned_of(options, mix, warned, caplog):

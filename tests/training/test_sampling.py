@@ -12,19 +12,11 @@ from tests.training import resuming
 
 from anmi import seeds
 from anmi.errors import AnmiError
+from anmi.training import sampling
 from anmi.training.batch import Row, assemble
 from anmi.training.curriculum import Curriculum, State
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import TiersOptions
-from anmi.training.sampling import (
-    DrawnNegatives,
-    InTurn,
-    PoolSampler,
-    _check_pool,
-    build_sampler,
-    round_at_random,
-    with_hardness,
-)
 
 ELO = 1500.0
 
@@ -44,8 +36,8 @@ def row(number: int, gaps, weights=None) -> Row:
     return any_row(f"q{number}", f"d{number}", names, weights=weights, judged={"elo": elo, "cross": cross})
 
 
-def sampler(rows, count, curriculum, seed=1, **options) -> PoolSampler:
-    return PoolSampler(rows, count, seed, curriculum, TiersOptions(**options), ["cross"])
+def sampler(rows, count, curriculum, seed=1, **options):
+    return sampling.PoolSampler(rows, count, seed, curriculum, TiersOptions(**options), ["cross"])
 
 
 POOLS = st.lists(
@@ -118,20 +110,20 @@ def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
 @pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])
 def test_a_pool_with_nothing_to_choose_is_refused(negatives, message):
     with pytest.raises(AnmiError, match=message):
-        _check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
-    _check_pool([row(0, [1.0, 2.0, 3.0])], 2)
+        sampling._check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
+    sampling._check_pool([row(0, [1.0, 2.0, 3.0])], 2)
 
 
 def test_rounding_is_right_on_average_and_a_draw_depends_on_seed_query_and_step_only():
     values, ids = np.array([1.0, 1.3, 2.75, 3.0] * 5), [f"q{i}" for i in range(20)]
-    drawn = np.array([round_at_random(values, ids, step, seed=3) for step in range(1000)])
+    drawn = np.array([sampling.round_at_random(values, ids, step, seed=3) for step in range(1000)])
     assert (drawn[:, ::4] == 1).all() and (drawn[:, 3::4] == 3).all()
     # Four standard errors.
     assert np.abs(drawn.mean(0) - values).max() < 4 * 0.5 / np.sqrt(1000)
     order = np.random.default_rng(0).permutation(20)
-    assert (round_at_random(values[order], [ids[i] for i in order], 5, 3) == drawn[5][order]).all()
-    assert round_at_random(values[6:7], ids[6:7], 5, 3) == drawn[5, 6]
-    assert (drawn[6] != drawn[5]).any() and (round_at_random(values, ids, 5, 2) != drawn[5]).any()
+    assert (sampling.round_at_random(values[order], [ids[i] for i in order], 5, 3) == drawn[5][order]).all()
+    assert sampling.round_at_random(values[6:7], ids[6:7], 5, 3) == drawn[5, 6]
+    assert (drawn[6] != drawn[5]).any() and (sampling.round_at_random(values, ids, 5, 2) != drawn[5]).any()
 
 
 def test_harder_queries_bring_more_of_the_best_negatives():
@@ -139,7 +131,8 @@ def test_harder_queries_bring_more_of_the_best_negatives():
         any_row(query, f"{name} positive", [f"{name}-n{i}" for i in range(4)], query_id=name)
         for name, query in (("easy", "go"), ("hard", "why, oh! " * 30))
     ]
-    draw = build_sampler(with_hardness(rows), TrainingOptions(hardness="hans", negatives=3), Curriculum(), seed=1)
+    options = TrainingOptions(hardness="hans", negatives=3)
+    draw = sampling.build_sampler(sampling.with_hardness(rows), options, Curriculum(), seed=1)
     counts: dict[str, list[int]] = {"easy": [], "hard": []}
     for step in range(50):
         for found in draw(np.array([0, 1]), step):
@@ -154,7 +147,7 @@ def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
     known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
     rows = [any_row("q", "a document", positive_id=f"d{n}") for n in (3, 7, 9)]
     rows += [replace(rows[0], positive_id="promoted"), replace(rows[0], judged={"elo": (0.0, ())})]
-    turns = InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
+    turns = sampling.InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
     epochs = [[row.positive_id for row in turns(np.arange(5), step)] for step in range(0, 14, 2)]
     assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
     assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
@@ -173,12 +166,12 @@ def test_of_many_queries_the_same_few_are_counted_whatever_the_order():
     names = [f"q{i}" for i in range(50)]
     tables = []
     for order in (names, names[::-1]):
-        drawn = DrawnNegatives(order, seed=1, most=5)
+        drawn = sampling.DrawnNegatives(order, seed=1, most=5)
         drawn.add([any_row(name, "p", ["a", "b"]) for name in order])
         tables.append(drawn.table())
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].query_id.nunique() == 5
-    again = DrawnNegatives(names, seed=1, most=5)
+    again = sampling.DrawnNegatives(names, seed=1, most=5)
     again.load_state_dict(drawn.state_dict())
     again.add([any_row(name, "p", ["a", "b"]) for name in names])
     assert (again.table()["count"] == 2).all()

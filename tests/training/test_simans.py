@@ -1,7 +1,5 @@
 """Negatives drawn by a learned SimANS: the draw of the step, the gradient of the softmax, and a training with it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each format is read back by the program it is for, and trains one step where that is sentence-transformers."""
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Iterator
@@ -81,9 +79,7 @@ def trains_a_step(model: Any, dataset: Dataset, loss: Any, folder: Path) -> bool
         ("labeled-pair", {}, "cross BinaryCrossEntropyLoss", 40), ("n-tuple-scores", {}, "cross MarginMSELoss", 16),
     ],
 )  # fmt: skip
-def test_an_encoder_or_a_cross_encoder_trains_a_step(
-    name: str, options: dict[str, Any], loss: str, rows: int, word_encoder: Any, tmp_path: Path
-) -> None:
+def test_an_encoder_or_a_cross_encoder_trains_a_step(name, options, loss, rows, word_encoder, tmp_path):
     from sentence_transformers import CrossEncoder, cross_encoder, sentence_transformer
 
     cross, kind = loss.startswith("cross "), loss.removeprefix("cross ")
@@ -94,9 +90,7 @@ def test_an_encoder_or_a_cross_encoder_trains_a_step(
     assert trains_a_step(model, dataset, getattr(module.losses, kind)(model), tmp_path)
 
 
-def test_the_training_that_the_docs_show_runs_as_it_stands_there(
-    word_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_training_that_the_docs_show_runs_as_it_stands_there(word_encoder, tmp_path, monkeypatch):
     (snippet,) = re.findall(r"```python\n(.*?)```", Path("docs/training.md").read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))

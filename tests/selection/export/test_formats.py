@@ -1,7 +1,5 @@
 """What each format holds, what is left out of it, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -194,9 +192,7 @@ TABLES = st.lists(st.tuples(st.sampled_from("12"), st.sampled_from("pq"), LETTER
 
 
 @given(table=TABLES, negatives=st.none() | st.integers(1, 4))
-def test_formats_agree_on_which_negatives_a_query_has(
-    table: list[tuple[str, str, list[str]]], negatives: int | None
-) -> None:
+def test_formats_agree_on_which_negatives_a_query_has(table, negatives):
     rows = pd.DataFrame([row(query, positive, "".join(letters)) for query, positive, letters in table])
     wanted = {
         (f"질문 {query}", f"text {letter}") for query, _, letters in table for letter in letters[: negatives or None]

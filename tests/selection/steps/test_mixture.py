@@ -1,7 +1,5 @@
 """Mixture weights: what the fits find, when they are refused, and that more similar never means safer."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 
@@ -48,9 +46,7 @@ def row(*values: float) -> Floats:
     deviations=st.tuples(st.floats(1e-3, 1), st.floats(1e-3, 1)),
     share=st.floats(0.01, 0.99),
 )
-def test_a_more_similar_candidate_is_never_a_surer_negative(
-    means: tuple[float, float], deviations: tuple[float, float], share: float
-) -> None:
+def test_a_more_similar_candidate_is_never_a_surer_negative(means, deviations, share):
     fitted = Gaussians(row(*means), row(*deviations), row(share, 1 - share), np.array([True]))
     probability = fitted.probability_lower(np.linspace(-2, 3, 400)[None, :])
     assert ((probability >= 0) & (probability <= 1)).all()
@@ -62,9 +58,7 @@ def test_a_more_similar_candidate_is_never_a_surer_negative(
     second=st.tuples(st.floats(0.3, 60), st.floats(0.3, 60)),
     share=st.floats(0.01, 0.99),
 )
-def test_nor_is_it_with_beta_distributions(
-    first: tuple[float, float], second: tuple[float, float], share: float
-) -> None:
+def test_nor_is_it_with_beta_distributions(first, second, share):
     lower, upper = sorted((first, second), key=lambda c: c[0] / (c[0] + c[1]))
     fitted = Betas(row(lower[0], upper[0]).T, row(lower[1], upper[1]).T, row(share, 1 - share).T, np.array([True]))
     x = np.linspace(0, 1, 300)
@@ -166,9 +160,7 @@ def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
 
 @pytest.mark.parametrize("family", ["gaussian", "beta"])
 @pytest.mark.parametrize("values", [np.random.default_rng(0).normal(0.4, 0.1, 2000), np.full(500, 0.3)])
-def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(
-    family: str, values: Floats, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(family, values, caplog):
     block = block_of(values.reshape(-1, 100))
     with caplog.at_level(logging.WARNING):
         after = weighed(block, family=family)

@@ -1,7 +1,5 @@
 """Routing: both thresholds, what becomes of candidates between and above them, and target rates on simulated judges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

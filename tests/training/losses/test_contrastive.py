@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.pipelines.training.params import estimate_tau_plus
-from anmi.training.losses import build_loss
-from anmi.training.losses.contrastive import (
-    DebiasedContrastive,
-    HardDebiasedContrastive,
-    TauPlus,
-    Triplet,
-    WeightedInfoNCE,
-)
+from anmi.training.losses import build_loss, contrastive
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import DebiasedOptions, HardDebiasedOptions, TripletOptions
@@ -36,13 +29,13 @@ def of_row(loss, positive, negatives):
 def test_infonce_is_the_formula(positive, negatives, t):
     mine = math.exp(positive / t)
     expected = -math.log(mine / (mine + sum(w * math.exp(s / t) for s, w in negatives)))
-    got = of_row(WeightedInfoNCE(Temperature(t).double()), positive, negatives)
+    got = of_row(contrastive.WeightedInfoNCE(Temperature(t).double()), positive, negatives)
     assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @given(positive=NEAR, negatives=WEIGHTED, margin=st.floats(0.01, 1))
 def test_triplet_is_the_formula(positive, negatives, margin):
-    loss = Triplet(None, TripletOptions(margin=margin))
+    loss = contrastive.Triplet(None, TripletOptions(margin=margin))
     got = of_row(loss, positive, negatives)
     # By distances, as triplets are usually told.
     short = [(1 - positive) + margin - (1 - s) for s, _ in negatives]
@@ -76,9 +69,9 @@ def slow_debiased(positive, negatives, t, tau, form, beta):
 def test_debiased_and_hard_debiased_are_the_formulas(positive, negatives, t, tau, form, beta):
     temperature = Temperature(t).double()
     if beta is None:
-        loss = DebiasedContrastive(temperature, DebiasedOptions(tau_plus=tau, form=form))
+        loss = contrastive.DebiasedContrastive(temperature, DebiasedOptions(tau_plus=tau, form=form))
     else:
-        loss = HardDebiasedContrastive(temperature, HardDebiasedOptions(tau_plus=tau, form=form, beta=beta))
+        loss = contrastive.HardDebiasedContrastive(temperature, HardDebiasedOptions(tau_plus=tau, form=form, beta=beta))
     # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
     t = temperature()[0].item()
     expected = slow_debiased(positive, negatives, t, tau, form, beta or 0.0)
@@ -90,7 +83,7 @@ def test_the_report_s_form_at_the_values_of_its_example(expected):
     # N = 7, t = 0.07, τ⁺ = 0.1. Solved by hand for the gap g at which seven equal negatives cost what the example does:
     # (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the same rows would cost 0.020 and 0.423.
     gap = -0.07 * math.log((0.1 + 0.9 * math.expm1(expected)) / 7)
-    loss = DebiasedContrastive(Temperature(0.07).double(), DebiasedOptions(tau_plus=0.1, form="paraphrase"))
+    loss = contrastive.DebiasedContrastive(Temperature(0.07).double(), DebiasedOptions(tau_plus=0.1, form="paraphrase"))
     positive, weights = torch.tensor([0.8], dtype=torch.float64), torch.zeros(1, 7, dtype=torch.float64)
     assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
 
@@ -100,7 +93,7 @@ T = 0.5
 NEGATIVES = 8
 
 
-def learned(prior_strength, kind=DebiasedContrastive, steps=100):
+def learned(prior_strength, kind=contrastive.DebiasedContrastive, steps=100):
     """Learn τ⁺ alone, the encoder frozen: the positives lead a little."""
     generator = torch.Generator().manual_seed(0)
     positive = torch.full((6,), 0.5)
@@ -117,7 +110,7 @@ def learned(prior_strength, kind=DebiasedContrastive, steps=100):
     return loss.report()["tau_plus"], values.detach(), similarity.grad
 
 
-@pytest.mark.parametrize("kind", [DebiasedContrastive, HardDebiasedContrastive])
+@pytest.mark.parametrize("kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive])
 def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
     tau_plus, values, gradient = learned(0.0, kind)
     clamp = math.log1p(NEGATIVES * math.exp(-1 / T) / math.exp(0.5 / T))
@@ -127,7 +120,7 @@ def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
     assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
-@pytest.mark.parametrize("kind", [DebiasedContrastive, HardDebiasedContrastive])
+@pytest.mark.parametrize("kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive])
 @pytest.mark.parametrize("strength", [2.0, 20.0])
 def test_with_a_prior_it_stays_below_the_bound(kind, strength):
     tau_plus, _, gradient = learned(strength, kind)
@@ -137,7 +130,7 @@ def test_with_a_prior_it_stays_below_the_bound(kind, strength):
 
 @given(start=st.floats(1e-4, 0.9), now=st.floats(1e-4, 0.9), strength=st.floats(0.1, 10), count=st.floats(0.1, 500))
 def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strength, count):
-    share = TauPlus(DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)).double()
+    share = contrastive.TauPlus(DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)).double()
     with torch.no_grad():
         share.logit.fill_(math.log(now / (1 - now)))
 
