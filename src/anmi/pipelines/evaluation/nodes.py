@@ -35,12 +35,11 @@ def score_runs(
     from anmi.corpus.related import copies
     from anmi.evaluation.metrics import copies_once, evaluate, of_documents
 
-    asked = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
-    if asked.queries.empty:
+    _, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    if asked.empty:
         label = pd.DataFrame({"query_id": ["none"], "document_id": "none", "relevance": 1})
         return evaluate(label, runs, params.cutoffs).reset_index().assign(system="")[:0]
-    labels = asked.qrels[asked.qrels.query_id.isin(asked.queries.query_id)]
-    truth = of_documents(labels, corpus)
+    truth = of_documents(qrels[qrels.query_id.isin(asked.query_id)], corpus)
     same = copies(related_documents, corpus) if related_documents is not None else {}
     systems = runs.system.unique().tolist()
     if recipe is not None:
@@ -190,7 +189,7 @@ def measure_knowledge(
     from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.kinds import OWN
 
-    corpus, asked, qrels, _ = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     training = queries[queries.split == "train"]
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))

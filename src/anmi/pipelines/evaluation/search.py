@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -19,44 +19,20 @@ from anmi.search import HybridSearch
 from anmi.search.hybrid import Encoded, Retriever
 from anmi.store import Store
 
-KindOfQueries = Literal["labels", "pseudo_queries"]
-
-
-class SplitQueries(NamedTuple):
-    """What is asked, with the documents and labels that belong to it.
-
-    Attributes
-    ----------
-    corpus
-        Without what pseudo-queries were made of, where they stand in; else as it was.
-    queries
-        Those of the split that have a label.
-    qrels
-        All.
-    kind
-        ``labels`` or ``pseudo_queries``, which are a weaker proof.
-    """
-
-    corpus: pd.DataFrame
-    queries: pd.DataFrame
-    qrels: pd.DataFrame
-    kind: KindOfQueries
-
-
-def kind_of_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> KindOfQueries:
-    """Return what the queries of a split are."""
-    return "pseudo_queries" if split in unlabelled_splits(queries, qrels) else "labels"
+Tables = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
 
 
 def queries_of_split(
     corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
-) -> SplitQueries:
-    """Return the queries of a split, and where too few have a label those made of the documents new for it."""
-    kind = kind_of_queries(queries, qrels, split)
-    if kind == "pseudo_queries" and pseudo_queries is not None:
+) -> Tables:
+    """Return corpus, queries of a split that have a label, and all labels.
+
+    Where too few have one, queries made of the documents new for the split are among them, and the corpus is without
+    what these were made of.
+    """
+    if pseudo_queries is not None and split in unlabelled_splits(queries, qrels):
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
-    found = queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
-    return SplitQueries(corpus, found, qrels, kind)
+    return corpus, queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)], qrels
 
 
 HYBRID: Final = "hybrid"
@@ -73,6 +49,9 @@ def build_search(
     """
     from anmi.adaptation.pseudo_tests import least_queries, with_pseudo_tests
     from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import vectors
+    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.index import spread_of_scores
     from anmi.search.fit import fit_on_dev
     from anmi.search.hybrid import companion_of
 
@@ -80,8 +59,11 @@ def build_search(
     kind = training_summary.get("dev_queries", "labels")
     dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else [])
     asked, texts = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist(), document_texts(corpus)
-    models = [trained_model, *companion_of(trained_model)]
-    parts = [_encoded(model, asked, texts, dense, how, store, f"encoding for {recipe}") for model in models]
+    parts = []
+    for folder in (trained_model, *companion_of(trained_model)):
+        model = load_encoder(str(folder), store.path / "models", dense.max_length)
+        found = vectors(model, texts, "document", description=f"encoding for {recipe}", **how)
+        parts.append(Encoded(folder, found, spread_of_scores(vectors(model, asked, "query", **how), found)))
     search = HybridSearch.build(
         bm25_index, corpus, parts, encoder={"max_length": dense.max_length, **how}, method=params.hybrid.method,
         depth=params.hybrid.depth, index=dense.index,
@@ -102,19 +84,6 @@ def build_search(
     return search
 
 
-def _encoded(
-    folder: Path, queries: list[str], documents: list[str], dense: DenseParams, how: dict[str, Any], store: Store,
-    description: str,
-) -> Encoded:  # fmt: skip
-    from anmi.evaluation.retrieval import vectors
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.index import spread_of_scores
-
-    model = load_encoder(str(folder), store.path / "models", dense.max_length)
-    embeddings = vectors(model, documents, "document", description=description, **how)
-    return Encoded(folder, embeddings, spread_of_scores(vectors(model, queries, "query", **how), embeddings))
-
-
 def run_systems(
     *, search_index: HybridSearch, terms: Terms, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame, given_runs: pd.DataFrame, corpus_encoder: Path, encoder: str, recipe: str,
@@ -130,23 +99,20 @@ def run_systems(
     from anmi.retrieval.encoders import load_encoder, place_of
     from anmi.retrieval.fusion import Ranked
 
-    asked = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
-    if asked.queries.empty:
+    searched, asked, labels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    if asked.empty:
         return pd.DataFrame({"query_id": "", "document_id": "", "score": 0.0, "rank": 0, "system": ""}, index=[])
-    search = (
-        search_index if asked.corpus is corpus else changed(search_index, terms, corpus, asked.corpus, dense, store)
-    )
-    texts, fused = asked.queries.text.tolist(), search.settings["depth"]
-    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(asked.corpus)
-    ranking = Ranking.of(asked.queries, asked.qrels, corpus, max(depth, fused))
+    search = search_index if searched is corpus else changed(search_index, terms, corpus, searched, dense, store)
+    texts, fused = asked.text.tolist(), search.settings["depth"]
+    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
+    ranking = Ranking.of(asked, labels, corpus, max(depth, fused))
     found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
     lists = {"bm25": Ranked(*ranking.lists(found, values))}
     for kind, retriever in search.retrievers.items():
-        index = exact(retriever)
-        lists[kind] = Ranked(*ranking.lists(*index.search(retriever.encode(texts), ranking.searched)))
+        found, values = exact(retriever).search(retriever.encode(texts), ranking.searched)
+        lists[kind] = Ranked(*ranking.lists(found, values))
     together = search.fused({part: listed.top(fused) for part, listed in lists.items()}, spread, depth)
-    names: dict[str, str] = {search.main.kind: recipe}
-    lists = {names.get(part, part): listed for part, listed in lists.items()}
+    lists = {recipe if part == search.main.kind else part: listed for part, listed in lists.items()}
     lists[HYBRID] = Ranked(together.documents, together.scores)
     runs = {
         system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth)) for system, part in lists.items()
@@ -154,11 +120,11 @@ def run_systems(
     model = load_encoder(place_of(encoder, corpus_encoder), store.path / "models", dense.max_length, dense.prompts)
     # A trained model is seen once; keeping its vectors would only fill the store.
     runs["zero_shot"] = ranked(
-        model, asked.queries, asked.qrels, asked.corpus, depth, store=store, precision=dense.precision,
-        batch_size=dense.batch_size, description="zero_shot",
+        model, asked, labels, searched, depth, store=store, precision=dense.precision, batch_size=dense.batch_size,
+        description="zero_shot",
     )  # fmt: skip
     for system, rows in given_runs[given_runs.query_id.isin(ranking.query_ids)].groupby("system", sort=False):
-        runs[str(system)] = ranking.given(rows, asked.corpus).groupby("query_id").head(depth)
+        runs[str(system)] = ranking.given(rows, searched).groupby("query_id").head(depth)
     order = dict.fromkeys(("bm25", "zero_shot", *lists, *runs))
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
@@ -178,17 +144,24 @@ def changed(
     search: HybridSearch, terms: Terms, before: pd.DataFrame, after: pd.DataFrame, dense: DenseParams, store: Store
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
+    from anmi.corpus.texts import document_texts
+    from anmi.evaluation.retrieval import vectors
+    from anmi.retrieval.encoders import load_encoder
     from anmi.retrieval.index import build_index
 
     other, retrievers = _other(before, after), []
+    if not len(other):
+        return search
     for retriever in search.retrievers.values():
         # Rows of a sparse matrix cannot be replaced in place, and encode fast.
-        if retriever.kind == "sparse":
-            found = _documents(retriever, after, dense, store)
-        else:
-            found = np.array(retriever.index.vectors())
-            if len(other):
-                found[other] = _documents(retriever, after.iloc[other], dense, store)
+        texts = document_texts(after if retriever.kind == "sparse" else after.iloc[other])
+        # The trained model has in its folder what it was trained with.
+        model = load_encoder(str(retriever.model), store.path / "models", dense.max_length)
+        how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
+        made = vectors(model, texts, "document", description="encoding what changed", **how)
+        found = made if retriever.kind == "sparse" else np.array(retriever.index.vectors())
+        if retriever.kind == "dense":
+            found[other] = made
         retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
     return HybridSearch(reindexed(search.bm25, terms, before, after), retrievers, after, search.settings)
 
@@ -205,16 +178,3 @@ def reindexed(index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.Da
 def _other(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int64]:
     """Return which documents have another text."""
     return np.flatnonzero((before.title != after.title) | (before.text != after.text))
-
-
-def _documents(retriever: Retriever, corpus: pd.DataFrame, dense: DenseParams, store: Store) -> Any:
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.retrieval import vectors
-    from anmi.retrieval.encoders import load_encoder
-
-    # The trained model has in its folder what it was trained with.
-    model = load_encoder(str(retriever.model), store.path / "models", dense.max_length)
-    return vectors(
-        model, document_texts(corpus), "document", precision=dense.precision, batch_size=dense.batch_size,
-        description="encoding what changed",
-    )  # fmt: skip

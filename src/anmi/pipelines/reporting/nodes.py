@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from anmi.pipelines.evaluation.search import kind_of_queries
+from anmi.adaptation.pseudo_tests import unlabelled_splits
 from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
@@ -50,6 +50,7 @@ def collect_results(
     """
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
+    kind = "pseudo_queries" if evaluation.split in unlabelled_splits(queries, qrels) else "labels"
     false_negatives = selection_summary["false_negatives"]
     if len(drawn) and len(equivalents):
         counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
@@ -59,7 +60,7 @@ def collect_results(
         "marks": info["notes"].get("marks"),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "machine": machine(),
         "versions": versions(), "prompts": training_summary.get("prompts"),
-        "test_queries": kind_of_queries(queries, qrels, evaluation.split) if len(metrics) else "none",
+        "test_queries": kind if len(metrics) else "none",
         "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
         "rows": metrics.to_dict("records"), "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"], "expected": selection_summary.get("expected"),
