@@ -38,12 +38,8 @@ def judge_by_evidence(
     from anmi.judging.evidence import Material, facts_of
     from anmi.judging.fusing import FusedJudge
 
-    material = Material(
-        terms=terms,
-        query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
-        vectors=np.asarray(document_embeddings),
-        facts=facts_of(corpus, knowledge.graph),
-    )
+    texts, facts = dict(zip(queries.query_id, queries.text, strict=True)), facts_of(corpus, knowledge.graph)
+    material = Material(terms=terms, query_texts=texts, vectors=np.asarray(document_embeddings), facts=facts)
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
     judge.fit(candidates)
     material.terms.prepare()
@@ -69,17 +65,13 @@ def judge_candidates(
         return ColumnShards.none(), none, told
     from anmi.corpus.texts import document_texts
 
-    answers = None
+    texts: dict[str, Any] = {"query_texts": dict(zip(queries.query_id, queries.text, strict=True)), "seed": seed}
+    texts["document_texts"], answers = document_texts(corpus), None
     if params.llm is not None and recipes.get(recipe).judged:
         from anmi.judging.llm import LLMJudge, Reader
 
-        llm = LLMJudge(
-            reader=Reader(params.llm, store, info.get("language", "en")),
-            query_texts=dict(zip(queries.query_id, queries.text, strict=True)),
-            document_texts=document_texts(corpus),
-            seed=seed,
-            select=_selecting(recipes.get(recipe), candidates, seed),
-        )
+        reader = Reader(params.llm, store, info.get("language", "en"))
+        llm = LLMJudge(reader=reader, select=_selecting(recipes.get(recipe), candidates, seed), **texts)
         answers, told = llm.fit(candidates), llm.summary
     if not asked:
         return ColumnShards.none() if answers is None else add_columns(engine, answers, candidates), none, told
@@ -87,20 +79,14 @@ def judge_candidates(
 
     store.run = partial(map_shards, engine)
     read_by = candidates if answers is None else candidates.map(answers)
-    judge = Judge(
-        options=params.cross_encoder, depth=params.depth, store=store, models=store.path / "models",
-        query_texts=dict(zip(queries.query_id, queries.text, strict=True)), document_texts=document_texts(corpus),
-        seed=seed,
-    )  # fmt: skip
+    places: dict[str, Any] = {"store": store, "models": store.path / "models"}
+    judge = Judge(options=params.cross_encoder, depth=params.depth, **places, **texts)
     # What is fitted looks at a few of many columns.
     some = read_by.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
     judgments = judge.fit(some)
     stack = Stack.fit(some.map(judgments))
-    log.info(
-        "cross-encoder: weight %.2f beside the other evidence%s",
-        stack.weight,
-        "" if stack.hidden else ", since no positive can be hidden to fit one",
-    )
+    why = "" if stack.hidden else ", since no positive can be hidden to fit one"
+    log.info("cross-encoder: weight %.2f beside the other evidence%s", stack.weight, why)
     added = add_columns(engine, Stacked(judgments, stack, answers), candidates)
     return added, judge.summary | {"stack": vars(stack)}, told
 

@@ -81,11 +81,9 @@ def make_training_rows(
     splits = dict(zip(queries.query_id, queries.split, strict=True))
     related = RelatedDocuments.from_table(related_documents, ids)
     rows = training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits, labels)
-    asked = bool((queries.split == "train").any())
-    if asked and recipes.get(recipe).negatives and not rows.negatives:
-        raise AnmiError(
-            f'recipe "{recipe}" left no negative for any query: {_why_none(diagnose(selection, Funnel(1))[0])}'
-        )
+    if (queries.split == "train").any() and recipes.get(recipe).negatives and not rows.negatives:
+        why = _why_none(diagnose(selection, Funnel(1))[0])
+        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {why}')
     return rows
 
 
@@ -126,9 +124,8 @@ def make_variants(
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
     writer = None if options is None else partial(edited, Endpoint(options).ask, options.max_characters)
-    variants = make_variants(
-        knowledge.of(ids), documents, ids, document_texts(corpus), selection.variants, seed, writer
-    )
+    texts = document_texts(corpus)
+    variants = make_variants(knowledge.of(ids), documents, ids, texts, selection.variants, seed, writer)
     for kind, count in counts_of(variants).items():
         _LOG.info("%d variants (%s) of %d of %d documents", count["variants"], kind, count["documents"], len(documents))
     return variants
@@ -158,7 +155,7 @@ def summarise_selection(
     from anmi.report.console import expected_sentence
 
     wanted = recipes.get(recipe).negatives
-    labelled, promoted = rows[rows.origin == "qrels"], rows[rows.origin == "promoted"]
+    labelled = rows[rows.origin == "qrels"]
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
     document_ids = corpus.document_id.tolist()
     measures: dict[str, Any] = {
@@ -172,12 +169,10 @@ def summarise_selection(
         measures["marked"] = diagnostics.AgainstMarks(marks, document_ids)
     found: dict[str, Any] = dict(zip(measures, diagnostics.diagnose(selection, *measures.values()), strict=True))
     found["gaps"] = {name: found.pop(name) for name in ("dense", "elo")}
-    compared = found.setdefault("marked", None)
-    if compared:
-        _LOG.info(
-            "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
-            compared["relevant"] + compared["not_relevant"], compared["relevant"], compared["brier"],
-        )  # fmt: skip
+    if compared := found.setdefault("marked", None):
+        marked, relevant = compared["relevant"] + compared["not_relevant"], compared["relevant"]
+        told = "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said"
+        _LOG.info(told, marked, relevant, compared["brier"])
     if said := expected_sentence(found["expected"]):
         _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
     asked = labelled.drop_duplicates("query_id")
@@ -187,7 +182,7 @@ def summarise_selection(
         "rows": len(rows),
         "negatives_wanted": wanted,
         "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
-        "promoted": len(promoted),
+        "promoted": int((rows.origin == "promoted").sum()),
         "false_negatives": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
         **found,
     }
