@@ -1,8 +1,7 @@
-"""Variants and knowledge."""
+"""What a graph lets one measure of two encoders."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,8 @@ import pytest
 import torch
 
 from anmi.corpus.knowledge import Knowledge
-from anmi.corpus.types import empty
 from anmi.pipelines.evaluation.nodes import measure_knowledge
-from anmi.pipelines.params import DenseParams, EvaluationParams, SelectionParams
-from anmi.pipelines.selection.nodes import make_variants
-from anmi.selection.recipe import recipe_book
+from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.store import Store
 
 CITIES = ["rome", "paris", "oslo", "bern"]
@@ -109,37 +105,3 @@ def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
         dense=DenseParams(), seed=1, store=nothing, pseudo_queries=nothing, corpus_encoder=nothing,
     )  # fmt: skip
     assert found == ({}, {})
-
-
-BOOK = recipe_book({
-    "mined": {"description": "Mined.", "negatives": 2, "steps": {"random": {}}},
-    "mixed": {"description": "Mixed.", "negatives": 2, "steps": {"random": {}}, "training": {"sources": "mixed"}},
-})  # fmt: skip
-
-
-def variants(recipe: str, selection: SelectionParams | None = None, **training: Any) -> pd.DataFrame:
-    facts = pd.DataFrame(
-        [("d0", "a", "colour", "red"), ("d1", "b", "colour", "blue"), ("d2", "c", "colour", "green")],
-        columns=["document_id", "head", "relation", "tail"],
-    )
-    entities = pd.DataFrame({"uri": ["a", "b", "c"], "label": ["Ann", "Ben", "Cid"], "types": '["person"]'})
-    corpus = pd.DataFrame(
-        {"document_id": ["d0", "d1", "d2"], "title": "", "text": ["Ann is red", "Ben is blue", "Cid is green"]}
-    )
-    queries = pd.DataFrame({"query_id": ["q0", "q1"], "text": ["red", "blue"], "split": ["train", "test"]})
-    qrels = pd.DataFrame({"query_id": ["q0", "q1"], "document_id": ["d0", "d1"], "relevance": 1})
-    params = SelectionParams() if selection is None else selection
-    return make_variants(
-        corpus=corpus, queries=queries, qrels=qrels,
-        knowledge=Knowledge(entities, empty("head", "relation", "tail"), facts),
-        recipe=recipe, recipes=BOOK, selection=params, seed=1, **training,
-    )  # fmt: skip
-
-
-def test_positives_of_all_splits_have_variants_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        found = variants("mixed")
-    assert set(found.document_id) == {"d0", "d1"}
-    assert set(found.kind) == {"swap", "counterpart"}
-    assert "Ben is red" in set(found.text)
-    assert "4 variants (swap) of 2 of 2 documents" in caplog.text

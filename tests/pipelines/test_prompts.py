@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from tests.pipelines.test_training import CORPUS, QRELS, QUERIES, WORDS, rows
 
+from anmi.corpus.texts import document_texts
 from anmi.pipelines.dense.nodes import encode_collection
 from anmi.pipelines.evaluation.search import build_search, run_systems
 from anmi.pipelines.params import DenseParams, EvaluationParams
@@ -21,44 +23,10 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
-COUNT = 24
-WORDS = ["query", "passage", ":", "find", *(f"w{i}" for i in range(3 * COUNT))]
+ENCODED = ["query", "passage", ":", "find", *WORDS]
 FOLDER = {"query": "query: ", "document": "passage: "}
 EVALUATION = EvaluationParams(cutoffs=(10,), resamples=100)
 BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": {"top": {"by": "dense"}}}})
-
-
-def corpus() -> pd.DataFrame:
-    texts = [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)]
-    return pd.DataFrame({"document_id": [f"d{i}" for i in range(COUNT)], "title": "", "text": texts})
-
-
-def queries() -> pd.DataFrame:
-    """Half of the queries share a word with their document, for figures between 0 and 1."""
-    texts = [f"w{i} w{i + COUNT}" if i % 2 else f"w{i}" for i in range(COUNT)]
-    split = ["train", "dev", "test"] * (COUNT // 3)
-    return pd.DataFrame({"query_id": [f"q{i}" for i in range(COUNT)], "text": texts, "split": split})
-
-
-def qrels() -> pd.DataFrame:
-    ids = range(COUNT)
-    return pd.DataFrame(
-        {"query_id": [f"q{i}" for i in ids], "document_id": [f"d{i}" for i in ids], "relevance": 1}
-    ).assign(split=queries().split)
-
-
-def rows() -> pd.DataFrame:
-    train = queries()[queries().split == "train"]
-    documents = corpus().set_index("document_id").text
-    own = [query.replace("q", "d") for query in train.query_id]
-    other = [f"d{(int(document[1:]) + 7) % COUNT}" for document in own]
-    return pd.DataFrame(
-        {
-            "query_id": train.query_id, "query": train.text, "positive_id": own, "positive": documents[own].tolist(),
-            "negative_ids": [[name] for name in other], "negatives": [[text] for text in documents[other]],
-            "weights": [[1.0]] * len(train), "query_weight": 1.0, "positive_ids": [[name] for name in own],
-        }
-    )  # fmt: skip
 
 
 class Way(NamedTuple):
@@ -86,9 +54,9 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     kind, name = request.param
     folder = tmp_path_factory.mktemp("way")
     if kind in ("static", "two"):
-        model = word_encoder(WORDS, prompts=FOLDER)
+        model = word_encoder(ENCODED, prompts=FOLDER)
     else:
-        model = network_encoder(WORDS, include_prompt=False, prompts=FOLDER)
+        model = network_encoder(ENCODED, include_prompt=False, prompts=FOLDER)
     model.save(str(folder / "base"), create_model_card=False)
     given, expected = SETTINGS[name]
     dense = DenseParams(precision="float32", **given)
@@ -101,22 +69,22 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing) | {"pseudo_queries": pseudo}
     with Store(folder / "store") as store:
         mined = encode_collection(
-            corpus=corpus(), queries=queries(), corpus_encoder=nothing, encoder=str(folder / "base"), recipe="mine",
+            corpus=CORPUS, queries=QUERIES, corpus_encoder=nothing, encoder=str(folder / "base"), recipe="mine",
             recipes=BOOK, params=dense, store=store,
         )  # fmt: skip
         trained = train_retriever(
-            rows=rows(), corpus=corpus(), queries=queries(), qrels=qrels(), **tables,
+            rows=rows(8), corpus=CORPUS, queries=QUERIES, qrels=QRELS, **tables,
             encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
             params=TrainingParams(options=options), dense=dense, seed=1, store=store, corpus_encoder=nothing,
             new_documents=pd.DataFrame({"document_id": []}),
         )  # fmt: skip
         shared = {
-            "corpus": corpus(), "queries": queries(), "qrels": qrels(), "pseudo_queries": pseudo, "recipe": "mine",
+            "corpus": CORPUS, "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo, "recipe": "mine",
             "params": EVALUATION, "dense": dense, "store": store, "terms": nothing,
         }  # fmt: skip
         search = build_search(
             trained_model=trained["trained_model"],
-            bm25_index=BM25Index.build(corpus().text.tolist(), "en", "whitespace"),
+            bm25_index=BM25Index.build(document_texts(CORPUS), "en", "whitespace"),
             dev_run=trained["dev_run"], info={"collection": "mine", "language": "en"}, seed=1,
             training_summary=trained["training_summary"], **shared,
         )  # fmt: skip
@@ -149,8 +117,8 @@ def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
 
 def by_hand(encode: Encode, split: str) -> pd.DataFrame:
     """The run of a split's queries, ranked without any of our code."""
-    asked = queries()[queries().split == split]
-    scores = encode(asked.text.tolist(), "query") @ encode(corpus().text.tolist(), "document").T
+    asked = QUERIES[QUERIES.split == split]
+    scores = encode(asked.text.tolist(), "query") @ encode(document_texts(CORPUS), "document").T
     found = [
         {"query_id": query, "document_id": f"d{place}", "score": row[place], "rank": rank}
         for query, row in zip(asked.query_id, scores, strict=True)
@@ -167,10 +135,10 @@ def assert_equal(run: pd.DataFrame, expected: pd.DataFrame) -> None:
 
 def test_mining_encodes_with_them(way: Way) -> None:
     encode = plain(way.base, way.expected)
-    train = queries()[queries().split == "train"]
+    train = QUERIES[QUERIES.split == "train"]
     np.testing.assert_allclose(way.mined["query_embeddings"], encode(train.text.tolist(), "query"), atol=1e-5)
     found = way.mined["document_embeddings"]
-    np.testing.assert_allclose(found, encode(corpus().text.tolist(), "document"), atol=1e-5)
+    np.testing.assert_allclose(found, encode(document_texts(CORPUS), "document"), atol=1e-5)
     assert way.mined["encoder_info"]["prompts"] == way.expected
 
 

@@ -182,6 +182,9 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(
     labelled = set(map(tuple, collection()["qrels"][["query_id", "document_id"]].to_numpy()))
     assert not negatives & (labelled | {("q0", "d50")}), "no positive and no copy of one"
     assert "d40" not in {document for _, document in negatives}, "no new document"
+    made, mixed = catalog.load("variants"), chosen.training.get("sources") is not None
+    positives = collection()["qrels"].document_id
+    assert made.document_id.isin(positives).all() and {*made.kind} == ({"counterpart"} if mixed else set())
     # What a user is shown of it.
     shown = [source_table(summary["by_source"]), rejections_table(summary["funnel"]), origins_table(summary["origins"])]
     assert all(table.row_count for table in shown[:2])
