@@ -189,7 +189,7 @@ def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_
         made = enumerate((first, second, third))
         files = [stored(each, folder / f"{number}-{id(candidates)}") for number, each in made]
         for one, two, last in ((first, second, third), files):
-            joined = candidates.joined(one, two, ColumnShards.none(), last)
+            joined = candidates.joined(one, two, ColumnShards(), last)
             assert saved(joined) == saved(CandidateShards.of(at_once))
             some = joined.only(*asked)
             expected = saved(CandidateShards.of([each.only(asked) for each in at_once]))

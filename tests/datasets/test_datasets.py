@@ -230,7 +230,7 @@ def test_columns_are_saved_without_their_block_and_joined_when_read(tmp_path: Pa
 
 def test_a_stage_that_had_nothing_to_add_leaves_a_folder_without_parts(tmp_path: Path) -> None:
     dataset = ColumnsDataset(filepath=f"{tmp_path}/ratings", version=Version(None, ONE))
-    dataset.save(ColumnShards.none())
+    dataset.save(ColumnShards())
     assert dataset.exists() and not dataset.load() and dataset.preview() == {}
     assert list(dataset.local_copy().iterdir()) == []
     shards = CandidateShards.of([block(0)])

@@ -154,7 +154,7 @@ def test_the_pipeline_gives_it_the_texts_and_its_answers_are_the_ratings(server:
     recipe = {"description": "By Elo.", "negatives": 2, "steps": {"elo_gap": {"danger": 100}, "random": {}}}
     shards = CandidateShards.of([block])
     added, summary = rate_candidates(
-        candidates=shards, evidence=ColumnShards.none(), judgments=ColumnShards.none(),
+        candidates=shards, evidence=ColumnShards(), judgments=ColumnShards(),
         corpus=pd.DataFrame({"title": "", "text": [f"number {number}" for number in numbers.ravel()]}),
         queries=pd.DataFrame({"query_id": ids, "text": ids}), store=store, recipe="by_elo",
         recipes=recipe_book({"by_elo": recipe}), seed=3,

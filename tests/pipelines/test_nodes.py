@@ -61,7 +61,7 @@ def checked(shards: CandidateShards) -> ColumnShards:
 def selected(recipe: str) -> CandidateShards:
     """What a recipe that reads no judgment selects."""
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(100)]})
-    added = {"consistency": checked(SHARDS)} | dict.fromkeys(("evidence", "judgments", "ratings"), ColumnShards.none())
+    added = {"consistency": checked(SHARDS)} | dict.fromkeys(("evidence", "judgments", "ratings"), ColumnShards())
     return select_negatives(
         SHARDS, corpus=corpus, new_documents=corpus[:0], recipe=recipe, recipes=BOOK, seed=1, **added
     )

@@ -461,11 +461,6 @@ class ColumnShards:
         self.layers: Callable[[], Iterable[Layer]] = parts or (lambda: files)
         self._some = bool(parts or files)
 
-    @staticmethod
-    def none() -> ColumnShards:
-        """Return the columns of a stage that had nothing to add."""
-        return ColumnShards()
-
     def __bool__(self) -> bool:
         return self._some
 

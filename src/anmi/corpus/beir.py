@@ -15,7 +15,7 @@ import pandas as pd
 from anmi.corpus.places import inside, kind_of
 from anmi.corpus.rows import Pair, Row, gather_pairs, numbered, read_lines, read_rows, read_texts
 from anmi.corpus.texts import clean
-from anmi.corpus.types import LABEL_COLUMNS, RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
+from anmi.corpus.types import LABEL_COLUMNS, QUERY_COLUMNS, RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
 from anmi.errors import AnmiError, installed, nearest
 
 # In order of preference; the first file that exists is taken.
@@ -59,16 +59,13 @@ def read_beir(location: str, options: Options) -> RawCollection:
     if not tables and others:
         # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
         raise AnmiError(f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv")
-    asked = _first(folder, ["queries"], _TEXTS)
-    parts: dict[str, Any] = {}
-    if labelled := [table for table in tables.values() if len(table)]:
-        parts["qrels"] = pd.concat(labelled, ignore_index=True)
-    if asked or labelled:
-        path = inside(asked or folder / "queries.jsonl", folder)
-        parts["queries"] = read_texts(path, "query", options.columns)
+    qrels = pd.concat([empty(*LABEL_COLUMNS), *tables.values()], ignore_index=True)
+    asked, queries = _first(folder, ["queries"], _TEXTS), empty(*QUERY_COLUMNS)
+    if asked or len(qrels):
+        queries = read_texts(inside(asked or folder / "queries.jsonl", folder), "query", options.columns)
     runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
     return RawCollection(
-        documents, **parts,
+        documents, queries, qrels,
         notes={name: "is empty, as if it were not there" for name, table in tables.items() if table.empty},
         runs=pd.concat([empty(*RUN_COLUMNS), *(read_run(inside(path, folder)) for path in runs)], ignore_index=True),
     )  # fmt: skip
@@ -286,15 +283,15 @@ def read_hf(location: str, options: Options) -> RawCollection:
             )
             counts = {found: len(part) for found, part in splits.values()}
             return gather_pairs(f"hf:{location}", rows, options, {"pairs": counts})
-        parts: dict[str, Any] = {"notes": {"hf": {}}}
-        if queries:
-            place = name if labels else f"{name}-qrels"
-            splits = _of_splits(place, _load(place, labels), split)
-            parts["queries"] = texts(queries, "query")
-            qrels = [labels_of(Path(place) / found, _rows(part), ours) for ours, (found, part) in splits.items()]
-            parts |= {"qrels": pd.concat(qrels, ignore_index=True)}
-            parts["notes"] = {"hf": {ours: found for ours, (found, _) in splits.items()}}
-        return RawCollection(texts(corpus, "document"), **parts)
+        if queries is None:
+            return RawCollection(texts(corpus, "document"), notes={"hf": {}})
+        place = name if labels else f"{name}-qrels"
+        splits = _of_splits(place, _load(place, labels), split)
+        qrels = [labels_of(Path(place) / found, _rows(part), ours) for ours, (found, part) in splits.items()]
+        notes = {"hf": {ours: found for ours, (found, _) in splits.items()}}
+        return RawCollection(
+            texts(corpus, "document"), texts(queries, "query"), pd.concat(qrels, ignore_index=True), notes=notes
+        )
 
 
 def _saved(folder: Path) -> bool:
@@ -321,9 +318,7 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
         found = datasets.load_from_disk(place)
     else:
         options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
-        apart = config and place.is_dir() and not (folder / "README.md").is_file()
-        given = [str(place)] if apart else [str(folder) if folder.is_dir() else name, config or None]
-        found = datasets.load_dataset(*given, **options)
+        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, **options)
     return found if isinstance(found, dict) else {"train": found}
 
 

@@ -271,10 +271,7 @@ def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
     if len(new):
         splits = ", ".join(f"{count:,} {split}" for split, count in new["split"].value_counts(sort=False).items())
         text += f"; {len(new):,} questions asked on the page are queries ({splits})"
-    left = [
-        ((~marks["known"]).sum(), "of documents or queries that are not there, or of questions without a relevant "
-                                  "document"),
-        ((marks["known"] & ~marks["counts"]).sum(), "of test queries"),
-    ]  # fmt: skip
-    told = ", ".join(f"{count:,} {what}" for count, what in left if count)
+    gone = "of documents or queries that are not there, or of questions without a relevant document"
+    left = {gone: (~marks["known"]).sum(), "of test queries": (marks["known"] & ~marks["counts"]).sum()}
+    told = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
     return {"marks": f"{text}; without effect: {told}" if told else text}

@@ -23,6 +23,7 @@ FEWEST_DEV: Final = 20
 LARGEST_RELEVANCE: Final = 1_000_000
 ENTITY_COLUMNS: Final = ("uri", "label", "types")
 FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
+QUERY_COLUMNS: Final = ("query_id", "text", "metadata", "file", "line")
 LABEL_COLUMNS: Final = ("query_id", "document_id", "relevance", "split", "file", "line")
 # Of files with runs of TREC, which are systems by their names.
 RUN_ENDINGS: Final = (".run", ".trec", ".txt")
@@ -126,7 +127,7 @@ class RawCollection:
     """
 
     documents: pd.DataFrame
-    queries: pd.DataFrame = field(default_factory=partial(empty, "query_id", "text", "metadata", "file", "line"))
+    queries: pd.DataFrame = field(default_factory=partial(empty, *QUERY_COLUMNS))
     qrels: pd.DataFrame = field(default_factory=partial(empty, *LABEL_COLUMNS))
     graph: pd.DataFrame = field(default_factory=partial(empty, "head", "relation", "tail"))
     same_text_is_equivalent: bool = False

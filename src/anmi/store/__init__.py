@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 FORMAT: Final = b"anmi-store-3"
 Number = Literal["float32", "float16"]
-_SIZES: Final[dict[Number, int]] = {"float32": 4, "float16": 2}
 _PREFIX_SIZE: Final = 8
 _TEXT_SIZE: Final = 16
 _SUM_SIZE: Final = 4
@@ -208,12 +207,9 @@ class Store(AbstractContextManager["Store"]):
                     found, bad = _sound(stored, record)
                     damaged += bad
                     yield found, record
-        self._drop(damaged)
-
-    def _drop(self, damaged: Sequence[bytes]) -> None:
-        """Remove damaged values, unless nothing can be written, and say so."""
         if damaged:
             logger.warning("%d values in the store %s are damaged: they are computed again", len(damaged), self.path)
+            # They are removed, unless nothing can be written.
             with suppress(AnmiError), self._writing() as transaction:
                 for key in damaged:
                     transaction.delete(key, db=self._entries)
@@ -243,17 +239,13 @@ class Store(AbstractContextManager["Store"]):
                 self._put(transaction, prefix, list(group), number)
 
     def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number) -> None:
-        fingerprint, name = self._known[prefix]
-        record = self._record(transaction, prefix) or {
-            "number": number,
-            "dimension": len(items[0][1]) // _SIZES[number],
-        }
-        dimension = record["dimension"]
-        other = next((len(value) for _, value in items if len(value) != _SIZES[number] * dimension), None)
+        (fingerprint, name), size = self._known[prefix], np.dtype(number).itemsize
+        record = self._record(transaction, prefix) or {"number": number, "dimension": len(items[0][1]) // size}
+        other = next((len(value) for _, value in items if len(value) != size * record["dimension"]), None)
         if other is not None:
             raise AnmiError(
-                f'"{name or fingerprint}" gave {other // _SIZES[number]} numbers for a text and {dimension} '
-                "before: whatever changed must be part of its fingerprint; nothing of this batch was stored"
+                f'"{name or fingerprint}" gave {other // size} numbers for a text and {record["dimension"]} before: '
+                "whatever changed must be part of its fingerprint; nothing of this batch was stored"
             )
         if record["number"] != number:
             items = [(key, np.frombuffer(value, number).astype(record["number"]).tobytes()) for key, value in items]
@@ -263,8 +255,7 @@ class Store(AbstractContextManager["Store"]):
 
     def _record(self, transaction: Any, prefix: bytes) -> dict[str, Any] | None:
         """Return what is known of a fingerprint: numbers per value, what a number is stored as, when it was used."""
-        data = transaction.get(prefix, db=self._registry)
-        return None if data is None else _unpacked(data)
+        return _unpacked(transaction.get(prefix, b"", db=self._registry))
 
     def _note(self, transaction: Any, prefix: bytes, record: Mapping[str, Any]) -> None:
         data = json.dumps({**record, "used": time.time()}).encode()
@@ -460,7 +451,7 @@ def _unpacked(data: bytes) -> dict[str, Any] | None:
 
 def _sound(stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]) -> tuple[dict[bytes, bytes], list[bytes]]:
     """Return the undamaged values without their checksums, and the keys of the others."""
-    size = _SIZES[record["number"]] * record["dimension"]
+    size = np.dtype(record["number"]).itemsize * record["dimension"]
     sound, damaged = {}, []
     for key, data in stored:
         value = data[:size]

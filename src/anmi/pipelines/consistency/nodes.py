@@ -21,7 +21,7 @@ def check_consistency(
     What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to add.
     """
     if "bm25" not in recipes.get(recipe).sources:
-        return ColumnShards.none()
+        return ColumnShards()
     params = recipes.get(recipe).settings("consistency", params)
 
     def verdict(block: Candidates) -> Candidates:

@@ -33,7 +33,7 @@ def judge_by_evidence(
 ) -> tuple[ColumnShards, dict[str, Any]]:  # fmt: skip
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
     if not recipes.get(recipe).judged:
-        return ColumnShards.none(), {"mode": "none"}
+        return ColumnShards(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
     from anmi.judging.evidence import Material, facts_of
     from anmi.judging.fusing import FusedJudge
@@ -62,7 +62,7 @@ def judge_candidates(
     asked = read & (OF_CROSS_ENCODER - OF_ELO) or (read & OF_ELO and elo.judges.get("cross"))
     candidates, none, told = candidates.joined(evidence), {"judged_pairs": 0}, {"calls": 0}
     if not (queries.split == "train").any():
-        return ColumnShards.none(), none, told
+        return ColumnShards(), none, told
     from anmi.corpus.texts import document_texts
 
     texts: dict[str, Any] = {"query_texts": dict(zip(queries.query_id, queries.text, strict=True)), "seed": seed}
@@ -74,7 +74,7 @@ def judge_candidates(
         llm = LLMJudge(reader=reader, select=_selecting(recipes.get(recipe), candidates, seed), **texts)
         answers, told = llm.fit(candidates), llm.summary
     if not asked:
-        return ColumnShards.none() if answers is None else add_columns(engine, answers, candidates), none, told
+        return ColumnShards() if answers is None else add_columns(engine, answers, candidates), none, told
     from anmi.judging.denoise import Judge, Stack, Stacked
 
     store.run = partial(map_shards, engine)

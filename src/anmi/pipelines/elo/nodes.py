@@ -23,7 +23,7 @@ def rate_candidates(
 ) -> tuple[ColumnShards, dict[str, Any]]:  # fmt: skip
     """Rate candidates beside their query's positive, if the recipe reads Elo; only pairwise judges read texts."""
     if not recipes.get(recipe).requires & OF_ELO:
-        return ColumnShards.none(), {"temperatures": {}}
+        return ColumnShards(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
     from anmi.judging.rating import Rater
 
