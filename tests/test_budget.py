@@ -17,7 +17,7 @@ MOST: Final = {
     "files": 198,
     "recipes": 25,
     "lines of the longest module": 336,
-    "lines of tests": 25_134,
+    "lines of tests": 25_073,
     "lines of benchmarks": 4_000,
     "words of docs": 25_000,
 }

@@ -82,12 +82,6 @@ def test_copies_count_once_and_otherwise_as_trec_eval_counts():
     pd.testing.assert_frame_equal(evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking))
 
 
-def test_rank_statistics():
-    summary = summarise(results([1, 2, 8, 0]))
-    assert [summary[f"rank_{name}"] for name in ("mean", "median", "min", "max")] == [pytest.approx(11 / 3), 2, 1, 8]
-    assert (summary["rank_not_found"], summary["queries"]) == (1, 4)
-
-
 @pytest.mark.parametrize(
     ("labels", "ranking", "message"),
     [

@@ -225,17 +225,6 @@ def test_the_largest_keys_are_chosen_and_ties_go_to_the_smaller_document(block, 
             assert (after.verdict[i] == NEGATIVE).nonzero()[0].tolist() == sorted(ranked)
 
 
-def test_random_draws_are_uniform_and_without_replacement() -> None:
-    block = make_block(3, queries=1, width=10)
-    block.documents[0] = np.arange(10)
-    counts = np.zeros(10)
-    for seed in range(500):
-        taken = apply(block, "random", negatives=3, seed=seed).negatives[0]
-        assert taken.sum() == 3
-        counts += taken
-    assert chisquare(counts).pvalue > 1e-3
-
-
 def scored(scores: list[float], positives: list[float], column: str = "dense") -> Candidates:
     """One row of candidates with these scores, under positives with those, the one compared with first."""
     block = candidates({column: scores})
@@ -393,7 +382,9 @@ def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, An
     assert chisquare(first).pvalue < 1e-3
 
 
-def test_draws_by_a_column_have_exactly_its_distribution() -> None:
+def test_draws_by_a_column_have_exactly_its_distribution_and_random_ones_are_even() -> None:
+    even = apply(rows_of(TRIALS), "random", 2).negatives
+    assert (even.sum(axis=1) == 2).all() and not even[:, 5].any() and chisquare(even.sum(axis=0)[:5]).pvalue > 1e-3
     after = apply(rows_of(TRIALS), "draw", 1)
     assert chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
     # What has no chance is never drawn, though a negative is missing then.

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.mined import row as any_row
-from tests.training import resuming
 
 from anmi import seeds
 from anmi.errors import AnmiError
@@ -152,14 +151,6 @@ def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
     assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
     assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
     assert [row.positive_id for row in turns(np.arange(5), 1)] == epochs[0]
-
-
-def test_all_that_training_drew_is_counted():
-    # Every row in every step.
-    result = resuming.fit(resuming.static(), None, **resuming.STATIC | {"batch_size": resuming.ROWS})
-    assert result.drawn.groupby("query_id")["count"].sum().eq(result.log.negatives.sum()).all()
-    mined = {(row.query_id, name) for row in resuming.table().itertuples() for name in row.negative_ids}
-    assert set(zip(result.drawn.query_id, result.drawn.document_id, strict=True)) <= mined
 
 
 def test_of_many_queries_the_same_few_are_counted_whatever_the_order():

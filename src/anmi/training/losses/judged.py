@@ -159,6 +159,8 @@ class Distillation(Loss):
         known = torch.isfinite(labels)
         usable = known[:, :1] & known[:, 1:].any(dim=1, keepdim=True)
         known = known & usable
+        # What nobody judged is replaced before anything is computed from it, see `weighted_logits`.
+        documents = documents.masked_fill(~known[:, 1:], 0.0)
         logits = torch.cat([positive[:, None] / temperatures[0], documents / temperatures[1]], dim=1)
         # A row without labels gets zeros all along, for the sake of finite gradients.
         removed = ~known & usable
