@@ -162,10 +162,6 @@ class Run:
         return table.sort_values(["uncertainty", "query_id"], ascending=[False, True], ignore_index=True)
 
     @cached_property
-    def _shard(self) -> dict[str, int]:
-        return dict(zip(self.overview["query_id"], self.overview["shard"], strict=True))
-
-    @cached_property
     def _documents(self) -> dict[str, int]:
         return dict(zip(self.corpus["document_id"], range(len(self.corpus)), strict=True))
 
@@ -275,12 +271,13 @@ class Run:
         AnmiError
             The query was not mined.
         """
-        if query_id not in self._shard:
+        mined = self.overview["shard"][self.overview["query_id"] == query_id].tolist()
+        if not mined:
             split = self._split.get(query_id)
             why = "the collection has no such query" if split is None else f"it is a query of {split}"
             raise AnmiError(f"nothing was mined for this query, since {why}")
         asked = self.queries[self.queries["query_id"] == query_id].iloc[0]
-        block = self._block(self._shard[query_id])
+        block = self._block(mined[0])
         block = block.take(np.flatnonzero(block.query_ids == query_id))
         told = explain(block, self.corpus, self.fused, str(asked["text"]), self.seed, self.wanted)
         uncertainties = uncertainty(block)[0]
