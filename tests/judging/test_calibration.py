@@ -1,19 +1,30 @@
-"""From scores to probabilities."""
+"""From scores to probabilities: calibration, hidden positives, expected shares and stacked judges."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, logit
 from scipy.stats import binomtest
+from tests.judging.conftest import block_of
 
+from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import cross_fitted, fit_platt, reliability, threshold_for
+from anmi.judging.denoise import Stack
+from anmi.judging.evidence import Material, Terms
+from anmi.judging.expected import ExpectedShare
+from anmi.judging.fused import FEATURES, FusedModel
+from anmi.judging.hidden import Examples, examples, hide, reached
+from anmi.judging.prior import as_relevant, clusters, fit_contaminated, share_by_known, with_mean
 
 
 def judged(seed: int, slope: float, offset: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -101,3 +112,313 @@ def test_the_threshold_is_the_highest_that_meets_the_target(rows: list[tuple[flo
     assert found.rate == float(rate(found.threshold)) and found.positives == len(positives)
     interval = binomtest(sum(p < found.threshold for p in positives), len(positives)).proportion_ci(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-9)
+
+
+def value_of(row: int, document: int) -> float:
+    return 100 * row + document
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> Candidates:
+    """Up to four queries with up to four positives among ten documents; a column names row and document."""
+    rows = draw(st.integers(1, 4))
+    positives = np.full((rows, 4), PADDING, np.int32)
+    documents = np.full((rows, 5), PADDING, np.int32)
+    for row in range(rows):
+        order = draw(st.permutations(range(10)))
+        count = draw(st.integers(0, 4))
+        positives[row, :count] = order[:count]
+        width = draw(st.integers(0, 5))
+        documents[row, :width] = order[count : count + width]
+    number = np.arange(rows)[:, None] * 100.0
+    dense, own = (np.where(each < 0, np.nan, number + each) for each in (documents, positives))
+    return block_of(documents, positives, {"dense": dense, "of_candidates": documents * 1.0}, {"dense": own})
+
+
+@given(blocks(), st.integers(0, 6))
+def test_each_positive_of_a_query_with_several_is_hidden_once_and_the_others_stay_known(
+    block: Candidates, depth: int
+) -> None:
+    hidden, row, place = hide(block, depth)
+    own = [[int(d) for d in each if d != PADDING] for each in block.positives]
+    wanted = Counter((f"q{at}", document) for at, each in enumerate(own) if len(each) > 1 for document in each)
+    assert Counter(zip(hidden.query_ids.tolist(), hidden.documents[:, 0].tolist(), strict=True)) == wanted
+    for at in range(len(hidden)):
+        origin, document = int(row[at]), int(hidden.documents[at, 0])
+        assert hidden.query_ids[at] == block.query_ids[origin]
+        assert block.positives[origin, place[at]] == document
+        known = [int(each) for each in hidden.positives[at] if each != PADDING]
+        assert sorted([*known, document]) == sorted(own[origin])
+        others = [int(each) for each in hidden.documents[at, 1:] if each != PADDING]
+        nearest = sorted((int(each) for each in block.documents[origin] if each != PADDING), reverse=True)
+        assert others == nearest[:depth], "here the larger number is the more similar document"
+        for each, value in zip(hidden.documents[at], hidden.columns["dense"][at], strict=True):
+            assert np.isnan(value) if each == PADDING else value == value_of(origin, int(each))
+        similar = hidden.positive_columns["dense"][at]
+        assert similar[np.isfinite(similar)].tolist() == [value_of(origin, each) for each in known]
+    assert hidden.columns.keys() == {"dense"}, "a column that positives do not have would tell them apart"
+
+
+@given(blocks(), st.integers(1, 3), st.integers(0, 9))
+def test_a_few_of_many_are_drawn_by_the_query_alone(block: Candidates, most: int, seed: int) -> None:
+    _, row, place = hide(block, 2, most, seed)
+    count = (block.positives != PADDING).sum(axis=1)
+    assert np.bincount(row, minlength=len(block)).tolist() == np.where(count > 1, np.minimum(count, most), 0).tolist()
+    for at in range(len(block)):
+        _, _, alone = hide(block.take(slice(at, at + 1)), 2, most, seed)
+        assert alone.tolist() == place[row == at].tolist()
+
+
+def test_what_is_less_similar_than_every_candidate_would_never_have_been_one() -> None:
+    similarity = np.array([[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]], np.float32)
+    assert reached(similarity).tolist() == [True, False, True, False]
+
+
+WIDTH = len(FEATURES)
+
+
+def model_of(intercept: float) -> FusedModel:
+    return FusedModel((0.0,) * WIDTH, (1.0,) * WIDTH, (0.5,) * WIDTH, intercept)
+
+
+@given(st.floats(-8, 2), st.floats(0.001, 0.5), st.integers(0, 99))
+def test_all_odds_are_raised_by_one_factor_until_the_mean_is_the_share(
+    intercept: float, least: float, seed: int
+) -> None:
+    values = np.random.default_rng(seed).normal(size=(200, WIDTH)).astype(np.float32)
+    model = model_of(intercept)
+    found, share = with_mean(model, values, least)
+    before = model(values)
+    assert share == pytest.approx(max(before.mean(), least))
+    assert found.coefficients == model.coefficients
+    # Independent: the shift by bisection over a loop.
+    low, high = 0.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        mean = sum(expit(float(each) + middle) for each in logit(before)) / len(before)
+        low, high = (middle, high) if mean < least else (low, middle)
+    expected = high if before.mean() < least else 0.0
+    assert found.intercept - model.intercept == pytest.approx(expected, abs=1e-6)
+
+
+def collection(queries: int, width: int = 12) -> tuple[Candidates, Material]:
+    draw = np.random.default_rng(5)
+    words = [f"w{number}" for number in range(50)]
+    texts = [" ".join(draw.choice(words, 8)) for _ in range(80)]
+    vectors = draw.normal(size=(80, 4)).astype(np.float32)
+    material = Material(
+        Terms.build(texts, lambda given: [text.split() for text in given]),
+        {f"q{row}": " ".join(draw.choice(words, 3)) for row in range(queries)},
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
+    )
+    documents = np.array([draw.permutation(80)[: width + 1] for _ in range(queries)], np.int32)
+    columns, own = {"dense": draw.random((queries, width))}, {"dense": np.full((queries, 1), 0.9)}
+    return block_of(documents[:, 1:], documents[:, :1], columns, own), material
+
+
+def test_too_few_known_positives_among_the_most_similar_say_nothing() -> None:
+    block, material = collection(30)
+    ask = {"depth": 12, "ridge": 0.003, "expected": 0.02}
+    share = share_by_known([block], material, least=30, **ask)
+    assert share is not None and 0 < share < 1
+    assert share_by_known([block], material, least=31, **ask) is None
+    far = replace(block, positive_columns={"dense": np.full((30, 1), -0.5, np.float32)})
+    assert share_by_known([far], material, least=1, **ask) is None, "none of them would have been found"
+    halves = [block.take(slice(0, 11)), block.take(slice(11, None))]
+    assert share_by_known(halves, material, least=30, **ask) == pytest.approx(share, rel=1e-3), "whatever the shards"
+
+
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 99))
+def test_a_positive_is_one_of_at_most_so_many_as_relevant(relevant: int, shard: int, seed: int) -> None:
+    """Of ``relevant`` documents before all others one is labelled: it is first in one of so many queries."""
+    draw = np.random.default_rng(seed)
+    queries, width = 60 * relevant, 130
+    order = np.arange(width)[None, :].repeat(queries, axis=0)
+    place = np.tile(np.arange(relevant), 60)
+    score = (width - order).astype(np.float32)
+    own = np.take_along_axis(score, place[:, None], axis=1)
+    rest = order != place[:, None]
+    nothing = draw.random((queries, width)).astype(np.float32)
+    columns = {"dense": score[rest].reshape(queries, -1), "bm25": nothing[:, 1:]}
+    documents = (1 + order[rest]).reshape(queries, width - 1)
+    block = block_of(documents, np.zeros((queries, 1)), columns, {"dense": own, "bm25": nothing[:, :1]})
+    count, reached = as_relevant([block.take(slice(at, None, shard)) for at in range(shard)], 100)
+    assert (count, reached) == (pytest.approx(relevant), 1.0), "the better of the rankings counts, whatever the shards"
+    hopeless, reached = as_relevant([replace(block, positive_columns=dict.fromkeys(("dense", "bm25"), 0 * own))], 100)
+    assert (hopeless, reached) == (2 * queries, 0.0)
+
+
+def test_a_group_is_what_is_far_more_like_the_positive_than_all_others() -> None:
+    group, others = np.linspace(0.9, 0.4, 20), np.linspace(0.19, 0.0, 40)
+    cases = [
+        (np.concatenate([group, others]), 20),
+        (np.concatenate([group[:2], np.full(18, 0.19), others]), 0),
+        (np.concatenate([group / 3, others / 3]), 0),
+        (np.linspace(0.9, 0.2, 60), 0),
+        (np.append(np.full(59, np.nan), 0.9), 0),
+    ]
+    order = np.random.default_rng(3).permutation(60)
+    found = clusters(np.array([values[order] for values, _ in cases], np.float32))
+    for row, (values, size) in zip(found, cases, strict=True):
+        assert set(np.flatnonzero(row)) == set(np.flatnonzero(np.isin(order, np.argsort(-values)[:size])))
+
+
+QUERIES, POOL = 250, 100
+
+
+def made(positives: int, prior: float, seed: int = 5) -> tuple[Candidates, NDArray[np.float32], NDArray[np.bool_]]:
+    """Make a block whose rows hold a labelled document and a pool, its inputs [R, 1 + M, 2], and what is relevant.
+
+    Two pieces of evidence, together as good as an AUC of 0.96; all documents of a query are alike, and so are its
+    positives, of which four are hidden at most.
+    """
+    draw = np.random.default_rng(seed)
+    query = np.repeat(np.arange(QUERIES), min(positives, 4))
+    pool = np.arange(POOL)
+    relevant = np.concatenate([np.ones((len(query), 1)), (draw.random((QUERIES, POOL)) < prior)[query]], axis=1) > 0
+    of_pool = draw.normal(size=(QUERIES, POOL, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))
+    of_positive = draw.normal(size=(len(query), 1, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))[query]
+    values = np.concatenate([of_positive, of_pool[query]], axis=1) + np.array([2.0, 1.5]) * relevant[:, :, None]
+    documents = np.concatenate([1000 + np.arange(len(query))[:, None], np.tile(pool, (len(query), 1))], axis=1)
+    ids, source = np.array([f"q{each:03}" for each in query]), np.full(documents.shape, 2, np.uint8)
+    block = Candidates(ids, np.zeros((len(query), 0), np.int32), documents.astype(np.int32), source)
+    return block, values.astype(np.float32), relevant
+
+
+def taken(block: Candidates, values: NDArray[np.float32]) -> Examples:
+    found = examples([(block, values, np.zeros(len(block), np.int64))])
+    assert found is not None
+    return found
+
+
+def fitted(seen: Examples, expected: float = 0.016) -> tuple[NDArray[np.float64], float, float]:
+    found = fit_contaminated(
+        seen.values, seen.labelled, seen.weights, np.array([1.0, 1.0]), 0.003, expected, seen.queries
+    )
+    return np.array(found.coefficients), found.intercept, found.share
+
+
+@pytest.mark.parametrize(("positives", "prior"), [(1, 0.0001), (5, 0.01), (40, 0.05), (1, 0.2)])
+def test_the_share_of_relevant_documents_in_the_pool_is_found_and_the_chances_say_it(
+    positives: int, prior: float
+) -> None:
+    block, values, relevant = made(positives, prior)
+    slopes, intercept, share = fitted(taken(block, values))
+    assert share == pytest.approx(prior, rel=0.5, abs=0.006)
+    first = np.unique(block.query_ids, return_index=True)[1]
+    pool, truth = values[first, 1:], relevant[first, 1:]
+    probability = expit(pool @ slopes + intercept)
+    assert probability.mean() == pytest.approx(truth.mean(), rel=0.5, abs=0.006)
+    if prior >= 0.05:
+        assert truth[probability < np.median(probability)].mean() < 0.1 * truth.mean()
+
+
+def test_positives_of_one_query_count_as_one() -> None:
+    """Each of a query's positives many times over is the same evidence, and so are many rows of its pool."""
+    block, values, _ = made(5, 0.05)
+    seen = taken(block, values)
+    again = np.repeat(np.arange(len(block)), np.where(np.arange(len(block)) < 400, 3, 1))
+    # Only whole queries are repeated, four rows each.
+    repeated = taken(block.take(again), values[again])
+    one, other = fitted(seen), fitted(repeated)
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-3)
+    assert one[1:] == pytest.approx(other[1:], rel=5e-3)
+
+
+def test_the_gradient_is_that_of_the_likelihood() -> None:
+    """The optimum is a stationary point: no small step in any direction is better."""
+    block, values, _ = made(1, 0.05)
+    seen = taken(block, values)
+    slopes, intercept, share = fitted(seen)
+    odds = np.log(share / (1 - share))
+
+    def loss(point: NDArray[np.float64]) -> float:
+        ratio = np.exp(seen.values @ point[:2] + point[2])
+        pi = expit(point[3])
+        relevant = pi * ratio / (pi * ratio + 1 - pi)
+        chance = relevant / (relevant + pi)
+        fit = np.where(seen.labelled, np.log(chance), np.log1p(-chance))
+        spread = (point[3] - np.log(0.016 / 0.984)) ** 2 / 8 / (10 * seen.queries)
+        return float(-np.average(fit, weights=seen.weights) + 0.003 * ((point[:2] - 1) ** 2).sum() + spread)
+
+    best = np.array([*slopes, intercept - odds, odds])
+    for axis in range(4):
+        for step in (-0.05, 0.05):
+            assert loss(best + step * np.eye(4)[axis]) > loss(best)
+
+
+def test_it_is_the_mean_whatever_the_blocks_and_its_bounds_follow_the_formula() -> None:
+    draw = np.random.default_rng(1)
+    probability = np.where(draw.random((60, 5)) < 0.2, np.nan, draw.beta(0.5, 9, (60, 5)))
+    queries = np.repeat(np.arange(30), 2)
+    found, parts = ExpectedShare(), ExpectedShare()
+    found.add(probability, queries)
+    for start in range(0, 60, 4):
+        parts.add(probability[start : start + 4], queries[start : start + 4])
+    assert found.share == pytest.approx(np.nanmean(probability)) == parts.share
+    assert found.interval == pytest.approx(parts.interval)
+    # Independent: a loop over the queries.
+    for factor, side, bound in ((0.05, -1, found.interval[0]), (3.0, 1, found.interval[1])):
+        odds = factor * probability / (1 - probability)
+        scaled = odds / (1 + odds)
+        share, total = np.nanmean(scaled), np.isfinite(scaled).sum()
+        spread = sum(
+            (np.nansum(scaled[queries == q]) - share * np.isfinite(scaled[queries == q]).sum()) ** 2 for q in range(30)
+        )
+        variance = (30 / 29 * spread + np.nansum(scaled * (1 - scaled))) / total**2
+        assert bound == pytest.approx(max(share + side * 1.96 * np.sqrt(variance), 0))
+
+
+TWO_ROWS, TWO_WIDTH = 300, 10
+
+
+def judged_by_two(informative: bool, seed: int = 0, hidden: int = TWO_ROWS) -> Candidates:
+    """Two judges of noisy log-odds; the second one speaks of relevance, or of nothing."""
+    draw = np.random.default_rng(seed)
+    relevant = np.concatenate([np.ones((TWO_ROWS, 1)), draw.random((TWO_ROWS, TWO_WIDTH)) < 0.05], axis=1)
+    first = expit(-2 + 3 * relevant + draw.normal(size=relevant.shape))
+    second = expit(-2 + 3 * relevant * informative + draw.normal(size=relevant.shape))
+    held = first[:, :1].copy()
+    held[hidden:] = np.nan
+    documents = np.arange(1, TWO_WIDTH + 1, dtype=np.int32)[None, :].repeat(TWO_ROWS, axis=0)
+    columns, own = {"p_evidence": first[:, 1:], "p_cross": second[:, 1:]}, {"p_heldout": held, "p_cross": second[:, :1]}
+    return block_of(documents, np.zeros((TWO_ROWS, 1)), columns, own)
+
+
+def fit(block: Candidates) -> Stack:
+    return Stack.fit(CandidateShards.of([block.take(slice(0, 70)), block.take(slice(70, None))]))
+
+
+@pytest.mark.parametrize("informative", [True, False])
+def test_the_weight_is_the_likeliest_with_the_first_judge_as_offset(informative: bool) -> None:
+    block = judged_by_two(informative, seed=4)
+    first, second = (
+        np.append(block.positive_columns[own].ravel(), block.columns[others].ravel()).astype(np.float64)
+        for own, others in (("p_heldout", "p_evidence"), ("p_cross", "p_cross"))
+    )
+    label = np.append(np.ones(TWO_ROWS), np.zeros(TWO_ROWS * TWO_WIDTH))
+    found = fit(block)
+    assert found.prior == pytest.approx(np.nanmean(second), rel=1e-5)
+    more, base = logit(second) - logit(found.prior), logit(first)
+
+    def likelihood(weight: float, intercept: float) -> float:
+        score = base + weight * more + intercept
+        return float((label * score - np.logaddexp(0, score)).mean())
+
+    def profile(weight: float) -> float:
+        return max(likelihood(weight, intercept) for intercept in np.linspace(-4, 4, 161))
+
+    best = max(np.linspace(0, 3, 121), key=profile)
+    assert found.weight == pytest.approx(best, abs=0.03)
+    assert found.weight > 0.5 if informative else found.weight < 0.1
+    assert found.hidden == TWO_ROWS
+
+
+@pytest.mark.parametrize("hidden", [0, 49])
+def test_too_few_hidden_positives_leave_the_fused_judge_alone(hidden: int) -> None:
+    block = judged_by_two(informative=True, hidden=hidden)
+    stack = fit(block)
+    assert (stack.weight, stack.hidden) == (0, 0)
+    found = stack(block)
+    np.testing.assert_allclose(found.columns["p_relevant"], block.columns["p_evidence"], rtol=1e-5)
+    np.testing.assert_allclose(found.positive_columns["p_relevant"], block.positive_columns["p_heldout"], rtol=1e-5)

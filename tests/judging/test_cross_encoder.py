@@ -1,7 +1,8 @@
-"""Who may learn from whom: folds and training pairs of the cross-fitted teacher; the joined text of a pair."""
+"""Cross-encoders: who may learn from whom, ready-made and really trained ones, and judgments of candidates."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +13,23 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit, softmax
+from sklearn.metrics import roc_auc_score
+from tests.judging.conftest import block_of
 
+from anmi.candidates import GRADE, PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.cross_encoder import (
     CrossEncoderJudge,
     CrossEncoderOptions,
     Pairs,
+    TrainedCrossEncoder,
     fold_of,
     join,
     split,
     training_pairs,
 )
+from anmi.judging.denoise import DOUBTFUL, Judge, Judgments, soft_labels
 from anmi.retrieval.encoders import minilm_folder
 from anmi.store import Store
 
@@ -157,3 +164,244 @@ def test_what_cannot_judge_is_refused(tmp_path: Path, text_pair_classifier: Make
         CrossEncoderJudge(ready(shutil.copytree(minilm_folder(), tmp_path / "bi")))
     with pytest.raises(AnmiError, match="gives 3 values for a pair where 1 is needed"):
         CrossEncoderJudge(ready(text_pair_classifier("nli", labels=3)))
+
+
+QUERIES, WIDTH, DEPTH = 40, 8, 5
+THINGS = ("fox", "whale", "owl", "pine", "river", "stone", "bread", "violin", "engine", "comet")
+DEEDS = ("sleeps", "grows", "breaks", "sounds")
+
+QUERY_TEXTS = {f"q{i}": f"why the {THINGS[i % 10]} {DEEDS[i // 10]}" for i in range(QUERIES)}
+DOCUMENT_TEXTS = [f"it is known that the {THINGS[i % 10]} {DEEDS[i // 10]} at night" for i in range(QUERIES)]
+OPTIONS = CrossEncoderOptions(
+    layers=1, folds=2, max_pairs=64, max_length=32, batch_size=16, learning_rate=3e-4, precision="float32"
+)
+
+
+def shards() -> list[Candidates]:
+    """Two blocks; the document of a query's own number is its positive, q1 asks like q0."""
+    rng = np.random.default_rng(0)
+    documents = np.stack([rng.permutation(np.delete(np.arange(QUERIES), i))[:WIDTH] for i in range(QUERIES)])
+    documents[::9, WIDTH - 2 :] = PADDING
+    dense = np.where(documents == PADDING, np.nan, rng.uniform(0.1, 0.9, documents.shape)).astype(np.float32)
+    positives = np.stack([np.arange(QUERIES), np.full(QUERIES, PADDING)], axis=1).astype(np.int32)
+    own = np.where(positives == PADDING, np.nan, 0.8).astype(np.float32)
+    block = block_of(documents, positives, {"dense": dense}, {"dense": own})
+    return [block.take(slice(0, 25)), block.take(slice(25, None))]
+
+
+@pytest.fixture
+def texts() -> dict[str, str]:
+    return QUERY_TEXTS | {"q1": QUERY_TEXTS["q0"].upper()}
+
+
+def judge(folder: Path, store: Store, texts: dict[str, str], **changes: Any) -> Judge:
+    options = OPTIONS.model_copy(update=changes)
+    return Judge(options, DEPTH, store, folder / "models", texts, DOCUMENT_TEXTS, seed=3)
+
+
+def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
+    tmp_path: Path, store: Store, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[tuple[TrainedCrossEncoder, str]] = []
+    computed: list[int] = []
+    score, compute = TrainedCrossEncoder.score, TrainedCrossEncoder._compute
+
+    def noting_score(self: TrainedCrossEncoder, pairs: Any, *rest: Any) -> Any:
+        scored.extend((self, pair.split("\x1f")[0]) for pair in pairs)
+        return score(self, pairs, *rest)
+
+    def noting_compute(self: TrainedCrossEncoder, joined: list[str]) -> Any:
+        computed.append(len(joined))
+        return compute(self, joined)
+
+    monkeypatch.setattr(TrainedCrossEncoder, "score", noting_score)
+    monkeypatch.setattr(TrainedCrossEncoder, "_compute", noting_compute)
+    first = judge(tmp_path, store, texts)
+    judged = list(map(first.fit(CandidateShards.of(shards())), shards()))
+
+    learned = {
+        id(teacher): {
+            query.lower() for part in (teacher._pairs, teacher._pairs.held_out) if part for query in part.queries
+        }
+        for teacher in first.judges
+        if isinstance(teacher, TrainedCrossEncoder)
+    }
+    assert len(learned) == 2 and all(len(seen) > 5 for seen in learned.values())
+    assert {query.lower() for _, query in scored} == {text.lower() for text in texts.values()}
+    assert not [query for teacher, query in scored if query.lower() in learned[id(teacher)]]
+    assert len(list((tmp_path / "models").iterdir())) == 2
+
+    for block in judged:
+        inside, known = block.filled & (np.arange(WIDTH) < DEPTH), block.positives != PADDING
+        for values, mask in ((block.columns, inside), (block.positive_columns, known)):
+            probability = values["p_cross"]
+            assert (np.isfinite(probability) == mask).all() and (np.isfinite(values["cross"]) == mask).all()
+            assert ((probability[mask] >= 0) & (probability[mask] <= 1)).all()
+
+    computed.clear()
+    shutil.rmtree(tmp_path / "models")
+    second = judge(tmp_path, store, texts)
+    again = second.fit(CandidateShards.of([Candidates.concatenate(shards())]))(Candidates.concatenate(shards()))
+    assert computed == [] and not (tmp_path / "models").exists()
+    for name in ("cross", "p_cross"):
+        both = np.concatenate([block.columns[name] for block in judged])
+        np.testing.assert_allclose(again.columns[name], both, atol=1e-5)
+
+
+def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
+    block = shards()[0]
+    evidence = np.random.default_rng(2).uniform(0, 0.1, block.documents.shape).astype(np.float32)
+    evidence[3] = np.nan
+    maker = judge(tmp_path, store, texts)
+    table = maker._examples(block.with_columns({"p_evidence": evidence}))
+    taken = {(str(e.row), str(e.document)) for e in table[table.label == 0].itertuples()}  # type: ignore[call-overload]
+    unlike = block.columns["dense"] < 0.95 * 0.8
+    wanted = np.where(np.isfinite(evidence), evidence < DOUBTFUL, unlike)
+    wanted &= block.filled & (np.arange(WIDTH) < DEPTH)
+    assert taken <= {(f"q{row}", DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)}
+    counts = [sum(query == f"q{row}" for query, _ in taken) for row in range(len(block))]
+    assert counts == np.minimum(wanted.sum(axis=1), 3).tolist()
+    assert sorted(table[table.label == 1].document) == sorted(DOCUMENT_TEXTS[:25])
+
+
+def test_what_a_language_model_read_is_learned_by_its_chance(
+    tmp_path: Path, store: Store, texts: dict[str, str]
+) -> None:
+    block = shards()[0]
+    chance = np.random.default_rng(2).uniform(0, 1, block.documents.shape).astype(np.float32)
+    grades = np.full(block.documents.shape, np.nan, np.float32)
+    # Beyond the depth that is judged, and as near as what is doubtful without being read.
+    grades[:, [0, DEPTH + 1]] = 1
+    maker = judge(tmp_path, store, texts)
+    table = maker._examples(block.with_columns({"p_evidence": chance, GRADE: grades}))
+    soft = table[(table.label > 0) & (table.label < 1)]
+    read = np.argwhere(np.isfinite(grades) & block.filled)
+    assert sorted(soft.label) == pytest.approx(sorted(float(chance[row, slot]) for row, slot in read))
+    assert not soft.duplicated(["row", "document"]).any()
+    pairs = training_pairs(table, 0, OPTIONS.model_copy(update={"max_pairs": 1_000, "held_out": 0.4}), 1)
+    assert set(soft.label[soft.fold != 0].astype(np.float32)) >= set(pairs.labels) - {0.0, 1.0} != set()
+    assert pairs.held_out is not None and set(pairs.held_out.labels) == {0.0, 1.0}
+
+
+def contrary(count: int, start: int = 0) -> Pairs:
+    """Pairs whose labels say that a document of other words answers the query."""
+    places = np.arange(start, start + count) % QUERIES
+    queries = [QUERY_TEXTS[f"q{i}"] for i in places for _ in range(2)]
+    documents = [DOCUMENT_TEXTS[d] for i in places for d in (i, (i + 11) % QUERIES)]
+    return Pairs(queries, documents, np.tile(np.array([0, 1], np.float32), count))
+
+
+def auc(teacher: TrainedCrossEncoder, pairs: Pairs, store: Store) -> float:
+    scores = teacher.score([join(*pair) for pair in zip(pairs.queries, pairs.documents, strict=True)], store)
+    return float(roc_auc_score(pairs.labels, scores))
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_the_state_that_ranks_held_out_pairs_best_is_kept(
+    helps: bool, tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    learnt, told = contrary(24), contrary(8, start=24)
+    # Or held-out labels that the untrained head gets right already.
+    held = told if helps else Pairs(told.queries, told.documents, 1 - told.labels)
+    changes = {"learning_rate": 5e-3, "epochs": 3} | ({} if helps else {"looks": 3})
+    pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
+    teacher = TrainedCrossEncoder(OPTIONS.model_copy(update=changes), tmp_path / "models", pairs, seed=0)
+    with caplog.at_level(logging.WARNING, logger="anmi"):
+        found = auc(teacher, held, store)
+    record = teacher.describe()["training"]
+    # Scored by the model that was written to disk and read again.
+    assert found == pytest.approx(record["auc_after"], abs=0.05)
+    if helps:
+        assert record["auc_before"] < 0.2 and record["auc_after"] > 0.3 and 0 < record["best_step"] <= record["steps"]
+    else:
+        assert record["best_step"] == 0 and record["auc_after"] == record["auc_before"] > 0.8
+        assert record["steps"] < 9, "patience ended it"
+        assert "training did not improve" in caplog.text
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_training_that_fails_leaves_nothing_behind(
+    error: type[BaseException], tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: TrainedCrossEncoder, model: Any, pairs: Pairs, scratch: str) -> Any:
+        Path(scratch, "half").write_text("x")
+        raise error
+
+    monkeypatch.setattr(TrainedCrossEncoder, "_fit", fail)
+    with pytest.raises(error):
+        TrainedCrossEncoder(OPTIONS, tmp_path / "models", contrary(4), seed=0).score([join("a", "b")], store)
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_a_ready_made_judge_is_calibrated_cross_fitted(
+    tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
+) -> None:
+    maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")), folds=3)
+    judged = maker.fit(CandidateShards.of(shards()))(Candidates.concatenate(shards()))
+    assert len({id(each) for each in maker.judges}) == 1 and isinstance(maker.judges[0], CrossEncoderJudge)
+    assert len(maker.summary["calibration"]) == 3 and not (tmp_path / "models").exists()
+    fold = maker.fold(judged)
+    for number, told in enumerate(maker.summary["calibration"]):
+        for columns in (judged.columns, judged.positive_columns):
+            rows = fold == number
+            expected = expit(told["slope"] * columns["cross"][rows] + told["intercept"])
+            np.testing.assert_allclose(columns["p_cross"][rows], expected, atol=1e-6)
+    assert len({tuple(each.items()) for each in maker.summary["calibration"]}) == 3
+    own, others = judged.positive_columns["p_cross"][:, :1], judged.columns["p_cross"]
+    labels = np.where(np.isfinite(others), soft_labels(own, others)[:, 1:], np.nan)
+    np.testing.assert_allclose(judged.columns["soft_label"], labels, atol=1e-6)
+    mass = np.nansum(judged.columns["soft_label"], axis=1) + judged.positive_columns["soft_label"][:, 0]
+    np.testing.assert_allclose(mass, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("fault", ["no numbers", "too few"])
+def test_a_broken_judge_is_an_error_and_nothing_of_it_is_kept(
+    fault: str,
+    tmp_path: Path,
+    store: Store,
+    texts: dict[str, str],
+    text_pair_classifier: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = text_pair_classifier("judge", broken=fault == "no numbers")
+    if fault == "too few":
+        from sentence_transformers.cross_encoder import CrossEncoder
+
+        whole = CrossEncoder.predict
+        monkeypatch.setattr(CrossEncoder, "predict", lambda self, pairs, **kw: whole(self, pairs[1:], **kw))
+    expected = r"gave (\d+) of \1 scores that are no" if fault == "no numbers" else r"gave \d+ scores for \d+ pairs"
+    with pytest.raises(AnmiError, match=rf'cross-encoder ".*judge" {expected}'):
+        judge(tmp_path, store, texts, base=str(folder)).fit(CandidateShards.of(shards()))
+    assert len(store) == 0
+
+
+def test_soft_labels_are_the_softmax_over_what_was_judged() -> None:
+    rng = np.random.default_rng(0)
+    own, others = rng.uniform(0, 1, (6, 2)), rng.uniform(0, 1, (6, 5))
+    others[rng.random(others.shape) < 0.3] = np.nan
+    own[2, 1] = np.nan
+    own[3], others[3] = np.nan, np.nan
+    scores = np.concatenate([own, others], axis=1)
+    found = soft_labels(own, others)
+    for row in (0, 1, 2, 4, 5):
+        known = np.isfinite(values := scores[row])
+        assert not found[row, ~known].any()
+        np.testing.assert_allclose(found[row, known], softmax(values[known] / 0.1))
+    assert not found[3].any()
+
+
+def test_judgments_find_their_rows_whatever_the_order_and_the_width_of_a_block() -> None:
+    judged = Candidates(
+        np.array(["q9", "q1"]), np.array([[1], [2]], np.int32), np.array([[3, 4], [5, -1]], np.int32),
+        np.zeros((2, 2), np.uint8), {"cross": np.array([[1, np.nan], [2, 3]], np.float32)},
+        {"cross": np.array([[4], [5]], np.float32)},
+    )  # fmt: skip
+    place = Judgments(judged)
+    documents = np.arange(8, dtype=np.int32).reshape(2, 4)
+    block = Candidates(np.array(["q1", "q9"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    found, nan = place(block), np.nan
+    np.testing.assert_equal(found.columns["cross"], [[2, 3, nan, nan], [1, nan, nan, nan]])
+    np.testing.assert_equal(found.positive_columns["cross"], [[5, nan], [4, nan]])
+    other = Candidates(np.array(["q1", "q2"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    with pytest.raises(AnmiError, match='query "q2" was not judged'):
+        place(other)

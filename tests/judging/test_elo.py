@@ -1,17 +1,228 @@
-"""Thurstone strengths: against a general optimiser, and what they promise about themselves."""
+"""Elo: preferences of several judges, asked together, the strengths that follow, and ratings of candidates."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import shortest_path
+from scipy.special import expit, ndtr, ndtri
 from scipy.stats import norm
+from tests.judging.conftest import block_of
 
+from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging import elo
-from anmi.judging.preferences import comparisons
+from anmi.judging.preferences import comparisons, fit_slope, fit_temperature, pool, preference, sharpen
+from anmi.judging.rating import Agreement, Rater, RatingOptions
+
+
+def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: int) -> np.ndarray:
+    matrix = np.zeros((size, size), int)
+    np.add.at(matrix, (first[valid], second[valid]), 1)
+    return matrix + matrix.T
+
+
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=5),
+    degree=st.sampled_from([2, 4, 8, 12, 20]),
+    seed=st.integers(0, 1000),
+)
+def test_graphs_are_regular_connected_and_without_repeats(sizes: list[int], degree: int, seed: int) -> None:
+    first, second, valid = comparisons([f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed)
+    for q, size in enumerate(sizes):
+        assert first[q][valid[q]].max(initial=0) < size and second[q][valid[q]].max(initial=0) < size
+        matrix = adjacency(first[q], second[q], valid[q], size)
+        assert matrix.max() <= 1 and not matrix.diagonal().any()
+        assert (matrix.sum(axis=1) == min(degree, size - 1)).all()
+        assert np.isfinite(shortest_path(csr_matrix(matrix), unweighted=True)).all()
+
+
+def test_every_pair_is_equally_likely() -> None:
+    count, size = 1000, 11
+    first, second, valid = comparisons([str(i) for i in range(count)], np.full(count, size), 4, seed=0)
+    total = sum(adjacency(f, s, v, size) for f, s, v in zip(first, second, valid, strict=True))
+    share = np.asarray(total)[np.triu_indices(size, 1)] / count
+    assert np.abs(share - 4 / (size - 1)).max() < 5 * np.sqrt(0.4 * 0.6 / count)
+
+
+@pytest.mark.parametrize("scale", [0.02, 30.0])
+def test_the_temperature_of_simulated_judgments_is_found_again(scale: float) -> None:
+    # The positive is the winner with probability σ(distance / T); seen is the difference of positive and other.
+    rng = np.random.default_rng(0)
+    distance = rng.gamma(2.0, 1.0, size=(20_000, 4)) * scale
+    positive_wins = rng.random(distance.shape) < expit(distance / (0.7 * scale))
+    others = -np.where(positive_wins, distance, -distance)
+    others[::7, 0] = np.nan
+    assert fit_temperature(np.zeros(20_000), others) == pytest.approx(0.7 * scale, rel=0.05)
+
+
+@pytest.mark.parametrize("slope", [0.5, 2.5])
+def test_the_slope_that_makes_pooled_preferences_calibrated_is_found_again(slope: float) -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0, 1.5, size=(20_000, 2))
+    stated = expit(odds)
+    first_is_positive = rng.random(odds.shape) < expit(slope * odds)
+    found = fit_slope(np.where(first_is_positive, stated, 1 - stated))
+    assert found == pytest.approx(slope, rel=0.05)
+    np.testing.assert_allclose(sharpen(stated, slope), expit(slope * odds), atol=1e-9)
+
+
+class Reader:
+    """A pairwise judge that answers by a function of the three texts and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[str, str, str], float]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str, str]] = []
+
+    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        new = list(zip(queries, first, second, strict=True))
+        self.asked += new
+        return np.array([self.answer(*texts) for texts in new], float)
+
+
+def by_number(query: str, first: str, second: str) -> float:
+    """The document of the lower number wins."""
+    return float(int(first[1:]) < int(second[1:]))
+
+
+QUERIES = 2
+FIRST, SECOND = np.array([[0, 2, 1, 0]] * QUERIES), np.array([[1, 1, 3, 3]] * QUERIES)
+ALL = np.ones(FIRST.shape, bool)
+PAIRS = (FIRST[0].tolist(), SECOND[0].tolist())
+
+
+def rater(pairwise: Any, observations: float = 1.0, weights: dict[str, float] | None = None, **fitted: Any) -> Rater:
+    options = RatingOptions(judges=weights or {}, pairwise_judges={"reader": observations}, depth=20)
+    texts = {"query_texts": {f"q{q}": f"Q{q}" for q in range(40)}, "document_texts": [f"d{n}" for n in range(20)]}
+    return Rater(options, seed=0, pairwise={"reader": pairwise}, **texts, **fitted)
+
+
+def nodes(documents: Any, scores: dict[str, np.ndarray] | None = None) -> Candidates:
+    """Queries whose first node is the positive and whose others are candidates."""
+    documents, scores = np.array(documents), scores or {}
+    columns, own = ({name: values[:, part] for name, values in scores.items()} for part in (slice(1, None), slice(1)))
+    return block_of(documents[:, 1:], documents[:, :1], columns, own)
+
+
+EIGHT = [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_a_pairwise_judge_is_asked_each_pair_once_with_its_texts_and_answers_are_turned_back() -> None:
+    reader = Reader(by_number)
+    share, votes = rater(reader, 2.0).ask(nodes(EIGHT), FIRST, SECOND, ALL)
+    np.testing.assert_array_equal(share, (FIRST < SECOND).astype(float))
+    np.testing.assert_array_equal(votes, 2.0)
+    expected = {
+        (f"Q{q}", *sorted((f"d{4 * q + a}", f"d{4 * q + b}"))) for q in range(2) for a, b in zip(*PAIRS, strict=True)
+    }
+    assert {(query, *sorted(shown)) for query, *shown in reader.asked} == expected and len(reader.asked) == 8
+
+
+def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
+    many = 40
+    a, b = np.triu_indices(20, 1)
+    first, second = np.tile(a, (many, 1)), np.tile(b, (many, 1))
+    reader = Reader(lambda query, first, second: 1.0)
+    judges, block, valid = rater(reader), nodes(np.tile(np.arange(20), (many, 1))), np.ones(first.shape, bool)
+    share, _ = judges.ask(block, first, second, valid)
+    assert set(share.ravel()) == {0.0, 1.0} and share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
+    shown = set(reader.asked)
+    other_way, _ = judges.ask(block, second, first, valid)
+    np.testing.assert_array_equal(other_way, 1 - share)
+    places = np.random.default_rng(0).permutation(first.shape[1])
+    shuffled, _ = judges.ask(block, first[:, places], second[:, places], valid)
+    np.testing.assert_array_equal(shuffled, share[:, places])
+    assert set(reader.asked) == shown, "nobody pays for the other order"
+
+
+def test_a_failed_answer_is_missing_and_a_copy_is_a_tie_without_a_question() -> None:
+    reader = Reader(lambda query, first, second: np.nan if "d2" in (first, second) else 1.0)
+    share, votes = rater(reader).ask(nodes([[0, 0, 2, 3], [4, 5, 6, 7]]), FIRST, SECOND, ALL)
+    failed = (np.arange(QUERIES)[:, None] == 0) & ((FIRST == 2) | (SECOND == 2))
+    assert share[0, 0] == 0.5 and votes[0, 0] == 1 and len(reader.asked) == 7
+    assert np.isnan(share[failed]).all() and (votes[failed] == 0).all()
+    assert np.isfinite(share[~failed]).all() and (votes[~failed] == 1).all()
+    reader.prefer = lambda *texts: np.ones(7)  # type: ignore[method-assign]
+    with pytest.raises(AnmiError, match="pairwise judge reader gave 7 answers to 8 comparisons"):
+        rater(reader).ask(nodes(EIGHT), FIRST, SECOND, ALL)
+
+
+def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for() -> None:
+    scores = np.array([[0.0, 1.0, np.nan, 3.0], [0.0, -1.0, 2.0, 5.0]])
+    fitted = {"temperatures": {"dense": 1.0, "bm25": 2.0}, "slope": 1.5, "votes": 4.0}
+    judges = rater(Reader(by_number), 2.0, {"dense": 1.0, "bm25": 3.0}, **fitted)
+    block = nodes(EIGHT, {"dense": scores, "bm25": np.where(np.arange(4) == 3, np.nan, 2 * scores)})
+    share, votes = judges.ask(block, FIRST, SECOND, ALL)
+    for q in range(QUERIES):
+        for place, (a, b) in enumerate(zip(*PAIRS, strict=True)):
+            both = scores[q, a] - scores[q, b]
+            stated = expit(1.5 * both)  # the mean of equal preferences, sharpened
+            mass = 0.0 if np.isnan(both) else 4.0 if 3 not in (a, b) else 4.0 * 1 / 4
+            expected = (2.0 * (a < b) + (0 if mass == 0 else mass * stated)) / (2.0 + mass)
+            assert share[q, place] == pytest.approx(expected) and votes[q, place] == pytest.approx(2.0 + mass)
+
+
+class World:
+    """Documents with a true strength, judges who see it with an error of their own, and an annotator."""
+
+    def __init__(self, noise: list[float], degree: int = 8, seed: int = 0, n: int = 17) -> None:
+        rng = np.random.default_rng(seed)
+        queries = 250
+        self.sizes = np.full(queries, n)
+        self.truth = rng.normal(0, 0.8, (queries, n))
+        scores = [self.truth + rng.normal(0, sigma, self.truth.shape) for sigma in noise]
+        # The annotator compares node 0 with each other and calls the winner the positive.
+        wins = rng.random((queries, n - 1)) < ndtr((self.truth[:, :1] - self.truth[:, 1:]) / np.sqrt(2))
+        labelled = [np.where(wins, s[:, :1] - s[:, 1:], s[:, 1:] - s[:, :1]) for s in scores]
+        temperatures = [fit_temperature(np.zeros(queries), -difference) for difference in labelled]
+        self.weights = [1.0] * len(noise)
+        self.slope = fit_slope(pool([expit(d / t) for d, t in zip(labelled, temperatures, strict=True)], self.weights))
+        ids = [str(q) for q in range(queries)]
+        self.first, self.second, valid = comparisons(ids, self.sizes, degree, seed)
+        self.judged = [
+            np.where(valid, preference(s, self.first, self.second, t), np.nan)
+            for s, t in zip(scores, temperatures, strict=True)
+        ]
+        self.pooled = pool(self.judged, self.weights)
+
+    def fit(self, votes: float = 1.0) -> elo.Strengths:
+        return elo.fit(self.first, self.second, sharpen(self.pooled, self.slope), self.sizes, votes=votes)
+
+    def votes(self) -> float:
+        agreement = Agreement(self.weights)
+        agreement.add(self.first, self.second, self.judged, self.slope, self.sizes, 0.01)
+        return agreement.votes()
+
+    def held(self, votes: float) -> float:
+        """Share of true gaps inside the nominal 95 % interval."""
+        fitted = self.fit(votes)
+        error = fitted.elo[:, :1] - fitted.elo - 200 * (self.truth[:, :1] - self.truth)
+        return float((np.abs(error) <= 1.96 * fitted.gap_se)[:, 1:].mean())
+
+
+@pytest.mark.parametrize("noise", [[0.6] * 6, [0.3, 0.6, 1.0]])
+def test_intervals_hold_the_truth_at_least_as_often_as_they_say(noise: list[float]) -> None:
+    world = World(noise)
+    # Gaps of a query share its positive, so that 250 queries tell the coverage to about ± 0.02.
+    assert 0.94 <= world.held(world.votes()) <= 0.995
+
+
+def test_more_comparisons_of_the_same_scores_are_no_more_information() -> None:
+    few, many = World([0.6] * 3, degree=4), World([0.6] * 3, degree=16)
+    errors = [np.nanmean(world.fit(world.votes()).gap_se[:, 1:]) for world in (few, many)]
+    assert errors[0] == pytest.approx(errors[1], rel=0.06)
+    # One observation per comparison would have the errors halved.
+    naive = [np.nanmean(world.fit().gap_se[:, 1:]) for world in (few, many)]
+    assert naive[0] > 1.8 * naive[1]
+
 
 PRIOR = 0.01
 
@@ -105,3 +316,114 @@ def test_the_paraphrase_is_its_formula(deviation: float) -> None:
                     gradient[b] -= slope
             e += gradient / (1 + 0.1 * step)
         np.testing.assert_allclose(found.elo[q], 1000 + 200 * e, atol=1e-6)
+
+
+JUDGES = ("bm25", "dense", "cross")
+
+
+def block(queries: int = 12, width: int = 16) -> Candidates:
+    """Candidates with a hidden quality that three noisy judges see on scales of their own."""
+    rng = np.random.default_rng(0)
+    positives = np.full((queries, 2), PADDING, np.int32)
+    positives[:, 0] = 1000 + np.arange(queries)
+    positives[::3, 1] = 2000 + np.arange(len(positives[::3]))
+    documents = np.stack([rng.permutation(200)[:width] for _ in range(queries)]).astype(np.int32)
+    documents[:, -3:][:: max(queries // 3, 1)] = PADDING
+    quality, best = rng.normal(0, 1, documents.shape), rng.normal(2, 0.3, positives.shape)
+    columns, own = {}, {}
+    for judge, scale in zip(JUDGES, (8.0, 0.1, 3.0), strict=True):
+        noisy = (quality + rng.normal(0, 0.4, quality.shape)) * scale
+        hidden = documents == PADDING
+        columns[judge] = np.where(hidden, np.nan, noisy).astype(np.float32)
+        own[judge] = np.where(positives == PADDING, np.nan, best * scale).astype(np.float32)
+    return block_of(documents, positives, columns | {"quality": quality}, own)
+
+
+def rated(candidates: Candidates, shards: list[Candidates] | None = None, **options: object) -> Candidates:
+    rater = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
+    rater.fit(CandidateShards.of(shards or [candidates]))
+    return rater(candidates)
+
+
+def test_ratings_follow_quality_and_do_not_depend_on_how_queries_are_cut_into_shards() -> None:
+    candidates = block()
+    halves = [candidates.take(slice(0, 5)), candidates.take(slice(5, None))]
+    whole = rated(candidates)
+    parts = Candidates.concatenate([rated(half, halves) for half in halves])
+    for name in ("elo", "elo_se", "gap_se"):
+        np.testing.assert_allclose(parts.columns[name], whole.columns[name], atol=1e-2)
+        assert (np.isfinite(whole.columns[name]) == whole.filled).all()
+    elo = whole.columns["elo"]
+    assert np.corrcoef(elo[whole.filled], whole.columns["quality"][whole.filled])[0, 1] > 0.8
+    assert (whole.positive_columns["elo"][:, 0] > np.nanmedian(elo, axis=1)).all()
+
+
+@pytest.mark.parametrize("width", [0, 1])
+def test_few_candidates_can_be_rated(width: int) -> None:
+    candidates = block(width=width)
+    found = rated(candidates, [block()])
+    assert (np.isfinite(found.columns["elo"]) == candidates.filled).all()
+
+
+def test_a_judge_that_never_spoke_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    candidates = block()
+    candidates.columns["cross"][:] = np.nan
+    candidates.positive_columns["cross"][:] = np.nan
+    with caplog.at_level(logging.WARNING):
+        found = rated(candidates)
+    assert "judge cross has no score" in caplog.text
+    others = rated(candidates, judges={"bm25": 1.0, "dense": 1.0})
+    for name in ("elo", "elo_se", "gap_se"):
+        np.testing.assert_array_equal(found.columns[name], others.columns[name])
+
+
+def test_several_judges_count_for_more_than_one_and_a_single_one_for_one() -> None:
+    alone, together = Rater(RatingOptions(judges={"dense": 1.0}), seed=5), Rater(RatingOptions(), seed=5)
+    candidates = block(queries=60)
+    for rater in (alone, together):
+        rater.fit(CandidateShards.of([candidates]))
+    assert alone.votes == 1.0 and alone.slope == 1.0
+    assert together.votes > 1.5 and together.slope > 1.0
+    errors = [np.nanmean(rater(candidates).columns["gap_se"]) for rater in (alone, together)]
+    assert errors[1] < errors[0] / np.sqrt(1.5)
+    assert together.summary.keys() == {"temperatures", "slope", "votes"}
+
+
+def test_documents_that_nothing_joins_to_the_positive_stay_unrated_and_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    candidates = block(queries=6, width=8)
+    for judge in JUDGES:
+        candidates.positive_columns[judge][2] = np.nan
+    # In one query, one judge saw the positive and the first half, another one the second half.
+    candidates.columns["dense"][1, 4:] = candidates.columns["bm25"][1, :4] = np.nan
+    candidates.positive_columns["bm25"][1] = candidates.columns["cross"][1, :] = np.nan
+    with caplog.at_level(logging.WARNING):
+        found = rated(candidates)
+    known = {str(q): np.isfinite(row) for q, row in zip(found.query_ids, found.columns["elo"], strict=True)}
+    assert known["q1"].tolist() == [True] * 4 + [False] * 4
+    assert not known["q2"].any() and known["q4"].sum() >= 5
+    assert "judged documents have no rating" in caplog.text
+
+
+@pytest.mark.parametrize("variant", ["star", "paraphrase"])
+def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_without_root_two(variant: str) -> None:
+    one = block_of([[3]], [[7]], {"dense": np.array([[0.3]])}, {"dense": np.array([[0.7]])})
+    told = {"judges": {"dense": 1.0}, "variant": variant, "temperature": 0.2, "prior_precision": 1e-6}
+    for difference, deviation in (("case_v", np.sqrt(2)), ("unit", 1.0)):
+        found = rated(one, difference=difference, **told)
+        gap = found.positive_columns["elo"][0, 0] - found.columns["elo"][0, 0]
+        # A single comparison is met exactly: Φ(gap / (200 s)) = σ(5 · 0.4).
+        assert gap == pytest.approx(200 * deviation * ndtri(1 / (1 + np.exp(-5 * 0.4))), rel=0.01)
+        assert np.isfinite(found.columns["gap_se"][0, 0]) == (variant == "star")
+
+
+@pytest.mark.parametrize(
+    ("options", "deviation"),
+    [({}, np.sqrt(2)), ({"difference": "unit"}, 1.0), ({"variant": "paraphrase"}, np.sqrt(2))],
+)
+def test_the_chance_to_beat_the_positive_is_that_of_the_model(options: dict[str, object], deviation: float) -> None:
+    found = rated(block(), **options)
+    gap = (found.columns["elo"] - found.positive_columns["elo"][:, :1]) / 200
+    np.testing.assert_allclose(found.columns["p_preferred"], ndtr(gap / deviation), atol=1e-6)
+    assert np.nanstd(gap) > 0.1 and np.isnan(found.columns["p_preferred"][~found.filled]).all()

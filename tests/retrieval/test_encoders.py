@@ -1,4 +1,4 @@
-"""Encoders by name, checked weights, fingerprints of what a model computes, and the cache in front of it."""
+"""Encoders by name, with and without PyTorch: prompts, fingerprints, the corpus's own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
 from anmi.engine.threads import for_threads, in_threads
+from anmi.errors import AnmiError
+from anmi.evaluation.retrieval import vectors
 from anmi.retrieval import encoders
-from anmi.retrieval.kinds import is_routed, is_static, quiet, two_encoders
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.corpus_encoder import _weight, corpus_encoder, save
+from anmi.retrieval.encoders import Role, embed_by_name, embedding_fingerprint, encode, load_encoder
+from anmi.retrieval.kinds import OWN, Prompts, is_routed, is_static, prompts_of, quiet, two_encoders
+from anmi.retrieval.terms import Terms
+from anmi.retrieval.token_table import TokenTable, table_of, token_table
 from anmi.store import Store
+from anmi.training.batch import Tokeniser
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
 
@@ -138,8 +150,8 @@ def test_two_encoders_begin_alike_and_have_weights_of_their_own(word_encoder: An
 
     model = two_encoders(shared)
     expected = {role: encoders.encode(shared, ["a b", "c", "b b a"], role=role) for role in ("query", "document")}
-    for role, vectors in expected.items():
-        assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role=role), vectors, atol=1e-6)
+    for role, found in expected.items():
+        assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role=role), found, atol=1e-6)
     assert is_routed(model) and is_static(model) and not is_routed(shared)
     assert model.prompts == shared.prompts and two_encoders(model) is model
     with torch.no_grad():
@@ -147,3 +159,312 @@ def test_two_encoders_begin_alike_and_have_weights_of_their_own(word_encoder: An
     assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role="document"), expected["document"], atol=1e-6)
     assert not np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role="query"), expected["query"])
     assert np.allclose(encoders.encode(shared, ["a b", "c", "b b a"], role="query"), expected["query"])
+
+
+PROMPT_WORDS = ["query", "passage", ":", "find", "red", "fox", "blue", "whale"]
+TEXTS = ["red fox", "blue whale fox", "whale"]
+BOTH = {"query": "query: ", "document": "passage: "}
+ROLES: tuple[Role, Role] = ("query", "document")
+
+
+@pytest.fixture(params=["static", "two", "network", "network without its prompt"])
+def folder(request: Any, word_encoder: Any, network_encoder: Any, tmp_path: Path) -> Path:
+    """A model with two prompts: a table, two tables, a network, and one that pools over the text alone."""
+    if request.param in ("static", "two"):
+        model = word_encoder(PROMPT_WORDS, prompts=BOTH)
+        model = two_encoders(model) if request.param == "two" else model
+        if request.param == "two":
+            model[0].sub_modules["query"][0].embedding.weight.data += 1.0
+    else:
+        model = network_encoder(PROMPT_WORDS, include_prompt=request.param == "network", prompts=BOTH)
+    model.save(str(tmp_path / "model"), create_model_card=False)
+    return tmp_path / "model"
+
+
+def as_told(model: Any, role: str, **options: Any) -> Any:
+    """What sentence-transformers give for the role."""
+    encoding = model.encode_query if role == "query" else model.encode_document
+    return encoding(TEXTS, normalize_embeddings=True, **options)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_way_to_encode_is_that_of_sentence_transformers(folder: Path, tmp_path: Path, role: Role) -> None:
+    plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path)
+    expected = as_told(plain, role)
+    assert not np.allclose(expected, as_told(plain, role, prompt=""), atol=1e-3), "the prompt matters"
+    with Store(tmp_path / "store") as store:
+        for found in (
+            encode(model, TEXTS, precision="float32", role=role),
+            encode(model, TEXTS, store, "float32", role=role),
+            vectors(model, TEXTS, role, precision="float32"),
+            embed_by_name(str(folder), tmp_path, None, OWN, "float32", 2, role, TEXTS),
+        ):
+            # The store keeps half of the digits.
+            np.testing.assert_allclose(found, expected, atol=2.5e-4)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("longest", [None, 6])
+def test_training_reads_the_tokens_that_are_encoded(
+    folder: Path, tmp_path: Path, role: Role, longest: int | None
+) -> None:
+    model = load_encoder(str(folder), tmp_path, longest)
+    features = Tokeniser(model, longest)(TEXTS, role)
+    expected = model.preprocess(TEXTS, prompt=BOTH[role], task=role)
+    assert features["input_ids"].tolist() == expected["input_ids"].tolist()
+    first = PROMPT_WORDS.index(BOTH[role][:-2])
+    assert first + (5 if "attention_mask" in features else 1) in features["input_ids"].flatten().tolist()
+    if "attention_mask" in features and longest:
+        assert features["input_ids"].shape[1] == longest, "the prompt's tokens are among them"
+    found = model(features)["sentence_embedding"].detach().numpy()
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, as_told(model, role), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Prompts(query="find: "), BOTH | {"query": "find: "}),
+        (Prompts(document=""), BOTH | {"document": ""}),
+    ],
+)
+def test_what_is_set_wins_over_the_folder_and_an_empty_text_is_set(
+    folder: Path, tmp_path: Path, given: Prompts, expected: dict[str, str]
+) -> None:
+    plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path, prompts=given)
+    assert prompts_of(model) == expected
+    model.save(str(tmp_path / "again"), create_model_card=False)
+    again = SentenceTransformer(str(tmp_path / "again"), device="cpu")
+    for role in ROLES:
+        wanted = as_told(plain, role, prompt=expected[role])
+        np.testing.assert_allclose(encode(model, TEXTS, precision="float32", role=role), wanted, atol=1e-5)
+        np.testing.assert_allclose(as_told(again, role), wanted, atol=1e-5)
+
+
+def test_a_document_prompt_by_another_name_is_used_and_told(
+    word_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    word_encoder(PROMPT_WORDS, prompts={"query": "query: ", "passage": "passage: "}).save(str(tmp_path / "model"))
+    assert json.loads((tmp_path / "model" / "config_sentence_transformers.json").read_text())["prompts"]["passage"]
+    model = load_encoder(str(tmp_path / "model"), tmp_path)
+    assert prompts_of(model) == BOTH
+    np.testing.assert_allclose(as_told(model, "document"), as_told(model, "document", prompt="passage: "))
+    assert 'documents get the prompt "passage: "' in caplog.text
+    without = load_encoder(str(tmp_path / "model"), tmp_path, prompts=Prompts(document=""))
+    without.save(str(tmp_path / "without"))
+    for bare in (without, load_encoder(str(tmp_path / "without"), tmp_path)):
+        assert prompts_of(bare) == {"query": "query: ", "document": ""}
+
+
+def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
+    word_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = {"prompts": {"sts": "find: "}, "default_prompt_name": "sts"}
+    word_encoder(PROMPT_WORDS, **named).save(str(tmp_path / "model"))
+    word_encoder(PROMPT_WORDS).save(str(tmp_path / "plain"))
+    plain, model = (load_encoder(str(tmp_path / name), tmp_path) for name in ("plain", "model"))
+    for role in ROLES:
+        np.testing.assert_allclose(encode(model, TEXTS, role=role), as_told(model, role), atol=1e-6)
+        assert embedding_fingerprint(model, "auto", role) == embedding_fingerprint(plain, "auto", role)
+    assert not np.allclose(model.encode(TEXTS), as_told(model, "query"))
+    assert 'the default prompt "find: " of the model is not used' in caplog.text
+
+
+def test_texts_of_unknown_role_are_refused_where_there_are_prompts(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(AnmiError, match="not known what they are"):
+        encode(load_encoder(str(folder), tmp_path), TEXTS)
+
+
+AWKWARD = [
+    "", " ", "two  blanks", "a line\nand a\ttab\r\n", "ÉCOLE e\u0301cole ﬁn", "中文字 mixed 日本",
+    "un\x1cprint\u200bable",
+    "[UNK] or [PAD]ding [MASK]", "don't stop-now!", "a\u00a0hard\u3000blank\u2028line", "\ufffd\x00", "x" * 300,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[None, 7], ids=["whole", "cut"])
+def table_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table over MiniLM's tokenizer, of random vectors; with and without a longest text."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(encoders.minilm_folder() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    if request.param is not None:
+        tokenizer.enable_truncation(request.param)
+    weights = np.random.default_rng(1).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
+    place = tmp_path_factory.mktemp("table") / "model"
+    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(place), create_model_card=False)
+    return place
+
+
+def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(table_folder: Path) -> None:
+    model, table = (
+        encoders.load_encoder(str(table_folder), table_folder.parent),
+        encoders.cached_encoder(str(table_folder), table_folder.parent),
+    )
+    assert isinstance(table, TokenTable)
+    texts = [*AWKWARD, *("word " * number + "end" for number in (3, 5, 40))]
+    assert encoders.encode(table, texts) == pytest.approx(model.encode(texts, normalize_embeddings=True), abs=1e-5)
+    assert encoders.fingerprint(table, "more") == encoders.fingerprint(model, "more")
+    prints = [encoders.embedding_fingerprint(each, "auto", "query") for each in (model, table)]
+    assert prints[0] == prints[1]
+
+
+@given(texts=st.lists(st.text(max_size=40), max_size=6))
+def test_words_cut_once_have_the_tokens_of_whole_texts(table_folder: Path, texts: list[str]) -> None:
+    table = token_table(table_folder)
+    assert table is not None and table._cuts_words_alone
+    texts = [*texts, *AWKWARD]
+    found = table.encode(texts)
+    table.__dict__["_cuts_words_alone"] = False
+    np.testing.assert_array_equal(found, table.encode(texts))
+
+
+@pytest.mark.parametrize(("file", "change"), [
+    ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
+    ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
+    ("1_Normalize/config.json", lambda _: {"module_input_name": "token_embeddings"}),
+], ids=["modules", "dimensions", "normalisation"])  # fmt: skip
+def test_what_is_more_than_a_table_is_none(table_folder: Path, tmp_path: Path, file: str, change: Any) -> None:
+    copied = Path(shutil.copytree(table_folder, tmp_path / "copied"))
+    before = json.loads((copied / file).read_text()) if (copied / file).exists() else {}
+    (copied / file).write_text(json.dumps(change(before)))
+    assert token_table(copied) is None
+    assert token_table(table_folder) is not None
+
+
+def test_an_open_model_is_read_as_it_is_now(word_encoder: Any) -> None:
+    words = [f"w{i}" for i in range(50)]
+    texts = ["", *(" ".join(row) for row in np.random.default_rng(0).choice(words, (40, 9)))]
+    model = word_encoder(words)
+    for _ in range(2):
+        found = table_of(model)
+        assert found is not None and found.encode([]).shape == (0, 8)
+        assert found.encode(texts) == pytest.approx(model.encode(texts, normalize_embeddings=True), abs=1e-5)
+        model[0].embedding.weight.data[3] += 1
+    assert table_of(encoders.load_encoder("minilm", Path())) is None
+
+
+CORPUS_TEXTS = st.lists(st.text(st.sampled_from("abc de"), max_size=12), min_size=1, max_size=8).filter(
+    lambda texts: any(text.split() for text in texts)
+)
+
+
+@given(CORPUS_TEXTS)
+def test_terms_come_back_from_their_folder_as_they_were_cut(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    terms, folder = Terms.cut(texts, "en", "whitespace"), tmp_path_factory.mktemp("terms")
+    terms.save(folder)
+    again = Terms.load(folder)
+    assert list(again.vocabulary.items()) == list(terms.vocabulary.items()), "numbered alike"
+    assert again.settings == terms.settings
+    for name in ("counts", "saturated", "unit"):
+        one, other = getattr(terms, name), getattr(again, name)
+        assert one.dtype == other.dtype == np.float32 and one.shape == other.shape
+        np.testing.assert_array_equal(one.toarray(), other.toarray(), err_msg=name)
+    for name in ("idf", "lengths", "mass"):
+        np.testing.assert_array_equal(getattr(terms, name), getattr(again, name), err_msg=name)
+    asked = [*texts, "unknown a"]
+    np.testing.assert_array_equal(again.queries(asked).toarray(), terms.queries(asked).toarray())
+
+
+@given(CORPUS_TEXTS, st.dictionaries(st.integers(0, 7), st.text(st.sampled_from("abf"), max_size=5)))
+def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict[int, str]) -> None:
+    rows = np.array([row for row in other if row < len(texts)], int)
+    found = Terms.cut(texts, "en", "whitespace").changed(rows, [other[row] for row in rows])
+    after = [other.get(row, text) for row, text in enumerate(texts)]
+    asked = [" ".join([*texts, *after, "a"])]
+    one, same = (BM25Index.of_terms(terms).search(asked, 9) for terms in (found, Terms.build(after, found.tokenize)))
+    np.testing.assert_array_equal(one, same)
+
+
+ENGLISH = [f"the {colour} {animal} sleeps near the river" for colour in ("red", "grey", "white") for animal in
+           ("fox", "wolf", "owl", "bear")] * 3  # fmt: skip
+KOREAN = ["강가에서 여우가 잠을 잔다", "늑대는 숲에서 달린다", "여우를 본 사람이 있다", "숲으로 늑대가 갔다"] * 5
+ODD = ["", " ", "🚀", "ไทย", "É e\u0301", "a\u00a0b", "x" * 300, "the fox-wolf, the OWL"]
+
+
+def made(texts: list[str], minilm: Any, folder: Path) -> tuple[TokenTable, NDArray[np.float32]]:
+    tokenizer, table = corpus_encoder(
+        texts, 1, lambda words: encoders.encode(minilm, words), minilm.tokenizer.backend_tokenizer
+    )
+    save(tokenizer, table, folder)
+    read = encoders.cached_encoder(str(folder), folder.parent)
+    assert read is not None
+    return read, table
+
+
+@pytest.mark.parametrize("texts", [ENGLISH, KOREAN])
+def test_it_is_a_plain_model_of_sentence_transformers(texts: list[str], minilm: Any, tmp_path: Path) -> None:
+    table, _ = made(texts, minilm, tmp_path / "model")
+    plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    asked = [*texts, *ODD]
+    assert table.encode(asked) == pytest.approx(plain.encode(asked, normalize_embeddings=True), abs=1e-5)
+
+
+@pytest.mark.parametrize(("texts", "weight"), [(ENGLISH, 1.0), (KOREAN, 0.5)])
+def test_what_minilm_says_weighs_half_where_it_spells_letters(texts: list[str], weight: float, minilm: Any) -> None:
+    names, counts = np.unique(" ".join(texts).split(), return_counts=True)
+    tokenizer = minilm.tokenizer.backend_tokenizer
+    tokenizer.enable_padding(length=128)
+    assert _weight(names.tolist(), counts, tokenizer) == weight, "padding is no piece"
+
+
+def test_one_half_is_the_decomposition_of_the_corpus(minilm: Any) -> None:
+    texts = ["a b c", "a b", "c d d", "d e", "e a"] * 4
+    names, table = corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent())
+    vocabulary = sorted(names.get_vocab(), key=names.get_vocab().get)
+    counts = np.array([[text.split().count(word) for word in vocabulary] for text in texts], float)
+    frequency = (counts > 0).sum(axis=0)
+    idf = np.log1p((len(texts) - frequency + 0.5) / (frequency + 0.5))
+    weighted = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0) * idf
+    right = np.linalg.svd(weighted / np.linalg.norm(weighted, axis=1, keepdims=True))[2].T[:, : len(vocabulary) - 1]
+    unit = right[1:] / np.linalg.norm(right[1:], axis=1, keepdims=True)
+    found = table[1:, : right.shape[1]] / idf[1:, None]
+    assert found @ found.T == pytest.approx(unit @ unit.T, abs=1e-3)
+
+
+def test_the_same_documents_give_the_same_bytes() -> None:
+    texts = [" ".join(f"{'aeiou'[n * k % 5]}{n * k % 97}r{k % 7}" for k in range(1, 40)) for n in range(1, 120)]
+    first, again = (
+        corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent()) for _ in "ab"
+    )
+    assert first[0].to_str() == again[0].to_str() and np.array_equal(first[1], again[1])
+
+
+class _Silent:
+    """A tokenizer that spells nothing, as MiniLM's spells no Tibetan."""
+
+    def encode_batch(self, names: list[str], add_special_tokens: bool) -> list[Any]:
+        return [type("Encoding", (), {"tokens": ["[UNK]"], "attention_mask": [1]}) for _ in names]
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked"),
+    [
+        (["red fox", "blue whale", "grey owl"], "owl"),
+        (["rain"] * 40, "rain"),
+        (["red fox red", "blue owl"] * 40, "red"),
+        (["🚀 🎈", "🎈", "‼ 🇰🇷"], "🇰🇷"),
+        (["🎈 up", "lift🚀off", "up"], "🚀"),
+        (["", " ", "fox", "", "owl"], "fox"),
+        (["x" * 300_000 + " fox", "owl"], "owl"),
+        ([f"{text} {other}" for text, other in zip(ENGLISH, KOREAN * 2, strict=False)] + ["여우"], "wolf"),
+        ([*KOREAN, "🚀 늑대🎈"], "🎈"),
+    ],
+)  # fmt: skip
+def test_small_and_odd_corpora_have_one_as_well(texts: list[str], asked: str, minilm: Any, tmp_path: Path) -> None:
+    table, weights = made(texts, minilm, tmp_path / "model")
+    assert np.isfinite(weights).all() and weights.shape[1] <= min(256, len(set(texts))) + 256
+    found = table.encode(texts) @ table.encode([asked])[0]
+    assert asked in texts[found.argmax()] and found.max() > 1e-5
+    assert not table.encode(["⛵", "ไทย", "⛵️", "👍🏽"]).any(), "what nobody knows"
+
+
+def test_documents_without_a_word_are_an_error() -> None:
+    with pytest.raises(AnmiError, match="the 2 documents hold no word"):
+        corpus_encoder([" ", ""], 1, lambda words: np.ones((len(words), 4), np.float32), _Silent())

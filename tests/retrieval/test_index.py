@@ -1,4 +1,4 @@
-"""Indexes: approximate ones near the exact one, sparse ones against brute force, saving."""
+"""Indexes and exact search over the corpus: sums, passes, draws and saving."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.stats import chisquare
 
+from anmi.candidates import PADDING
 from anmi.errors import AnmiError
+from anmi.retrieval import exact
+from anmi.retrieval import kinds as module
+from anmi.retrieval.exact import best, nearest, similarities
 from anmi.retrieval.index import KINDS, DenseIndex, SparseIndex
+from anmi.retrieval.kinds import passes
+from anmi.retrieval.pool import draw
+from anmi.retrieval.sums import row_products
 
 COUNT, WIDTH = 1500, 32
 
@@ -122,3 +130,134 @@ def test_what_could_find_nothing_is_refused():
         SparseIndex.build(empty, ["a"])
     with pytest.raises(AnmiError, match="less than 0 or is not finite"):
         SparseIndex.build(sparse.csr_matrix([[-1.0]]), ["a"])
+
+
+TEXTS = st.lists(st.integers(0, 3000).map(lambda size: "ab ü" * (size // 4)), max_size=60)
+
+
+@given(TEXTS, st.integers(1, 20), st.sampled_from([None, 1, 64, 512]))
+def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
+    texts: list[str], most: int, longest: int | None
+) -> None:
+    groups = passes(texts, most, longest)
+    places = [int(place) for group in groups for place in group]
+    assert sorted(places) == list(range(len(texts)))
+    sizes = [len(texts[place]) for place in places]
+    assert sizes == sorted(sizes, reverse=True)
+    for group in groups:
+        tokens = min(len(texts[group[0]].encode()) // 3 + 2, longest or 10**9)
+        assert 1 <= len(group) <= most
+        assert len(group) == 1 or len(group) * tokens <= module.TOKENS
+
+
+@given(
+    excluded=st.lists(st.lists(st.integers(0, 39), max_size=6), min_size=1, max_size=4),
+    documents=st.sampled_from([40, 41, 200]),
+    count=st.sampled_from([0, 1, 2, 3, 32, 60]),
+)
+def test_as_many_as_there_are_and_never_an_excluded_one(excluded: list[list[int]], documents: int, count: int) -> None:
+    barred = np.array([row + [PADDING] * (6 - len(row)) for row in excluded], np.int32)
+    found = draw(1, [f"q{i}" for i in range(len(excluded))], barred, documents, count)
+    for row, out in zip(found.tolist(), excluded, strict=True):
+        kept = [d for d in row if d != PADDING]
+        assert len(set(kept)) == len(kept) == min(count, documents - len(set(out)))
+        assert set(kept) <= set(range(documents)) - set(out)
+
+
+@pytest.mark.parametrize(("documents", "count"), [(50, 10), (50, 3)], ids=["put in order", "drawn"])
+def test_every_document_and_every_pair_is_as_likely(documents: int, count: int) -> None:
+    queries = 6000
+    barred = np.tile(np.array([[4, 9, PADDING]], np.int32), (queries, 1))
+    found = draw(5, [f"q{i}" for i in range(queries)], barred, documents, count)
+    counts = np.bincount(found.ravel(), minlength=documents)
+    assert counts[[4, 9]].tolist() == [0, 0]
+    left = np.delete(counts, [4, 9])
+    assert chisquare(left).pvalue > 1e-3
+    # The first and the last taken of a row are as free of each other as a draw without replacement allows.
+    drawn = np.zeros((queries, documents))
+    np.put_along_axis(drawn, found.astype(np.int64), 1.0, axis=1)
+    together = (drawn.T @ drawn)[np.triu_indices(documents, 1)]
+    together = together[together > 0]
+    assert len(together) == 48 * 47 // 2
+    assert chisquare(together).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("documents", [100, 5000])
+def test_a_query_draws_the_same_whoever_else_is_asked(documents: int) -> None:
+    names = [f"q{i}" for i in range(30)]
+    barred = np.full((30, 40), PADDING, np.int32)
+    barred[3, :40] = np.arange(40)
+    barred[7, :2] = [5, 5]
+    whole = draw(2, names, barred, documents, 32)
+    for i in range(30):
+        width = max(int((barred[i] != PADDING).sum()), 1)
+        assert draw(2, names[i : i + 1], barred[i : i + 1, :width], documents, 32)[0].tolist() == whole[i].tolist()
+    assert len({row.tobytes() for row in whole}) == 30
+    assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all(), "another seed draws others"
+
+
+@given(seed=st.integers(0, 2**32 - 1), queries=st.integers(0, 6), width=st.integers(0, 5))
+def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: int) -> None:
+    rng = np.random.default_rng(seed)
+    made = sparse.random(9, 12, 0.4, "csr", np.float32, rng)
+    lefts = [sparse.random(queries, 12, 0.3, "csr", np.float32, rng) for _ in range(2)]
+    documents = rng.integers(-1, 9, (queries, width)).astype(np.int32)
+    table, found = np.zeros((12, 2), np.float32), np.zeros((2, queries, width), np.float32)
+    row_products(
+        documents, made.indptr, made.indices, made.data, *(
+            tuple(getattr(left, name) for left in lefts) for name in ("indptr", "indices", "data")
+        ), table, found,
+    )  # fmt: skip
+    for left, right, sums in zip(lefts, (made.data, np.ones(made.nnz, np.float32)), found, strict=True):
+        full = (left @ sparse.csr_matrix((right, made.indices, made.indptr), made.shape).T).toarray()
+        expected = np.where(documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
+        np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
+    assert not table.any()
+
+
+def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
+    """Unit vectors, of which the last are copies of others, so that scores tie."""
+    rng = np.random.default_rng(seed)
+    made = unit(rng.normal(size=(count, width)))
+    made[count - copies :] = made[rng.integers(0, count, copies)]
+    return made
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300), copies=st.integers(0, 150), width=st.integers(1, 40),
+    rows=st.integers(1, 9), block=st.integers(1, 120), data=st.data(),
+)  # fmt: skip
+def test_the_nearest_are_those_of_a_full_sort(
+    seed: int, count: int, copies: int, width: int, rows: int, block: int, data: st.DataObject
+) -> None:
+    documents, queries = vectors(seed, count, width, min(copies, count // 2)), vectors(seed + 1, 20, width)
+    k = data.draw(st.integers(0, count))
+    everything = np.tile(np.arange(count, dtype=np.int32), (20, 1))
+    full = similarities(queries, documents, everything)
+    order = np.lexsort((everything, -full), axis=1)[:, :k]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_ROWS", rows)
+        patch.setattr(exact, "_BLOCK", block)
+        found, scores = nearest(queries, documents, k)
+    assert found.tolist() == order.tolist()
+    assert (scores == np.take_along_axis(full, order, axis=1)).all()
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 400), levels=st.integers(1, 50), data=st.data())
+def test_the_best_are_those_of_a_full_sort(seed: int, count: int, levels: int, data: st.DataObject) -> None:
+    full = (np.random.default_rng(seed).integers(0, levels, (7, count)) / 3).astype(np.float32)
+    k = data.draw(st.integers(0, count))
+    order = np.argsort(-full, axis=1, kind="stable")[:, :k]
+    expected = np.take_along_axis(full, order, axis=1)
+    documents, scores = best(full, k)
+    assert (scores == expected).all()
+    assert documents.tolist() == np.where(expected > 0, order, -1).tolist()
+
+
+def test_nothing_is_near_a_vector_that_is_no_number() -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    broken = np.full((1, 4), np.nan, np.float32)
+    documents, scores = nearest(np.concatenate([vectors[:1], broken]), vectors, 2)
+    assert documents.tolist() == [[0, 1], [-1, -1]]
+    assert scores.tolist() == [[1, 0], [-np.inf, -np.inf]]
+    assert nearest(broken, vectors, 2)[0].tolist() == nearest(vectors[:1], np.tile(broken, (4, 1)), 2)[0].tolist()

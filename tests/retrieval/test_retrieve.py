@@ -1,20 +1,107 @@
-"""Retrieval in one pass, against scores of everything, a union of sets and the formula of the fused rank."""
+"""Candidates of a shard in one pass, positives and what is related to them, and rankings fused into one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anmi.candidates import PADDING, SOURCES, Candidates
 from anmi.corpus.related import COPY
 from anmi.retrieval import bm25, pool
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.fusion import Method, Ranked, fuse
 from anmi.retrieval.index import DenseIndex
-from anmi.retrieval.pool import RelatedDocuments
+from anmi.retrieval.pool import KINDS, Positives, RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
+
+N = 10
+DOCUMENT = st.integers(0, N - 1)
+NEAR = st.lists(st.tuples(DOCUMENT, DOCUMENT, st.just("near")).filter(lambda pair: pair[0] != pair[1]), max_size=8)
+
+
+def siblings_of(parents: list[int]) -> list[tuple[int, int, str]]:
+    """As ingestion lists them: the first of each parent with every other one."""
+    return [(parents.index(parent), i, "sibling") for i, parent in enumerate(parents) if parents.index(parent) != i]
+
+
+PAIRS = st.tuples(NEAR, st.lists(st.integers(0, 8), min_size=N, max_size=N).map(siblings_of)).map(
+    lambda both: [*both[0], *both[1]]
+)
+GROUPS = st.lists(st.integers(0, 6), min_size=N, max_size=N)
+ROWS = st.lists(st.lists(DOCUMENT, max_size=3, unique=True), min_size=1, max_size=4)
+NAMES = [f"d{i}" for i in range(N)]
+
+
+def related_by(pairs: list[tuple[int, int, str]], labels: list[int]) -> RelatedDocuments:
+    firsts = [labels.index(label) for label in labels]
+    rows = [(i, first, COPY) for i, first in enumerate(firsts) if first != i] + pairs
+    names = [(f"d{i}", f"d{j}", kind) for i, j, kind in rows]
+    return RelatedDocuments.from_table(pd.DataFrame(names, columns=["document_id", "other_id", "kind"]), NAMES)
+
+
+def padded(rows: list[list[int]], width: int = 4) -> np.ndarray:
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+
+
+def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positives: list[int], document: int) -> int:
+    known = {labels[p] for p in positives}
+    first = {j: i for i, j, kind in pairs if kind == "sibling"}
+    family = [first.get(i, i) for i in range(N)]
+    both = [(i, j, "sibling") for i in range(N) for j in range(N) if family[i] == family[j]]
+    near = [pair for i, j, kind in pairs if kind == "near" for pair in ((i, j, kind), (j, i, kind))]
+    found = [
+        KINDS[kind]
+        for i, j, kind in near + both
+        if labels[i] != labels[j] and labels[i] in known and labels[j] == labels[document]
+    ]
+    return min(found, default=0)
+
+
+@given(pairs=PAIRS, labels=GROUPS, rows=ROWS, own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4))
+def test_relations_go_both_ways_through_copies_and_near_ones_win(
+    pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], own: list[list[int]]
+) -> None:
+    related, positives = related_by(pairs, labels), padded(rows)
+    documents = np.tile(np.array([*range(N), PADDING], np.int32), (len(rows), 1))
+    expected = [[expected_kind(pairs, labels, row, d) for d in range(N)] for row in rows]
+    found = related.kinds(positives, documents)
+    assert found.dtype == np.uint8
+    assert found[:, :N].tolist() == expected
+    assert not found[:, N].any()
+    barred = related.excluded(positives, padded(own[: len(rows)], 1))
+    for row, itself, listed in zip(rows, own, barred.tolist(), strict=False):
+        same = {labels[d] for d in (*row, *itself)}
+        assert [d for d in listed if d != PADDING] == [
+            d for d in range(N) if labels[d] in same or expected_kind(pairs, labels, row, d)
+        ]
+
+
+@given(labels=GROUPS, rows=ROWS)
+def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int], rows: list[list[int]]) -> None:
+    found = related_by([(0, 1, "near")], labels).same_text(padded(rows))
+    expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
+    assert [set(row) - {PADDING} for row in found.tolist()] == expected
+    assert found.shape[1] >= max(map(len, expected)), "padding is cut, documents are not"
+
+
+@given(rows=ROWS, seed=st.integers(0, 99))
+def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: list[list[int]], seed: int) -> None:
+    queries = [f"q{i}" for i in range(len(rows))]
+    pairs = [(f"q{i}", f"d{d}", 1 + d % 2) for i, row in enumerate(rows) for d in row]
+    pairs += [("stranger", "d1", 1), ("q0", "d3", 0)]
+    pairs = [pairs[i] for i in np.random.default_rng(seed).permutation(len(pairs))]
+    qrels = pd.DataFrame(pairs, columns=["query_id", "document_id", "relevance"])
+    found = Positives(qrels, {f"d{d}": d for d in range(N)}).of(queries)
+    unpadded = [[d for d in row if d != PADDING] for row in found.tolist()]
+    assert unpadded == [[int(d[1:]) for q, d, r in pairs if q == query and r > 0] for query in queries]
+    assert found.shape[1] >= 1
+
 
 DOCUMENTS, QUERIES, WIDTH = 150, 11, 8
 
@@ -208,3 +295,86 @@ def test_by_rank_bm25_documents_without_a_common_term_fill_the_list() -> None:
     assert found.documents[0].tolist() == [40, 41, *range(28)]
     assert (found.columns["bm25"][0, :2] > 0).all() and not found.columns["bm25"][0, 2:].any()
     assert (found.source == SOURCES["bm25"]).all() and found.query_columns["best_bm25_rank"].tolist() == [1]
+
+
+# Distinct, or the order would be that of ties; whole, so that sums are exact.
+SCORES = st.lists(st.integers(1, 60), min_size=0, max_size=6, unique=True).map(lambda v: sorted(v, reverse=True))
+
+
+@st.composite
+def lists(draw: Any) -> tuple[list[int], list[int]]:
+    """The documents and scores of one query."""
+    scores = draw(SCORES)
+    documents = draw(st.lists(st.integers(0, 9), min_size=len(scores), max_size=len(scores), unique=True))
+    return documents, scores
+
+
+def ranked(found: list[tuple[list[int], list[int]]], width: int = 6) -> Ranked:
+    documents, scores = np.full((len(found), width), PADDING, np.int32), np.zeros((len(found), width), np.float32)
+    for row, (ids, values) in enumerate(found):
+        documents[row, : len(ids)], scores[row, : len(ids)] = ids, values
+    return Ranked(documents, scores)
+
+
+PARTS = ("bm25", "dense", "sparse")
+SPREAD = {"dense": 0.25, "sparse": 2.0}
+
+
+def reference(
+    parts: dict[str, tuple[list[int], list[int]]], spreads: dict[str, float], method: str, weights: dict[str, float],
+    width: int = 6,
+) -> dict[int, float]:  # fmt: skip
+    """The score of every document, one after another."""
+    found = {}
+    for document in {document for ids, _ in parts.values() for document in ids}:
+        if method == "rrf":
+            ranks = [ids.index(document) + 1 for ids, _ in parts.values() if document in ids]
+            found[document] = sum(1 / (60 + rank) for rank in ranks)
+            continue
+        found[document] = 0.0
+        for name, (ids, scores) in parts.items():
+            full = 0 if name == "dense" else width
+            least = (scores[-1] if len(scores) >= full else 0) if scores else 0
+            score = scores[ids.index(document)] if document in ids else least
+            found[document] += weights[name] * (score / spreads[name] if spreads[name] > 0 else 0)
+    return found
+
+
+@given(
+    st.lists(st.tuples(lists(), lists(), lists(), st.sampled_from([0.0, 0.5, 2.0])), min_size=1, max_size=4),
+    st.sampled_from(get_args(Method)),
+    st.sampled_from([(1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.0, 1.0), (0.25, 0.5, 0.25)]),
+    st.integers(1, 18),
+)  # fmt: skip
+def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, given_weights: Any, k: int) -> None:
+    weights = dict(zip(PARTS, given_weights, strict=False))
+    listed = {name: ranked([row[place] for row in rows]) for place, name in enumerate(weights)}
+    spreads = {"bm25": np.array([row[3] for row in rows]), **SPREAD}
+    found = fuse(listed, k, spreads, method, weights)
+    assert found.documents.shape[1] <= k
+    for i, (*parts, spread) in enumerate(rows):
+        own = dict(zip(weights, parts, strict=False))
+        expected = reference(own, {"bm25": spread, **SPREAD}, method, weights)
+        documents = [int(document) for document in found.documents[i] if document != PADDING]
+        assert len(documents) == min(k, len(expected))
+        scores = found.scores[i, : len(documents)]
+        np.testing.assert_allclose(scores, [expected[document] for document in documents], rtol=1e-5)
+        np.testing.assert_allclose(scores, sorted(expected.values(), reverse=True)[: len(documents)], rtol=1e-5)
+        for name, (ids, values) in own.items():
+            ranks, said = found.part_ranks[name], found.part_scores[name]
+            for place, document in enumerate(documents):
+                if document in ids:
+                    rank = ids.index(document)
+                    assert (ranks[i, place], said[i, place]) == (rank + 1, values[rank])
+                else:
+                    assert np.isnan(ranks[i, place]) and np.isnan(said[i, place])
+
+
+def test_bm25_tells_how_far_its_scores_spread() -> None:
+    texts = ["red fox den", "blue whale", "red whale song", "a green tree"]
+    index = BM25Index.build(texts, "en")
+    documents, scores, spread = index.search_and_spread(["red fox", "whale", "nothing of it"], 3)
+    full = np.concatenate([part.copy() for _, part in index.scored(["red fox", "whale", "nothing of it"], 3)])
+    np.testing.assert_allclose(spread, full.std(axis=1), rtol=1e-6)
+    assert spread[2] == 0 and (documents[2] == PADDING).all()
+    np.testing.assert_array_equal(index.search(["red fox"], 3)[1], scores[:1])

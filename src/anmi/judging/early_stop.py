@@ -73,8 +73,7 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
         self, model: Any, score: Callable[[], NDArray[np.float32]], labels: NDArray[np.float32], every: int
     ) -> None:
         self._model, self._score, self._labels, self._every = model, score, labels, max(every, 1)
-        self._worse = 0
-        self.steps = self.best_step = 0
+        self.steps = self.best_step = self._worse = 0
         self.before = self.best = self._look()
         self._state = self._copy()
 

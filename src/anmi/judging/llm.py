@@ -417,11 +417,9 @@ class LLMJudge:
             for row in moved.to_dict("records")
         ]
         self.summary = {
-            "model": model, "base_url": reader.options.base_url, "calls": reader.sent,
-            "questions": reader.options.calls - reader.left, "tokens": reader.tokens.tolist(), "cost": reader.money,
+            "model": model, "calls": reader.sent, "tokens": reader.tokens.tolist(), "cost": reader.money,
             "problems": dict(reader.problems), "used": trusted, "errors": asdict(errors),
-            "said": said if trusted else "", "negatives_asked": len(stands), "negatives_called_relevant": called,
-            "others_asked": len(others), "others_promoted": promoted,
+            "said": said if trusted else "", "others_promoted": promoted,
             "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes], "examples": examples,
         }  # fmt: skip
         if reader.problems:

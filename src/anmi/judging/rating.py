@@ -194,7 +194,6 @@ class Rater:
                 log.warning("Elo: judge %s tells positives from candidates no better than chance", name)
         if labelled and not any(self._weights.values()) and not self.options.pairwise_judges:
             raise AnmiError(f"elo.judges: none of {', '.join(labelled)} has scores; judge the candidates first")
-        self.slope, self.votes = 1.0, 1.0
         if sum(weight > 0 for weight in self._weights.values()) > 1:
             self.slope = preferences.fit_slope(preferences.pool(list(wins.values()), list(self._weights.values())))
             if self.options.variant == "star":

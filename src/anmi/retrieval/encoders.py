@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
-from anmi.engine.threads import ahead, for_threads
+from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
@@ -337,13 +337,11 @@ def encode(
         return embed(asked, list(texts), precision, batch_size, role)
     compute: Callable[[list[str]], NDArray[np.float32]]
     compute = partial(embed, asked, precision=precision, batch_size=batch_size, role=role)
-    batch, run = 1024, cast(Run, map)
+    # Each commit is a wait for the disk.
+    batch, run = 4096 if is_static(asked) else 1024, cast(Run, map)
     if elsewhere is not None:
         # Small enough for several workers to have some of even a small change.
         compute, batch, run = elsewhere, batch_size, store.run
-    elif isinstance(asked, TokenTable):
-        # A table looks a word up once a batch, and each commit is a wait for the disk.
-        batch, run = 4096, lambda do, some: ahead(map(do, some))
     prints = embedding_fingerprint(asked, precision, role)
     with tqdm(total=len(texts), desc=description, unit="text", disable=not description or None, delay=2) as bar:
         return store.vectors(prints, texts, compute, batch, bar, run=run, number=STORED)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +26,8 @@ _WEIGHTS: Final = "embedding.weight"
 _PLAIN_NORMALIZE: Final = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 # Below which a vector has no direction, as torch has it.
 _LEAST: Final = 1e-12
+# Words whose tokens are remembered; more than most collections have.
+_MOST_WORDS: Final = 1 << 20
 
 
 class TokenTable:
@@ -69,7 +70,8 @@ class TokenTable:
         """Return unit vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
         unit, lengths = self._mean(texts, self._cuts_words_alone)
-        if len(long := np.flatnonzero(lengths > self._longest)):
+        longest = (self._tokenizer.truncation or {}).get("max_length", np.inf)
+        if len(long := np.flatnonzero(lengths > longest)):
             unit[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
         # Once by the module, if any, and once because unit vectors are asked for.
         for _ in range(1 + self._normalised):
@@ -78,7 +80,7 @@ class TokenTable:
 
     def _mean(self, texts: Sequence[str], alone: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the mean vectors, and the number of tokens of each text."""
-        counts, found = counted_texts(texts, self._cut, alone=alone)
+        counts, found = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.
         tokens = np.array([*found] or [0])[counts.indices]
         held = sparse.csr_matrix((counts.data, tokens, counts.indptr), (len(texts), len(self._table)))
@@ -89,9 +91,14 @@ class TokenTable:
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    @property
-    def _longest(self) -> int:
-        return (self._tokenizer.truncation or {"max_length": sys.maxsize})["max_length"]
+    def _cut_words(self, words: Sequence[str]) -> list[list[int]]:
+        """Do what :meth:`_cut` does to words that may come again."""
+        known = _known_words(self._tokenizer.to_str())
+        new = [word for word in words if word not in known]
+        found = dict(zip(new, self._cut(new), strict=True))
+        if len(known) < _MOST_WORDS:
+            known.update(found)
+        return [found[word] if word in found else known[word] for word in words]
 
     @cached_property
     def _cuts_words_alone(self) -> bool:
@@ -107,6 +114,12 @@ class TokenTable:
             and not any(set(token["content"]) & {" ", "\n"} for token in parts["added_tokens"])
             and (parts["truncation"] or {"direction": "Right"})["direction"] == "Right"
         )
+
+
+@lru_cache(maxsize=1)
+def _known_words(tokenizer: str) -> dict[str, list[int]]:
+    """Return what words were cut into, the same for all states of an encoder in training."""
+    return {}
 
 
 def words_and_signs() -> Any:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Router
 from sentence_transformers.base.modules.input_module import InputModule
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from anmi.retrieval.index import term_table
 from anmi.retrieval.model_folder import check_folder
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-
 
 # Logarithm of a factor that is taken for 0: an infinite one would make every difference of weights infinite.
 NOTHING: Final = -30.0
@@ -128,14 +127,10 @@ def load_sparse(folder: Path, device: str) -> SparseEncoder:
     sentence-transformers itself opens a folder with :class:`LexicalExpansion` only with ``trust_remote_code=True``, as
     it does with every class that is not its own.
     """
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
     check_folder(folder)
     # Refuses weights of another tokenizer's tokens in one sentence.
     term_table(folder)
     if not (folder / _DOCUMENT).is_dir():
-        from sentence_transformers import SparseEncoder
-
         return SparseEncoder(str(folder), device=device, trust_remote_code=False, local_files_only=True)
     query = SparseStaticEmbedding.load(str(folder), subfolder=_QUERY, local_files_only=True)
     document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT)
@@ -144,8 +139,5 @@ def load_sparse(folder: Path, device: str) -> SparseEncoder:
 
 def routed(query: Any, document: list[Any], device: str) -> SparseEncoder:
     """Return a model that sends queries and documents through modules of their own."""
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.base.modules import Router
-
     router = Router.for_query_document(query_modules=[query], document_modules=document)
     return SparseEncoder(modules=[router], device=device, similarity_fn_name="dot")

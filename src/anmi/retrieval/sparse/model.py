@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
 from scipy import sparse
+from sentence_transformers import SentenceTransformer, SparseEncoder
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from anmi.errors import AnmiError
 from anmi.retrieval.kinds import device, is_static, quiet
@@ -16,12 +21,6 @@ from anmi.retrieval.model_folder import check_base, checked_model, loading
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
 from anmi.retrieval.terms import counted_columns, idf_of
 from anmi.retrieval.token_table import learn_pieces
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer, SparseEncoder
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerBase
-
 
 _SPECIAL: Final = ("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
 # Of the corpus's own sub-words. On the dev queries of sae4k_ko BM25 over 2,000 has nDCG@10 .811, over 4,000 .799, over
@@ -39,7 +38,9 @@ def lexicon(encoder: SentenceTransformer, texts: Sequence[str]) -> tuple[PreTrai
     sub-words of the corpus (unigram language model, Kudo 2018, arXiv 1804.10959), as it does where it was made for
     another language.
     """
-    own = _bare(encoder[0].tokenizer)
+    own = Tokenizer.from_str(encoder[0].tokenizer.to_str())
+    own.no_truncation()
+    own.no_padding()
     sample = list(texts[:: max(1, len(texts) // _SAMPLE)])
     corpus = _trained(sample)
     if _length(own, sample) <= _MOST_TIMES * _length(corpus, sample):
@@ -49,8 +50,6 @@ def lexicon(encoder: SentenceTransformer, texts: Sequence[str]) -> tuple[PreTrai
 
 
 def _trained(texts: Sequence[str]) -> Tokenizer:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
     made = Tokenizer(models.Unigram())
     made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -75,19 +74,7 @@ def _length(tokenizer: Tokenizer, texts: Sequence[str]) -> int:
     return sum(len(found.ids) for found in tokenizer.encode_batch(list(texts), add_special_tokens=False))
 
 
-def _bare(tokenizer: Any) -> Tokenizer:
-    """Return a copy without truncation and padding of its own."""
-    from tokenizers import Tokenizer
-
-    own = Tokenizer.from_str(tokenizer.to_str())
-    own.no_truncation()
-    own.no_padding()
-    return own
-
-
 def _as_transformers(own: Tokenizer) -> PreTrainedTokenizerBase:
-    from transformers import PreTrainedTokenizerFast
-
     named = {f"{name[1:-1].lower()}_token": name for name in _SPECIAL if own.token_to_id(name) is not None}
     made = PreTrainedTokenizerFast(tokenizer_object=own, **named)
     if made.pad_token is None:
@@ -166,9 +153,6 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
     AnmiError
         The model has no such head, or cannot be loaded.
     """
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sparse_encoder.modules import SpladePooling
-
     with loading(f'masked language model "{name}"', "give the folder of one"):
         folder = checked_model(name)
         check_base(str(folder))
@@ -209,8 +193,6 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
     AnmiError
         No document holds a token.
     """
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
     counts = _counts(rows, len(tokenizer))
     if not counts.nnz:
         raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
