@@ -29,22 +29,19 @@ class Folder:
             "dev": [f"q{i}\td{i}\t1" for i in numbers[first:second]],
             "test": [f"q{i}\td{i}\t2" for i in numbers[second:]],
         }
-        self.header = "query-id\tcorpus-id\tscore"
 
     def write(self, *, newline: str = "\n", prefix: bytes = b"") -> str:
         (self.path / "qrels").mkdir(parents=True, exist_ok=True)
-        for name, rows in (("corpus", self.documents), ("queries", self.queries)):
-            lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
-            self._put(self.path / f"{name}.jsonl", lines, newline, prefix)
+        self._put("corpus.jsonl", self.documents, newline, prefix)
+        self._put("queries.jsonl", self.queries, newline, prefix)
         for split, labels in self.qrels.items():
-            self._put(
-                self.path / "qrels" / f"{split}.tsv", [self.header, *labels] if self.header else labels, newline, prefix
-            )
+            self._put(f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *labels], newline, prefix)
         return f"beir:{self.path}"
 
-    @staticmethod
-    def _put(path: Path, lines: list[str], newline: str, prefix: bytes) -> None:
-        path.write_bytes(prefix + "".join(line + newline for line in lines).encode("utf-8", "surrogatepass"))
+    def _put(self, name: str, rows: list[Any], newline: str, prefix: bytes) -> None:
+        lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+        data = "".join(line + newline for line in lines).encode("utf-8", "surrogatepass")
+        (self.path / name).write_bytes(prefix + data)
 
 
 @pytest.fixture
@@ -72,7 +69,6 @@ class GraphFolder(Folder):
         self.triples = [f"{self.BASE}City_{i}\tcountry\t{self.BASE}Country_{i % 3}\ttrain" for i in range(10)]
         self.triples += [f"{self.BASE}City_{i}\tpeople\t{i}000\tdev" for i in range(10)]
         self.triples += [f'{self.BASE}City_{i}\tmotto\t"Motto {i}"\ttest' for i in range(10)]
-        self.triples_header = "head\trelation\ttail\tsplit"
         for i, document in enumerate(self.documents):
             document["metadata"] = {"triples": [[f"City_{i % 10}", "country", f"Country_{i % 10 % 3}"]]}
             if i >= 20:
@@ -81,10 +77,8 @@ class GraphFolder(Folder):
     def write(self, *, newline: str = "\n", prefix: bytes = b"", place: str = "..", tables: bool = True) -> str:
         super().write(newline=newline, prefix=prefix)
         if tables:
-            lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in self.entities]
-            self._put(self.path / place / "entities.jsonl", lines, newline, prefix)
-            rows = [self.triples_header, *self.triples] if self.triples_header else self.triples
-            self._put(self.path / place / "triples.tsv", rows, newline, prefix)
+            self._put(f"{place}/entities.jsonl", self.entities, newline, prefix)
+            self._put(f"{place}/triples.tsv", ["head\trelation\ttail\tsplit", *self.triples], newline, prefix)
         return f"kg:{self.path}"
 
 

@@ -177,7 +177,6 @@ def test_three_ways_to_write_one_graph(graph_folder):
         triples = [[f"City_{i % 2}", "country", "Country_0"], ["City_1", "motto", 'Ever "more"']]
         document["metadata"] = {"triples": triples}
     graph_folder.entities, graph_folder.triples = ENTITIES, TRIPLES
-    graph_folder.triples_header = "head\trelation\ttail"
     found = [load_collection(graph_folder.write())]
     for path in graph_folder.path.parent.glob("*.*"):
         path.unlink()

@@ -281,11 +281,8 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
     """Set aside queries whose text is also that of a query in a split further from training."""
     order = queries["split"].map({split: place for place, split in enumerate(SPLITS)})
     last = order.groupby(queries["normalised"]).transform("max")
-    for place, split in enumerate(SPLITS):
-        for further in range(place + 1, len(SPLITS)):
-            reason = f"a {split} query with the text of a {SPLITS[further]} query"
-            quarantine.set_aside("query", queries, (order == place) & (last == further), reason)
-    return queries[order == last]
+    reason = "a " + queries["split"] + " query with the text of a " + last.map(dict(enumerate(SPLITS))) + " query"
+    return quarantine.set_aside("query", queries, order != last, reason)
 
 
 def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) -> tuple[pd.DataFrame, pd.DataFrame]:

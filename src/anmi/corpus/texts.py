@@ -247,12 +247,7 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     # The first document of a form comes last, so that it wins.
     first = dict(zip(taken(forms, same[::-1]), taken(ids, same[::-1]), strict=True))
     shared = np.flatnonzero(among(ids, queries["query_id"]))
-    own = dict(
-        zip(taken(ids, shared), zip(taken(forms, shared), taken(corpus["text"], shared), strict=True), strict=True)
-    )
-    found = []
-    for identifier, form in zip(queries["query_id"].tolist(), queries["normalised"].tolist(), strict=True):
-        known, text = own.get(identifier, (None, ""))
-        is_own = known is not None and form in (known, normalised(text))
-        found.append(identifier if is_own else first.get(form, ""))
-    return found
+    taking = (taken(each, shared) for each in (ids, forms, corpus["text"]))
+    own = {identifier: (form, normalised(text)) for identifier, form, text in zip(*taking, strict=True)}
+    asked = zip(queries["query_id"].tolist(), queries["normalised"].tolist(), strict=True)
+    return [identifier if form in own.get(identifier, ()) else first.get(form, "") for identifier, form in asked]
