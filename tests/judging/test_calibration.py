@@ -292,9 +292,7 @@ def taken(block: Candidates, values: NDArray[np.float32]) -> Examples:
 
 
 def fitted(seen: Examples, expected: float = 0.016) -> tuple[NDArray[np.float64], float, float]:
-    found = fit_contaminated(
-        seen.values, seen.labelled, seen.weights, np.array([1.0, 1.0]), 0.003, expected, seen.queries
-    )
+    found = fit_contaminated(seen, np.array([1.0, 1.0]), 0.003, expected)
     return np.array(found.coefficients), found.intercept, found.share
 
 

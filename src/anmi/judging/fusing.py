@@ -232,25 +232,24 @@ class FusedJudge:
         from sklearn.metrics import roc_auc_score
 
         centre = transferred(self.encoder, self.without)
-        inputs, base = centre.standardised(seen.values), base_rate(self.encoder, self.without)
+        standard = replace(seen, values=centre.standardised(seen.values))
+        base, options = base_rate(self.encoder, self.without), self.options
 
         def without(number: int) -> Contaminated:
             others = seen.fold != number
-            if len(np.unique(seen.labelled[others])) < 2:
+            learnt = standard.take(others)
+            if len(np.unique(learnt.labelled)) < 2:
                 raise AnmiError(
-                    f"{self.options.folds} folds leave no hidden positive to learn from; lower denoising.fused.folds "
+                    f"{options.folds} folds leave no hidden positive to learn from; lower denoising.fused.folds "
                     "or use mode: transfer"
                 )
-            weight = seen.weights[others]
             chances = np.nan_to_num(centre(seen.values[others]))
-            expected = float(np.average(chances, weights=weight * ~seen.labelled[others]))
-            return fit_contaminated(
-                inputs[others], seen.labelled[others], weight, np.array(centre.coefficients), self.options.ridge,
-                # What the shipped coefficients find may be far too little; see anmi.judging.prior.
-                min(max(expected, base), 0.5), len(np.unique(seen.query[others])),
-            )  # fmt: skip
+            found = float(np.average(chances, weights=learnt.weights * ~learnt.labelled))
+            # What the shipped coefficients find may be far too little; see anmi.judging.prior.
+            expected = min(max(found, base), 0.5)
+            return fit_contaminated(learnt, np.array(centre.coefficients), options.ridge, expected)
 
-        chance, shares = np.zeros(len(inputs)), []
+        chance, shares = np.zeros(len(seen.values)), []
         for number, found in enumerate(in_threads(without, range(self.options.folds), os.cpu_count() or 1)):
             model = replace(centre, coefficients=found.coefficients, intercept=found.intercept)
             held = seen.fold == number

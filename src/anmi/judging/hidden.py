@@ -25,7 +25,7 @@ class Examples:
     Attributes
     ----------
     values
-        Inputs, float32 [n, K]; NaN where unknown.
+        Inputs, [n, K]; NaN where unknown.
     labelled
         True for labelled documents, False for those of the pool, [n].
     weights
@@ -34,11 +34,15 @@ class Examples:
         Fold and number of the query, [n].
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[Any]
     labelled: NDArray[np.bool_]
     weights: NDArray[np.float64]
     fold: NDArray[np.int64]
     query: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.bool_]) -> Examples:
+        """Return some of them."""
+        return Examples(*(values[rows] for values in vars(self).values()))
 
     @property
     def queries(self) -> int:

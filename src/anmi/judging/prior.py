@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, gather
 from anmi.judging.fused import FEATURES, FusedModel
-from anmi.judging.hidden import examples, nearest, reached, shown
+from anmi.judging.hidden import Examples, examples, nearest, reached, shown
 
 # Two thirds of all shares are expected within a factor of about seven of the prior: between the collections that the
 # shipped coefficients were fitted on they differ by a factor of six.
@@ -57,48 +57,37 @@ class Contaminated:
     share: float
 
 
-def fit_contaminated(
-    inputs: NDArray[Any],
-    labelled: NDArray[np.bool_],
-    weights: NDArray[Any],
-    centre: NDArray[Any],
-    ridge: float,
-    expected: float,
-    queries: int,
-) -> Contaminated:
+def fit_contaminated(seen: Examples, centre: NDArray[Any], ridge: float, expected: float) -> Contaminated:
     """Fit coefficients and share together by penalised maximum likelihood.
 
     Parameters
     ----------
-    inputs
-        Of n examples, finite and standardised, [n, K].
-    labelled
-        True for labelled documents, False for those of the pool, [n].
-    weights
-        Of the examples, [n]. Both kinds are made to weigh the same.
+    seen
+        Examples whose inputs are finite and standardised. Labelled documents and those of the pool are made to weigh
+        the same; the more queries there are, the less the expected share matters.
     centre
         Coefficients that the ridge pulls to, [K].
     ridge
         Weight of the squared distance from them beside the mean log-likelihood.
     expected
         Share of relevant documents in the pool that is expected before looking, between 0 and 1.
-    queries
-        Independent queries behind the examples, at least 1; the more, the less the expected share matters.
 
     Examples
     --------
     >>> draw = np.random.default_rng(0)
     >>> relevant = draw.random(20_000) < 0.2
     >>> pool, labelled = draw.normal(size=20_000) + 2 * relevant, draw.normal(size=5_000) + 2
-    >>> values, kind = np.append(labelled, pool)[:, None], np.arange(25_000) < 5_000
-    >>> found = fit_contaminated(values, kind, np.ones(25_000), np.zeros(1), 0.0, 0.02, 2_000)
+    >>> values, number = np.append(labelled, pool)[:, None], np.arange(25_000)
+    >>> seen = Examples(values, number < 5_000, np.ones(25_000), 0 * number, number % 2_000)
+    >>> found = fit_contaminated(seen, np.zeros(1), 0.0, 0.02)
     >>> round(found.share, 1), round(found.coefficients[0])
     (0.2, 2)
     """
+    labelled, weights = seen.labelled, seen.weights
     share = np.where(labelled, weights, 0).sum()
     weight = np.where(labelled, 0.5 * weights / share, 0.5 * weights / (weights.sum() - share))
-    width, values, start = inputs.shape[1], np.asarray(inputs, np.float64), float(scipy.special.logit(expected))
-    pull = 1 / (_SPREAD**2 * _INDEPENDENT * queries)
+    width, values, start = seen.values.shape[1], seen.values.astype(np.float64), float(scipy.special.logit(expected))
+    pull = 1 / (_SPREAD**2 * _INDEPENDENT * seen.queries)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, odds = point[:width], float(point[width + 1])
@@ -169,8 +158,7 @@ def share_by_known(
         return None
     scale = np.nanstd(seen.values, axis=0)
     inputs = np.nan_to_num((seen.values - np.nanmean(seen.values, axis=0)) / np.where(scale > _FLAT, scale, 1))
-    nothing = np.zeros(len(wanted))
-    return fit_contaminated(inputs, seen.labelled, seen.weights, nothing, ridge, expected, seen.queries).share
+    return fit_contaminated(replace(seen, values=inputs), np.zeros(len(wanted)), ridge, expected).share
 
 
 def most_similar(blocks: Iterable[Candidates], material: Material, depth: int) -> list[Candidates]:
