@@ -33,7 +33,7 @@ from anmi.retrieval.index import SHARE, SparseIndex
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.training.options import TrainingOptions
-from anmi.training.pseudo import PseudoRows
+from anmi.training.sampling import PseudoRows
 from anmi.training.trainer import train
 from common import METRIC, MODELS, ROOT, artifact, fill, load, markdown, mean, paired, parser, save, table
 

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
-from anmi.evaluation.planting import PlantedTruth
+from anmi.evaluation.audit import PlantedTruth
 from anmi.evaluation.significance import share
 from anmi.selection.recipe import RecipeBook, Runner, recipe_book
 

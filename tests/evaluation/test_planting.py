@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
-from anmi.evaluation.planting import Planting, plant
+from anmi.evaluation.audit import Planting, plant
 
 NO_COPIES: dict[str, str] = {}
 NO_EQUIVALENTS = pd.DataFrame({"query_id": pd.Series(dtype=str), "document_id": pd.Series(dtype=str)})

@@ -10,7 +10,7 @@ from tests.training import resuming
 
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.training.options import TrainingOptions
-from anmi.training.pseudo import OneKindBatches, PseudoRows
+from anmi.training.sampling import OneKindBatches, PseudoRows
 from anmi.training.trainer import train
 
 IDS = [f"d{i}" for i in range(12)]

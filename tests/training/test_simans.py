@@ -9,8 +9,8 @@ import torch
 from anmi import seeds
 from anmi.training.batch import Row, assemble
 from anmi.training.losses import build_loss
+from anmi.training.losses.around import SLOT, DrawnBySimAns
 from anmi.training.losses.common import Facts
-from anmi.training.losses.drawn import SLOT, DrawnBySimAns
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import SimAnsSampler
 

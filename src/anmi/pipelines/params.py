@@ -13,7 +13,7 @@ from anmi.candidates import MEASURED
 from anmi.corpus.hardness import HardnessParams
 from anmi.corpus.types import ReadingParams
 from anmi.errors import nearest
-from anmi.evaluation.planting import Hide, Kinds
+from anmi.evaluation.audit import Hide, Kinds
 from anmi.evaluation.promotion import PromotionRule
 from anmi.judging.cross_encoder import CrossEncoderOptions
 from anmi.judging.endpoint import EndpointOptions

@@ -26,6 +26,7 @@ from transformers.trainer_callback import PrinterCallback
 from anmi.errors import AnmiError
 from anmi.files import aside, room
 from anmi.retrieval import kinds
+from anmi.training import sampling
 from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import Bar, CheckpointPlan, Loop, Recorder, RowNumbers, build_optimizer, training_arguments
@@ -35,8 +36,6 @@ from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import HansOptions
-from anmi.training.pseudo import OneKindBatches, PseudoRows, WithPseudoQueries
-from anmi.training.sampling import DrawnNegatives, build_sampler, with_hardness
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ def train(
     seed: int,
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
-    pseudo: PseudoRows | None = None,
+    pseudo: sampling.PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
     guide: SentenceTransformer | None = None,
 ) -> TrainingResult:
@@ -135,7 +134,7 @@ def train(
         stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
         kept = None if checkpoints is None else _held(stack, checkpoints.of(rows, encoder, options, seed))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
-        batches = OneKindBatches.of(len(data), pseudo, options, seed)
+        batches = sampling.OneKindBatches.of(len(data), pseudo, options, seed)
         steps = options.epochs * len(batches)
         arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
         curriculum = build_curriculum(
@@ -148,13 +147,13 @@ def train(
         )  # fmt: skip
         loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
         if data:
-            recorder.sampler = build_sampler(
+            recorder.sampler = sampling.build_sampler(
                 data, options, curriculum, seed, stock=stock,
                 dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=len(batches),
             )  # fmt: skip
-        recorder.drawn = DrawnNegatives([row.query_id for row in data] if options.draws else [], seed)
+        recorder.drawn = sampling.DrawnNegatives([row.query_id for row in data] if options.draws else [], seed)
         if pseudo:
-            recorder.sampler = WithPseudoQueries(recorder.sampler, len(data), pseudo, len(batches))
+            recorder.sampler = sampling.WithPseudoQueries(recorder.sampler, len(data), pseudo, len(batches))
             batches.epoch = lambda: loop.state.global_step // len(batches)
             arguments.batch_sampler = lambda *_, **__: batches
         if steps:
@@ -230,10 +229,10 @@ def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> 
     if stock is not None:
         about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
         data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]
-    return with_hardness(data) if isinstance(options.hardness, HansOptions) else data
+    return sampling.with_hardness(data) if isinstance(options.hardness, HansOptions) else data
 
 
-def _unmoved(pseudo: PseudoRows | None, log: pd.DataFrame) -> None:
+def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> None:
     """Refuse a training that changed nothing; that documents are too few for any loss is only said."""
     if pseudo is None or log["loss"].any():
         raise AnmiError(

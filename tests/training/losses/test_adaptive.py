@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from anmi.errors import AnmiError
-from anmi.training.losses.adaptive import HardnessAdaptive
+from anmi.training.losses.around import HardnessAdaptive
 from anmi.training.losses.common import Facts
 from anmi.training.losses.contrastive import Triplet, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
@@ -101,7 +101,7 @@ def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_m
 
 def test_calling_queries_easy_is_no_way_to_a_lower_loss(monkeypatch):
     """With the predictor's own term off nothing pulls at it, however the adaptations depend on it."""
-    monkeypatch.setattr("anmi.training.losses.adaptive.PREDICTOR_WEIGHT", 0.0)
+    monkeypatch.setattr("anmi.training.losses.around.PREDICTOR_WEIGHT", 0.0)
     loss = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(detached=False), 8)
     loss(*numbers(), facts([0.2, 0.9])).sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in loss.predictor.parameters())

@@ -21,7 +21,7 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
     What can be planted shows only when all labels are there.
     """
-    from anmi.evaluation.planting import without_source
+    from anmi.evaluation.audit import without_source
 
     made = ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
     return made | {"corpus": without_source(made["corpus"])}
@@ -33,7 +33,7 @@ def plant_truth(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # fmt: skip
     """Return what the mining may know of the audited queries, and the truth that it may not."""
     from anmi.corpus.related import copies
-    from anmi.evaluation.planting import plant
+    from anmi.evaluation.audit import plant
 
     planted = plant(
         queries, qrels, equivalents, copies(related_documents),
@@ -55,7 +55,7 @@ def audit_recipes(
     Returns the findings of recipes and of judges, and a summary.
     """
     from anmi.evaluation import audit
-    from anmi.evaluation.planting import PlantedTruth
+    from anmi.evaluation.audit import PlantedTruth
     from anmi.report.console import audited
     from anmi.selection.recipe import with_probabilities, with_stage_columns
 

@@ -23,7 +23,7 @@ from anmi.training.parts import GuideFilter
 
 if TYPE_CHECKING:
     from anmi.training.options import TrainingOptions
-    from anmi.training.pseudo import PseudoRows
+    from anmi.training.sampling import PseudoRows
 
 log = logging.getLogger(__name__)
 # As deep as lists are fused by default.
@@ -221,7 +221,7 @@ def _pseudo_rows(
     an error, and that none is offered leaves the encoder untrained.
     """
     from anmi.retrieval.pool import RelatedDocuments
-    from anmi.training.pseudo import PseudoRows
+    from anmi.training.sampling import PseudoRows
 
     there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
     found = [kind for kind in kinds if kind in there]

@@ -18,10 +18,9 @@ from typing import Final
 import torch
 
 from anmi.training import parts
-from anmi.training.losses.adaptive import HardnessAdaptive
+from anmi.training.losses.around import DrawnBySimAns, HardnessAdaptive
 from anmi.training.losses.common import Loss
 from anmi.training.losses.contrastive import DebiasedContrastive, HardDebiasedContrastive, Triplet, WeightedInfoNCE
-from anmi.training.losses.drawn import DrawnBySimAns
 from anmi.training.losses.judged import Distillation, EntityClassification, Hybrid
 from anmi.training.losses.temperature import build_temperature
 from anmi.training.options import TrainingOptions
