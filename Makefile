@@ -58,6 +58,7 @@ define RARE_TESTS
 ^src/anmi/(training|store|datasets|hooks|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py tests/e2e/test_retrain.py
 ^src/anmi/cli/ablate tests/e2e/test_ablate.py
+^(src/anmi|benchmarks)/ tests/test_benchmarks.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
 ^src/anmi/(corpus|retrieval|adaptation)/ tests/e2e/test_collections.py tests/corpus/test_sentences.py
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,20 @@ def beside() -> Iterator[None]:
 
 def rows_of(file: str) -> list[dict[str, Any]]:
     return list(json.loads((RESULTS / file).read_text(encoding="utf-8"))["rows"])
+
+
+@pytest.mark.rare
+def test_scripts_call_what_there_is(tmp_path: Path) -> None:
+    """They are seldom run, so a name or an argument that is gone would be noticed late."""
+    ignored = "arg-type, call-overload, index, list-item, method-assign, misc, operator, var-annotated"
+    given = {"plugins": "pydantic.mypy", "mypy_path": "src:benchmarks:benchmarks/board", "follow_imports": "silent",
+             "ignore_missing_imports": True, "exclude": "board/__main__", "disable_error_code": ignored,
+             "cache_dir": tmp_path}  # fmt: skip
+    settings = tmp_path / "mypy.ini"
+    settings.write_text("\n".join(["[mypy]", *(f"{name} = {value}" for name, value in given.items())]))
+    words = [sys.executable, "-m", "mypy", f"--config-file={settings}", "benchmarks"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 # --- claims ---

@@ -123,6 +123,11 @@ class Terms:
         return idf_of(self.counts)
 
     @cached_property
+    def mean_length(self) -> float:
+        """Tokens of an average document."""
+        return float(self.lengths.mean())
+
+    @cached_property
     def lengths(self) -> NDArray[np.float32]:
         """Tokens of each document, float32 [N]."""
         return np.asarray(self.counts.sum(axis=1), np.float32).ravel()
@@ -130,7 +135,7 @@ class Terms:
     @cached_property
     def saturated(self) -> sparse.csr_matrix:
         """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each term, float32 [N, V]."""
-        scale = _K1 * (1 - _B + _B * self.lengths / max(float(self.lengths.mean()), 1e-9))
+        scale = _K1 * (1 - _B + _B * self.lengths / max(self.mean_length, 1e-9))
         return self._with(self.counts.data / (self.counts.data + np.repeat(scale, np.diff(self.counts.indptr))))
 
     @cached_property
