@@ -17,7 +17,7 @@ MOST: Final = {
     "files": 194,
     "recipes": 25,
     "lines of the longest module": 336,
-    "lines of tests": 24_844,
+    "lines of tests": 24_820,
     "lines of benchmarks": 4_000,
     "words of docs": 25_000,
 }
