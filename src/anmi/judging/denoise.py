@@ -252,8 +252,7 @@ class Judgments:
     """
 
     def __init__(self, judged: Candidates) -> None:
-        self._judged = judged
-        self._place = {query: row for row, query in enumerate(judged.query_ids.tolist())}
+        self._judged, self._names = judged, pd.Index(judged.query_ids)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
@@ -263,7 +262,7 @@ class Judgments:
         AnmiError
             A query that was not judged.
         """
-        row = np.array([self._place.get(query, -1) for query in block.query_ids.tolist()], np.int64)
+        row = self._names.get_indexer(pd.Index(block.query_ids))
         if (row < 0).any():
             raise AnmiError(
                 f'query "{block.query_ids[row < 0][0]}" was not judged: judge the candidates that are asked for'
@@ -327,27 +326,9 @@ class Stack:
         return block.with_columns({"p_relevant": relevant}, {"p_relevant": held, "p_heldout": held})
 
 
-@dataclass(frozen=True)
-class Stacked:
-    """Adds to a block what the second judge says and what follows from both, in a worker where need be.
-
-    Attributes
-    ----------
-    judgments
-        Of the second judge.
-    stack
-        Its weight.
-    answers
-        Of a language model, which come first.
-    """
-
-    judgments: Judgments
-    stack: Stack
-    answers: Read | None = None
-
-    def __call__(self, block: Candidates) -> Candidates:
-        """Return the block with all judgments and ``p_relevant``."""
-        return self.stack(self.judgments(block if self.answers is None else self.answers(block)))
+def stacked(judgments: Judgments, stack: Stack, answers: Read | None, block: Candidates) -> Candidates:
+    """Return a block with a model's answers, if any, what the second judge says and, by its weight, ``p_relevant``."""
+    return stack(judgments(block if answers is None else answers(block)))
 
 
 def _weight(first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float) -> float:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
@@ -204,28 +202,15 @@ def _first(depth: int, documents: NDArray[np.int32], values: Floats) -> tuple[ND
     return documents[:, :depth], values[:, :depth]
 
 
-@dataclass(frozen=True)
-class Marked:
-    """Adds the column ``marked`` to a block: 0 of candidates that were marked as not relevant, else NaN.
+def marked(block: Candidates, refuted: pool.Positives) -> Candidates:
+    """Add the column ``marked`` to a block: 0 of candidates that were marked as not relevant, else NaN.
 
     What was marked as relevant is a positive, and so no candidate.
 
-    Attributes
+    Parameters
     ----------
     refuted
         The documents that were marked, by query.
     """
-
-    refuted: pool.Positives
-
-    @staticmethod
-    def of(marks: pd.DataFrame | None, document_index: Mapping[str, int]) -> Marked | None:
-        """Return a function for marks, ``query_id, document_id, relevance``; None where no mark says "not relevant"."""
-        refuted = marks[marks["relevance"] == 0] if marks is not None else pd.DataFrame()
-        return None if refuted.empty else Marked(pool.Positives(refuted.assign(relevance=1), document_index))
-
-    def __call__(self, block: Candidates) -> Candidates:
-        """Return the block with the column."""
-        left = pool.without(block.documents, self.refuted.of(block.query_ids.tolist()))
-        found = block.filled & (left == PADDING)
-        return block.with_columns({MARKED: np.where(found, 0.0, np.nan)})
+    left = pool.without(block.documents, refuted.of(block.query_ids.tolist()))
+    return block.with_columns({MARKED: np.where(block.filled & (left == PADDING), 0.0, np.nan)})

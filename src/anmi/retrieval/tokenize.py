@@ -11,8 +11,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from typing import Final, Literal
 
@@ -240,24 +239,8 @@ def _made(kind: str, language: str) -> Tokenize:
     return lambda texts: cut([_composed(text) for text in texts])
 
 
-@dataclass(frozen=True)
-class Tokenizer:
-    """A tokeniser by name, which other processes can be sent.
-
-    Attributes
-    ----------
-    kind
-        A key of :data:`TOKENIZERS`.
-    language
-        ISO 639-1 code.
-    """
-
-    kind: str
-    language: str
-
-    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the tokens of each text."""
-        return _made(self.kind, self.language)(texts)
+def _tokens(kind: str, language: str, texts: Sequence[str]) -> list[list[str]]:
+    return _made(kind, language)(texts)
 
 
 def tokenizer(kind: str, language: str) -> Tokenize:
@@ -282,4 +265,5 @@ def tokenizer(kind: str, language: str) -> Tokenize:
     """
     kind = resolve(kind, language)
     _made(kind, language)
-    return Tokenizer(kind, language)
+    # Which other processes can be sent.
+    return partial(_tokens, kind, language)

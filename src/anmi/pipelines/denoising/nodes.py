@@ -75,7 +75,7 @@ def judge_candidates(
         answers, told = llm.fit(candidates), llm.summary
     if not asked:
         return ColumnShards() if answers is None else add_columns(engine, answers, candidates), none, told
-    from anmi.judging.denoise import Judge, Stack, Stacked
+    from anmi.judging.denoise import Judge, Stack, stacked
 
     store.run = partial(map_shards, engine)
     read_by = candidates if answers is None else candidates.map(answers)
@@ -87,7 +87,7 @@ def judge_candidates(
     stack = Stack.fit(some.map(judgments))
     why = "" if stack.hidden else ", since no positive can be hidden to fit one"
     log.info("cross-encoder: weight %.2f beside the other evidence%s", stack.weight, why)
-    added = add_columns(engine, Stacked(judgments, stack, answers), candidates)
+    added = add_columns(engine, partial(stacked, judgments, stack, answers), candidates)
     return added, judge.summary | {"stack": vars(stack)}, told
 
 

@@ -105,7 +105,7 @@ def retrieve(
     from anmi.corpus.related import first_passages
     from anmi.retrieval import pool
     from anmi.retrieval.pool import RelatedDocuments
-    from anmi.retrieval.retrieve import Marked, Queries, Retrieve
+    from anmi.retrieval.retrieve import Queries, Retrieve, marked
 
     asked = recipes.get(recipe)
     bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
@@ -129,8 +129,9 @@ def retrieve(
         passages=np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1)) if "start" in corpus else None,
     )  # fmt: skip
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
-    marked = Marked.of(marks, position)
-    return found if marked is None else found.map(marked)
+    if marks is None or (refuted := marks[marks["relevance"] == 0]).empty:
+        return found
+    return found.map(partial(marked, refuted=pool.Positives(refuted.assign(relevance=1), position)))
 
 
 def retrieve_dev(**inputs: Any) -> CandidateShards:
