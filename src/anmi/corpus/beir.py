@@ -15,7 +15,7 @@ import pandas as pd
 from anmi.corpus.places import inside, kind_of
 from anmi.corpus.rows import Pair, Row, gather_pairs, numbered, read_lines, read_rows, read_texts
 from anmi.corpus.texts import clean
-from anmi.corpus.types import LABEL_COLUMNS, QUERY_COLUMNS, RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, empty
+from anmi.corpus.types import LABEL_COLUMNS, QUERY_COLUMNS, RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, table
 from anmi.errors import AnmiError, installed, nearest
 
 # In order of preference; the first file that exists is taken.
@@ -59,15 +59,15 @@ def read_beir(location: str, options: Options) -> RawCollection:
     if not tables and others:
         # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
         raise AnmiError(f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv")
-    qrels = pd.concat([empty(*LABEL_COLUMNS), *tables.values()], ignore_index=True)
-    asked, queries = _first(folder, ["queries"], _TEXTS), empty(*QUERY_COLUMNS)
+    qrels = pd.concat([table((), *LABEL_COLUMNS), *tables.values()], ignore_index=True)
+    asked, queries = _first(folder, ["queries"], _TEXTS), table((), *QUERY_COLUMNS)
     if asked or len(qrels):
         queries = read_texts(inside(asked or folder / "queries.jsonl", folder), "query", options.columns)
     runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
     return RawCollection(
         documents, queries, qrels,
-        notes={name: "is empty, as if it were not there" for name, table in tables.items() if table.empty},
-        runs=pd.concat([empty(*RUN_COLUMNS), *(read_run(inside(path, folder)) for path in runs)], ignore_index=True),
+        notes={name: "is empty, as if it were not there" for name, labels in tables.items() if labels.empty},
+        runs=pd.concat([table((), *RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)], ignore_index=True),
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def read_run(path: Path) -> pd.DataFrame:
             raise AnmiError(f'{path} line {number} is "{line[:100]}"; six columns of TREC were expected: query, Q0, '
                             "document, rank, score (a number), tag") from None  # fmt: skip
         rows.append((query, document, value, path.name))
-    return pd.DataFrame(rows, columns=list(RUN_COLUMNS))
+    return table(rows, *RUN_COLUMNS)
 
 
 def read_qrels(path: Path, split: str) -> pd.DataFrame:
@@ -150,8 +150,7 @@ def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
 def _table(path: Path, rows: Sequence[tuple[int, Sequence[str]]], split: str) -> pd.DataFrame:
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    labels = [(*fields, split, str(path), line) for line, fields in rows]
-    return pd.DataFrame(labels, columns=list(LABEL_COLUMNS)).astype(dict(empty(*LABEL_COLUMNS).dtypes))
+    return table(((*fields, split, str(path), line) for line, fields in rows), *LABEL_COLUMNS)
 
 
 @contextmanager
@@ -205,7 +204,7 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         return RawCollection(
             read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
             read_texts(Path(name), "query", {}, asked.values()),
-            pd.DataFrame(labels, columns=list(LABEL_COLUMNS)),
+            table(labels, *LABEL_COLUMNS),
             notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
         )
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from anmi.corpus.places import ROW_FILES, files_of_pairs, kind_of
 from anmi.corpus.texts import clean, to_json
-from anmi.corpus.types import LABEL_COLUMNS, Column, Options, RawCollection, empty
+from anmi.corpus.types import LABEL_COLUMNS, Column, Options, RawCollection, table
 from anmi.errors import AnmiError
 
 Row = tuple[int, dict[str, Any]]
@@ -211,9 +211,7 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
 class TextTable(dict[str, tuple[str, str, str, str, int]]):
     """Documents or queries as they are read: title, text, metadata as JSON, file and line by id."""
 
-    def add(
-        self, identifier: str, text: str, metadata: Mapping[str, Any], path: Path, line: int, title: str = ""
-    ) -> None:
+    def add(self, identifier: str, text: str, metadata: dict[str, Any], path: Path, line: int, title: str = "") -> None:
         """Add a text.
 
         Raises
@@ -225,6 +223,15 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
             *_, first, at = self[identifier]
             raise AnmiError(f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids unique')
         self[identifier] = title, text, to_json(metadata), str(path), line
+
+    def added(self, prefix: str, text: str, metadata: dict[str, Any], path: Path, line: int, title: str = "") -> str:
+        """Return the id of a text, which is a hash of it; a text is added where it comes first."""
+        # Empty texts are damage: each is counted, so they must not merge into one.
+        content = f"{title}\x1f{text}" if title else text if text.strip() else f"\x1f{path}\x1f{line}"
+        identifier = prefix + hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        if identifier not in self:
+            self.add(identifier, text, metadata, path, line, title)
+        return identifier
 
     def add_rows(self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = "") -> None:
         """Add the rows of a table by their columns ``id``, ``title`` and ``text``.
@@ -255,9 +262,9 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
 
     def table(self, kind: str) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
-        columns = (f"{kind}_id", "title", "text", "metadata", "file", "line")
-        rows = pd.DataFrame([(name, *row) for name, row in self.items()], columns=list(columns))
-        return rows.astype(dict(empty(*columns).dtypes)).drop(columns=["title"] if kind == "query" else [])
+        rows = ((name, *row) for name, row in self.items())
+        found = table(rows, f"{kind}_id", "title", "text", "metadata", "file", "line")
+        return found.drop(columns="title") if kind == "query" else found
 
 
 def read_texts(path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None) -> pd.DataFrame:
@@ -381,34 +388,22 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
         of_query, of_document = (
             {key: values[key] for key in [own] if key in values} | shared for own in ("query_type", "doc_type")
         )
-        query = _added(queries, "q" if split == "train" else f"{split}-q", texts["query"][0][1], of_query, path, line)
+        query = queries.added("q" if split == "train" else f"{split}-q", texts["query"][0][1], of_query, path, line)
         found = [
-            (_added(documents, "d", text, of_document, path, line, own or title), score)
+            (documents.added("d", text, of_document, path, line, own or title), score)
             for (own, text), score in zip(texts["positive"], scores, strict=True)
         ]
         found += [
-            (_added(documents, "d", text, {}, path, line, own), "0") for own, text in texts["negative"] if text.strip()
+            (documents.added("d", text, {}, path, line, own), "0") for own, text in texts["negative"] if text.strip()
         ]
         labels += [(query, document, score, split, str(path), line) for document, score in found]
     if not labels:
         raise AnmiError(f"{name} gives no pair; name at least one file with a row")
     return RawCollection(
         documents.table("document"), queries.table("query"),
-        pd.DataFrame(labels, columns=list(LABEL_COLUMNS)).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
+        table(labels, *LABEL_COLUMNS).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
         notes=notes,
     )  # fmt: skip
-
-
-def _added(
-    table: TextTable, prefix: str, text: str, metadata: Mapping[str, Any], path: Path, line: int, title: str = ""
-) -> str:
-    """Return the id of a text, which is a hash of it; a text is added where it comes first."""
-    # Empty texts are damage: each is counted, so they must not merge into one.
-    content = f"{title}\x1f{text}" if title else text if text.strip() else f"\x1f{path}\x1f{line}"
-    identifier = prefix + hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-    if identifier not in table:
-        table.add(identifier, text, metadata, path, line, title)
-    return identifier
 
 
 def _scores(path: Path, line: int, name: str, value: Any) -> list[str]:

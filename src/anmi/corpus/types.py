@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Self
@@ -34,14 +34,19 @@ _NUMBERS: Final = {"line": "int64", "score": "float64"}
 Column = Literal["query", "positive", "negative", "score", "id", "title", "text"]
 
 
+def table(rows: Iterable[Sequence[Any]], *columns: str) -> pd.DataFrame:
+    """Return rows as a table; lines and scores are numbers, all else is text."""
+    return pd.DataFrame(list(rows), columns=list(columns)).astype({name: _NUMBERS.get(name, "str") for name in columns})
+
+
 def empty(*columns: str) -> pd.DataFrame:
-    """Return a table without rows; lines and scores are numbers, all else is text."""
-    return pd.DataFrame({name: pd.Series(dtype=_NUMBERS.get(name, "str")) for name in columns})
+    """Return a table without rows."""
+    return table((), *columns)
 
 
-def table_of(rows: Iterable[tuple[str, str, str, int, str]] = ()) -> pd.DataFrame:
+def table_of(rows: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
     """Return rows of ``kind, id, file, line, reason`` as a table."""
-    return pd.DataFrame(list(rows), columns=list(QUARANTINE_COLUMNS)).astype(dict(empty(*QUARANTINE_COLUMNS).dtypes))
+    return table(rows, *QUARANTINE_COLUMNS)
 
 
 class ReadingParams(BaseModel):
