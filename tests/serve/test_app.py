@@ -18,7 +18,7 @@ from anmi.candidates import Candidates
 from anmi.corpus.marks import Mark, add, current_marks, questions, read_log
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded, open_encoder
+from anmi.search.hybrid import Encoded, Retriever
 from anmi.serve.app import create_app
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
 from anmi.serve.run import Run, uncertainty
@@ -295,8 +295,8 @@ def test_questions_are_offered_on_which_the_systems_disagree_most(searching: Run
     model = next(static_models.glob("static-*"))
     how = {"max_length": None, "precision": "auto", "batch_size": 64}
     corpus = searching.corpus.assign(text=searching.corpus.text.str[:2000])
-    vectors = open_encoder(model, None, "auto")(corpus.text.tolist())
     assert searching.search is not None
+    vectors = Retriever(model, None, how).encode(corpus.text.tolist())
     search = HybridSearch.build(searching.search.bm25, corpus, [Encoded(model, vectors, 1.0)], encoder=how)
     asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]
     made = pd.DataFrame({"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import scipy.sparse
@@ -56,12 +56,23 @@ def export_opensearch(search: HybridSearch, folder: Path) -> int:
             "OpenSearch or Elasticsearch: run with recipe=sparse or recipe=anmi_and_sparse"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "index.json", MAPPING)
-    _write(folder / "idf.json", {feature(token): weight for token, weight in table.by_token().items()})
+    idf = {feature(token): weight for token, weight in table.by_token().items()}
+    for name, content in (("index", MAPPING), ("idf", idf)):
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    # What no query weighs is never looked up.
+    vectors = index.vectors() @ scipy.sparse.diags_array((table.weights > 0).astype(np.float32))
+    vectors.eliminate_zeros()
+    names = np.array([feature(table.tokenizer.id_to_token(token) or "") for token in range(vectors.shape[1])], object)
     with (folder / "documents.ndjson").open("w", encoding="utf-8") as file:
-        for document_id, source in _documents(search, index, table):
-            file.write(json.dumps({"index": {"_id": document_id}}, ensure_ascii=False) + "\n")
-            file.write(json.dumps(source, ensure_ascii=False) + "\n")
+        for rows, texts in _batches(search):
+            for row, text in zip(rows, texts, strict=True):
+                part = slice(vectors.indptr[row], vectors.indptr[row + 1])
+                # More digits than Lucene keeps, and none of float32's noise.
+                weights = [max(round(weight, 5), 1e-5) for weight in vectors.data[part].astype(float).tolist()]
+                terms = dict(zip(names[vectors.indices[part]].tolist(), weights, strict=True))
+                source = {"title": text["title"], "text": text["text"], FIELD: terms}
+                for line in ({"index": {"_id": index.document_ids[row]}}, source):
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
     return len(index.document_ids)
 
 
@@ -76,30 +87,12 @@ def feature(token: str) -> str:
     return token.replace(".", _DOT)
 
 
-def _documents(search: HybridSearch, index: SparseIndex, table: TermTable) -> Iterator[tuple[str, dict[str, Any]]]:
-    # What no query weighs is never looked up.
-    vectors = index.vectors() @ scipy.sparse.diags_array((table.weights > 0).astype(np.float32))
-    vectors.eliminate_zeros()
-    names = np.array([feature(table.tokenizer.id_to_token(token) or "") for token in range(vectors.shape[1])], object)
-    for rows, texts in _batches(search):
-        for row, text in zip(rows, texts, strict=True):
-            part = slice(vectors.indptr[row], vectors.indptr[row + 1])
-            # More digits than Lucene keeps, and none of float32's noise.
-            weights = [max(round(weight, 5), 1e-5) for weight in vectors.data[part].astype(float).tolist()]
-            terms = dict(zip(names[vectors.indices[part]].tolist(), weights, strict=True))
-            yield index.document_ids[row], {"title": text["title"], "text": text["text"], FIELD: terms}
-
-
 def _batches(search: HybridSearch) -> Iterator[tuple[range, list[dict[str, str]]]]:
     count = len(search.document_ids)
     for start in range(0, count, _AT_ONCE):
         rows = range(start, min(start + _AT_ONCE, count))
         texts = search.texts(list(rows))
         yield rows, [texts[row] for row in rows]
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def export_vectors(search: HybridSearch, folder: Path) -> int:
@@ -115,9 +108,8 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
     bm25, terms = search.bm25.vectors()
     parts = {"bm25": bm25} | {kind: retriever.index.vectors() for kind, retriever in search.retrievers.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(
-        pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms}), folder / "terms.parquet"
-    )
+    numbered = pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms})
+    pq.write_table(numbered, folder / "terms.parquet")
     ids, writer = search.document_ids, None
     for rows, texts in _batches(search):
         columns = {"id": ids[rows.start : rows.stop]} | {

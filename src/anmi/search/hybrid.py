@@ -129,33 +129,6 @@ def _columns(corpus: pd.DataFrame) -> pd.DataFrame:
 Encode = Callable[[Sequence[str]], Any]
 
 
-def open_encoder(
-    folder: Path, max_length: int | None, precision: Literal["auto", "float32", "bfloat16"], batch_size: int = 64
-) -> Encode:
-    """Return a function from queries to unit vectors, with the model's own prompt; for a sparse retriever to terms.
-
-    Parameters
-    ----------
-    folder
-        A sentence-transformers model.
-    max_length, precision, batch_size
-        As in :func:`anmi.retrieval.encoders.load_encoder` and :func:`anmi.retrieval.encoders.encode`.
-
-    Raises
-    ------
-    AnmiError
-        The folder holds more than data, or no such model.
-    """
-    from anmi.retrieval.encoders import cached_encoder, encode
-    from anmi.retrieval.model_folder import check_folder
-
-    check_folder(folder)
-    if (terms := term_table(folder)) is not None:
-        return terms
-    model = cached_encoder(str(folder), folder.parent, max_length)
-    return lambda texts: encode(model, texts, precision=precision, batch_size=batch_size, role="query")
-
-
 Kind = Literal["dense", "sparse"]
 # Where models lie in the folder of a search.
 MODELS: Final = ("model", COMPANION)
@@ -204,8 +177,22 @@ class Retriever:
 
     @cached_property
     def encode(self) -> Encode:
-        """From queries to their vectors, with the prompt that the model was trained with."""
-        return open_encoder(self.model, self.how["max_length"], self.how["precision"], self.how["batch_size"])
+        """From queries to their unit vectors, of a sparse retriever to terms, with the model's own prompt.
+
+        Raises
+        ------
+        AnmiError
+            The folder holds more than data, or no such model.
+        """
+        from anmi.retrieval.encoders import cached_encoder, encode
+        from anmi.retrieval.model_folder import check_folder
+
+        check_folder(self.model)
+        if (terms := term_table(self.model)) is not None:
+            return terms
+        model = cached_encoder(str(self.model), self.model.parent, self.how["max_length"])
+        how: dict[str, Any] = {name: self.how[name] for name in ("precision", "batch_size")}
+        return lambda texts: encode(model, texts, role="query", **how)
 
     def search(self, queries: Sequence[str], k: int) -> Ranked:
         """Return the rows of the best documents in the corpus, [Q, k], with their scores."""

@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from anmi.errors import AnmiError
-from anmi.pipelines.params import sentence
+from anmi.pipelines.params import Params, sentence
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import WindowOptions, check_sources
 
 
-class TrainingParams(BaseModel):
+class TrainingParams(Params):
     """What is trained, and what of the recipe's settings is overridden."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: dict[str, Any] = Field(default_factory=dict)
     dev_documents: int = Field(20_000, ge=1)
