@@ -169,6 +169,12 @@ def test_what_was_rolled_back_is_not_promoted_again(nightly: Any, registry: Any)
     assert "version 1, which was rolled back" in made["reasons"][-1]
 
 
+def test_a_champion_that_another_night_made_meanwhile_stays(nightly: Any) -> None:
+    nightly()
+    _, registered = nightly(nightly)
+    assert (registered["decision"], registered["version"], registered["champion"]) == ("kept", 3, 2)
+
+
 FIRST = {"version": None, "rolled_back": {}}
 PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"})
 

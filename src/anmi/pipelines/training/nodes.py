@@ -201,8 +201,8 @@ def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFr
     """Return ``query_id, document_id, text``: the labelled documents of queries that have more of them than rows."""
     from anmi.corpus.texts import document_texts
 
-    first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids.map(set)
-    more = first[first.map(len) > rows.query_id.value_counts().reindex(first.index)]
+    first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
+    more = first[first.map(len) > rows.query_id.value_counts().reindex(first.index)].map(set).to_dict()
     pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
     here = [document in more.get(query, ()) for query, document in pairs.itertuples(index=False)]
     pairs = pairs[np.array(here, bool)]
