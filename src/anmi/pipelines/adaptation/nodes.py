@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from anmi.adaptation.kinds import KINDS
+from anmi.adaptation.make import make_pseudo_queries
 from anmi.corpus.texts import normalised
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.params import AdaptationParams
@@ -52,8 +53,6 @@ def ask_corpus(
     dict
         ``pseudo_queries, dropped_pseudo_queries, pseudo_query_summary``.
     """
-    from anmi.adaptation.make import make_pseudo_queries
-
     kinds, writer = kinds_of(recipe, recipes, options), None
     if params.llm is not None and "llm" in kinds:
         from anmi.adaptation.written import Writer

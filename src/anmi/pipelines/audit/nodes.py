@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 
 from anmi.candidates import CandidateShards, ColumnShards
+from anmi.corpus.related import copies
+from anmi.evaluation.audit import PlantedTruth, plant, without_source
 from anmi.pipelines.ingestion.nodes import ingest
 from anmi.pipelines.params import AuditParams, IngestionParams
-from anmi.selection.recipe import RecipeBook
+from anmi.selection.recipe import RecipeBook, with_probabilities, with_stage_columns
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +23,6 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
     What can be planted shows only when all labels are there.
     """
-    from anmi.evaluation.audit import without_source
-
     made = ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
     return made | {"corpus": without_source(made["corpus"])}
 
@@ -32,9 +32,6 @@ def plant_truth(
     params: AuditParams, seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # fmt: skip
     """Return what the mining may know of the audited queries, and the truth that it may not."""
-    from anmi.corpus.related import copies
-    from anmi.evaluation.audit import plant
-
     planted = plant(
         queries, qrels, equivalents, copies(related_documents),
         kinds=params.kinds, hide=params.hide, limit=params.queries, seed=seed,
@@ -55,9 +52,7 @@ def audit_recipes(
     Returns the findings of recipes and of judges, and a summary.
     """
     from anmi.evaluation import audit
-    from anmi.evaluation.audit import PlantedTruth
     from anmi.report.console import audited
-    from anmi.selection.recipe import with_probabilities, with_stage_columns
 
     if recipe is not None:
         chosen: dict[str, Any] = {name: recipes.get(name) for name in {recipe, "naive_top"} & {*recipes.names()}}

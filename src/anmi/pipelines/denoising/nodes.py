@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from anmi.candidates import GRADE, MARKED, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
+from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
+from anmi.judging.evidence import Material, facts_of
+from anmi.judging.fusing import FusedJudge
 from anmi.pipelines.params import DenoisingParams, EloParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook, Runner, with_probabilities
@@ -35,8 +38,6 @@ def judge_by_evidence(
     if not recipes.get(recipe).judged:
         return ColumnShards(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
-    from anmi.judging.evidence import Material, facts_of
-    from anmi.judging.fusing import FusedJudge
 
     texts, facts = dict(zip(queries.query_id, queries.text, strict=True)), facts_of(corpus, knowledge.graph)
     material = Material(terms=terms, query_texts=texts, vectors=np.asarray(document_embeddings), facts=facts)
@@ -63,7 +64,6 @@ def judge_candidates(
     candidates, none, told = candidates.joined(evidence), {"judged_pairs": 0}, {"calls": 0}
     if not (queries.split == "train").any():
         return ColumnShards(), none, told
-    from anmi.corpus.texts import document_texts
 
     texts: dict[str, Any] = {"query_texts": dict(zip(queries.query_id, queries.text, strict=True)), "seed": seed}
     texts["document_texts"], answers = document_texts(corpus), None

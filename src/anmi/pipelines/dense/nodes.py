@@ -14,11 +14,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
+from anmi.corpus.related import first_passages
+from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams
+from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
+from anmi.retrieval.kinds import device, exact_precision, is_static, prompts_of
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
@@ -31,13 +36,10 @@ def make_corpus_encoder(
     *, corpus: pd.DataFrame, new_documents: pd.DataFrame, encoder: str, params: DenseParams, seed: int, store: Store
 ) -> Path:
     """Make the corpus's own encoder, of all but new documents; an empty folder where the run uses another encoder."""
-    from anmi.corpus.texts import joined_texts
-    from anmi.retrieval.encoders import OF_CORPUS, save_corpus_encoder
-
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
-    if OF_CORPUS in (encoder, params.encoder):
+    if encoders.OF_CORPUS in (encoder, params.encoder):
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
-        save_corpus_encoder(joined_texts(old), folder, seed, store)
+        encoders.save_corpus_encoder(joined_texts(old), folder, seed, store)
     return folder
 
 
@@ -49,15 +51,10 @@ def encode_collection(
 
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import cached_encoder, embed_by_name, encode, fingerprint, place_of
-    from anmi.retrieval.kinds import device, exact_precision, is_static, prompts_of
-
     params = recipes.get(recipe).settings("dense", params)
-    place = (
-        place_of(params.encoder or encoder, corpus_encoder), store.path / "models", params.max_length, params.prompts,
-    )  # fmt: skip
-    model = cached_encoder(*place)
+    name = encoders.place_of(params.encoder or encoder, corpus_encoder)
+    place = name, store.path / "models", params.max_length, params.prompts
+    model = encoders.cached_encoder(*place)
     store.run = partial(map_shards, engine)
     if not (asked := "dense" in recipes.get(recipe).sources):
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
@@ -69,10 +66,16 @@ def encode_collection(
         if not asked:
             return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        sent = partial(embed_by_name, *place, precision, params.batch_size, role)
-        return encode(model, texts, store, precision, params.batch_size, description, role, sent if sends else None)
+        sent = partial(encoders.embed_by_name, *place, precision, params.batch_size, role)
+        return encoders.encode(
+            model, texts, store, precision, params.batch_size, description, role, sent if sends else None
+        )
 
-    info = {"encoder": params.encoder or encoder, "fingerprint": fingerprint(model), "prompts": prompts_of(model)}
+    info = {
+        "encoder": params.encoder or encoder,
+        "fingerprint": encoders.fingerprint(model),
+        "prompts": prompts_of(model),
+    }
     return {
         "document_embeddings": vectors(document_texts(corpus), "document"),
         "query_embeddings": vectors(queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"),
@@ -84,8 +87,6 @@ def build_dense_index(
     corpus: pd.DataFrame, embeddings: NDArray[np.float32], encoder_info: dict[str, Any], params: DenseParams
 ) -> DenseIndex:
     """Index the document vectors; an index without dimensions where there are none."""
-    from anmi.retrieval.index import DenseIndex
-
     kind = params.index if embeddings.shape[1] else "flat"
     return DenseIndex.build(embeddings, corpus.document_id.tolist(), kind, encoder_info["fingerprint"])
 
@@ -102,9 +103,7 @@ def retrieve(
     it is a near-duplicate or a sibling of a positive, and, where there are such marks, whether it was marked as not
     relevant.
     """
-    from anmi.corpus.related import first_passages
     from anmi.retrieval import pool
-    from anmi.retrieval.pool import RelatedDocuments
     from anmi.retrieval.retrieve import Queries, Retrieve, marked
 
     asked = recipes.get(recipe)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from anmi.candidates import CandidateShards, ColumnShards
 from anmi.engine import IN_PROCESS, EngineParams, add_columns
+from anmi.judging.rating import Rater
 from anmi.pipelines.params import EloParams
 from anmi.selection.recipe import OF_ELO, RecipeBook
 from anmi.store import Store
@@ -25,7 +26,6 @@ def rate_candidates(
     if not recipes.get(recipe).requires & OF_ELO:
         return ColumnShards(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
-    from anmi.judging.rating import Rater
 
     judges, texts = dict[str, Any](), (dict[str, str](), list[str]())
     if params.pairwise:

@@ -12,9 +12,18 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.corpus.hardness import hardness
 from anmi.corpus.knowledge import Knowledge
+from anmi.corpus.related import copies, documents_of
+from anmi.corpus.texts import document_texts
+from anmi.evaluation.generalisation import ALL, BUCKETS, buckets, trained_positives
+from anmi.evaluation.significance import compare_all, interval, intervals
 from anmi.pipelines.evaluation.search import HYBRID, queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
+from anmi.pipelines.training.nodes import labels_used
+from anmi.retrieval.encoders import load_encoder, place_of
+from anmi.retrieval.kinds import OWN
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
@@ -32,7 +41,6 @@ def score_runs(
     Documents of one text count once; where that makes a difference, ``plain_…`` are the headline metrics as BEIR counts
     them.
     """
-    from anmi.corpus.related import copies
     from anmi.evaluation.metrics import copies_once, evaluate, of_documents
 
     _, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
@@ -67,7 +75,6 @@ def describe_hardness(
     scores: pd.DataFrame, queries: pd.DataFrame, pseudo_queries: pd.DataFrame, params: EvaluationParams
 ) -> dict[str, Any]:
     """Return the results of every system by the hardness of queries: in buckets, and one metric in equal groups."""
-    from anmi.corpus.hardness import hardness
     from anmi.evaluation.metrics import by_bucket, profile
 
     asked = pd.concat([queries[["query_id", "text"]], pseudo_queries[["query_id", "text"]]])
@@ -93,11 +100,7 @@ def bucket_queries(
 
     Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else the query itself.
     """
-    from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
-    from anmi.corpus.related import documents_of
-    from anmi.evaluation.generalisation import buckets, trained_positives
     from anmi.evaluation.metrics import of_documents
-    from anmi.pipelines.training.nodes import labels_used
 
     labels = (training_summary.get("options") or {}).get("labels", 1.0)
     _, known = labels_used(training_rows[:0], queries, labels, seed)
@@ -121,9 +124,7 @@ def compare_systems(
     All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw. The
     headline metrics come a third time, by bucket and system, for MLflow: the others would hide them.
     """
-    from anmi.evaluation.generalisation import ALL, BUCKETS
     from anmi.evaluation.metrics import summarise
-    from anmi.evaluation.significance import compare_all, intervals
 
     if scores.empty:
         return pd.DataFrame(), pd.DataFrame(), {}
@@ -182,12 +183,8 @@ def measure_knowledge(
     """
     if knowledge.entities.empty or knowledge.facts.empty or runs.empty:
         return {}, {}
-    from anmi.corpus.texts import document_texts
     from anmi.evaluation.factuality import ALL, factuality, factuality_pairs, linking, neighbours, pair_similarities
     from anmi.evaluation.retrieval import vectors
-    from anmi.evaluation.significance import interval
-    from anmi.retrieval.encoders import load_encoder, place_of
-    from anmi.retrieval.kinds import OWN
 
     corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     training = queries[queries.split == "train"]

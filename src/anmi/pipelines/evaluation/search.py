@@ -11,12 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
+from anmi.corpus.texts import document_texts
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import load_encoder, place_of
+from anmi.retrieval.fusion import Ranked
+from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded, Retriever
+from anmi.search.hybrid import Encoded, Retriever, companion_of
 from anmi.store import Store
 
 Tables = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
@@ -47,13 +51,8 @@ def build_search(
 
     Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
     """
-    from anmi.adaptation.pseudo_tests import least_queries, with_pseudo_tests
-    from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.index import spread_of_scores
     from anmi.search.fit import fit_on_dev
-    from anmi.search.hybrid import companion_of
 
     how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
     kind = training_summary.get("dev_queries", "labels")
@@ -96,8 +95,6 @@ def run_systems(
     in for them; where nothing is asked, no rows are returned.
     """
     from anmi.evaluation.retrieval import Ranking, ranked, run_table
-    from anmi.retrieval.encoders import load_encoder, place_of
-    from anmi.retrieval.fusion import Ranked
 
     searched, asked, labels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.empty:
@@ -134,8 +131,6 @@ def exact(retriever: Retriever) -> Any:
 
     All systems are measured by exact search, or an approximate index would count against the trained retrievers alone.
     """
-    from anmi.retrieval.index import build_index
-
     index = retriever.index
     return build_index(index.vectors(), index.document_ids) if index.settings["kind"] == "hnsw" else index
 
@@ -144,10 +139,7 @@ def changed(
     search: HybridSearch, terms: Terms, before: pd.DataFrame, after: pd.DataFrame, dense: DenseParams, store: Store
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
-    from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import vectors
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.index import build_index
 
     other, retrievers = _other(before, after), []
     if not len(other):
@@ -168,8 +160,6 @@ def changed(
 
 def reindexed(index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame) -> BM25Index:
     """Return an index with the same settings of documents of which some have another text; only these are cut."""
-    from anmi.corpus.texts import document_texts
-
     how, rows = index.settings, _other(before, after)
     own = terms.changed(rows, document_texts(after.iloc[rows]))
     return BM25Index.of_terms(own, how["engine"], how["k1"], how["b"], how["epsilon"])

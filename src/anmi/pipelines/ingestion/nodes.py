@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from anmi.corpus.knowledge import Knowledge
+from anmi.corpus.passages import cut_collection
+from anmi.corpus.related import COPY, find_related, new_documents, parents_of
+from anmi.corpus.types import ReadingParams, counts_by_reason
 from anmi.pipelines.params import IngestionParams
 
 log = logging.getLogger(__name__)
@@ -15,10 +18,7 @@ log = logging.getLogger(__name__)
 def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any]:
     """Read, check and split the collection named by one string; find near-duplicates, siblings, what is to be new."""
     from anmi.corpus.marks import Mark, current_marks, file_of, questions, read_log, with_marks
-    from anmi.corpus.passages import cut_collection
-    from anmi.corpus.related import COPY, find_related, new_documents, parents_of
     from anmi.corpus.sources import fingerprint, load_collection
-    from anmi.corpus.types import ReadingParams, counts_by_reason
 
     caps = [*filter(None, (params.max_queries, params.api_docs_queries if collection == "api_docs" else 0))]
     reading = {name: getattr(params, name) for name in ReadingParams.model_fields}

@@ -14,12 +14,15 @@ from anmi.datasets import model_registry
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
+from anmi.evaluation.significance import share_of_pairs
 from anmi.fingerprint import hash_value
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.evaluation.search import HYBRID
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import fingerprint, load_encoder, short_name
+from anmi.retrieval.kinds import is_sparse, prompts_of
 from anmi.search import HybridSearch
 from anmi.search.hybrid import companion_of
 from anmi.selection.recipe import RecipeBook
@@ -80,8 +83,6 @@ def evaluate_champion(
     Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
     """
     from anmi.evaluation.retrieval import ranked
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.kinds import is_sparse
 
     name = model_name(params, collection)
     rolled_back = [entry for entry in registry.entries(name) if model_registry.ROLLED_BACK in entry.tags]
@@ -148,8 +149,6 @@ def decide_promotion(
     params: RetrainParams, evaluation: EvaluationParams, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
-    from anmi.retrieval.encoders import fingerprint, load_encoder
-
     if _METRIC not in query_metrics:
         raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
     system = HYBRID if params.rule.system == HYBRID else recipe
@@ -195,8 +194,6 @@ def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Data
 
     Equivalents are relevant though no label says so.
     """
-    from anmi.evaluation.significance import share_of_pairs
-
     known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
     if known.empty:
         return FalseNegativeRate(
@@ -217,9 +214,6 @@ def register_challenger(
 
     Its companion and the weights of the hybrid go with it; the index of the documents is no part of a model.
     """
-    from anmi.retrieval.encoders import load_encoder, short_name
-    from anmi.retrieval.kinds import prompts_of
-
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     compared, before = promotion["champion"], registry.at(name, model_registry.CHAMPION)
     version = before.version if before else None

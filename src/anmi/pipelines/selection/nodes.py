@@ -13,13 +13,18 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
+from anmi.corpus.texts import document_texts, joined_texts, values_by_id
+from anmi.corpus.types import empty
 from anmi.engine import IN_PROCESS, EngineParams, map_blocks
 from anmi.errors import AnmiError
+from anmi.judging.endpoint import Endpoint
+from anmi.judging.fusing import provenance
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
 from anmi.selection.export import Exported
-from anmi.selection.recipe import RecipeBook, Runner
-from anmi.selection.rows import TrainingRows
+from anmi.selection.recipe import RecipeBook, Runner, needed, with_probabilities, with_stage_columns
+from anmi.selection.rows import TrainingRows, pair_rows, training_rows
 
 # Why a document that is to be new is no negative.
 NEW: Final = "held out of mining and training, to measure what becomes of documents that come later"
@@ -32,8 +37,6 @@ def select_negatives(
     seed: int, engine: EngineParams = IN_PROCESS, dev: CandidateShards | None = None, **columns: ColumnShards,
 ) -> CandidateShards:  # fmt: skip
     """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
-    from anmi.selection.recipe import needed, with_probabilities, with_stage_columns
-
     runner = Runner(recipes.get(recipe), seed)
     found = with_stage_columns(candidates, **columns)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
@@ -51,7 +54,6 @@ class _Selecting:
     new: NDArray[np.bool_]
 
     def __call__(self, block: Candidates) -> Candidates:
-        from anmi.selection.recipe import with_probabilities
 
         return self.runner.apply(with_probabilities(block).rejected("new document", self.new[block.documents], NEW))
 
@@ -68,10 +70,7 @@ def make_training_rows(
         The recipe wants negatives and none is left, naming the step that rejected most. Where there is no training
         query, there is nothing to want them for.
     """
-    from anmi.corpus.texts import joined_texts
     from anmi.evaluation.diagnostics import Funnel, diagnose
-    from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
-    from anmi.selection.rows import training_rows
 
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
@@ -112,9 +111,6 @@ def make_variants(
 
     Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
     """
-    from anmi.corpus.texts import document_texts
-    from anmi.corpus.types import empty
-    from anmi.judging.endpoint import Endpoint
     from anmi.retrieval.variants.build import VARIANT_COLUMNS, counts_of, edited, make_variants
 
     if merged_options(recipes.get(recipe), training).sources.kind != "mixed":
@@ -133,8 +129,6 @@ def make_variants(
 
 def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> Exported:
     """Return the rows in the pair format, of which there may be none."""
-    from anmi.selection.rows import pair_rows
-
     return Exported("pairs", pair_rows(rows, corpus, queries, info["collection"], info["language"]))
 
 
@@ -149,9 +143,7 @@ def summarise_selection(
     collections the judge's coefficients were fitted. Where a person marked pairs (``marks``, of the ``corpus``), it
     compares the marks with what the judges had said.
     """
-    from anmi.corpus.texts import values_by_id
     from anmi.evaluation import diagnostics
-    from anmi.judging.fusing import provenance
     from anmi.report.console import expected_sentence
 
     wanted = recipes.get(recipe).negatives

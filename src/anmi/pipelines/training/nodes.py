@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
 from anmi.corpus.knowledge import Knowledge
+from anmi.corpus.texts import document_texts, joined_texts, normalised
 from anmi.errors import AnmiError
 from anmi.files import room
 from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, merged_options
+from anmi.retrieval.encoders import OF_CORPUS, load_encoder, place_of, save_corpus_encoder
+from anmi.retrieval.kinds import is_static
+from anmi.retrieval.model_folder import check_base
+from anmi.retrieval.pool import RelatedDocuments
 from anmi.search.folder import COMPANION
+from anmi.seeds import position
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 from anmi.training.parts import GuideFilter
@@ -32,8 +39,6 @@ _DEV_DEPTH: Final = 100
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the rows, having made sure that no dev or test query is among them, under this or another id."""
-    from anmi.corpus.texts import normalised
-
     held_out = queries[queries.split.isin(("dev", "test"))]
     ids = set(rows.query_id) & set(held_out.query_id)
     known = set(map(normalised, held_out.text))
@@ -61,9 +66,7 @@ def train_retriever(
 
     What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
     """
-    from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
     from anmi.evaluation.retrieval import dev_metric
-    from anmi.retrieval.encoders import place_of
     from anmi.training.loop import CheckpointPlan, digest_tables
     from anmi.training.mixed import Stock
     from anmi.training.trainer import train
@@ -134,9 +137,6 @@ def _guide(
     store: Store,
 ) -> Any:  # fmt: skip
     """Return the frozen encoder that filters in-batch negatives, if any does."""
-    from anmi.corpus.texts import joined_texts
-    from anmi.retrieval.encoders import OF_CORPUS, save_corpus_encoder
-
     if not isinstance(options.in_batch_filter, GuideFilter):
         return None
     by = options.in_batch_filter.by
@@ -149,10 +149,6 @@ def _guide(
 
 def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
     """Return the untrained retriever: an encoder, or sparse weights of a masked language model or of static tables."""
-    from anmi.corpus.texts import document_texts
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.retrieval.kinds import is_static
-    from anmi.retrieval.model_folder import check_base
     from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
     models = store.path / "models"
@@ -187,9 +183,6 @@ def labels_used(
 
     A larger share contains every smaller one.
     """
-    from anmi.corpus.texts import normalised
-    from anmi.seeds import position
-
     if share == 1:
         return rows, queries
     place = position(seed, "training/labels", [normalised(text) for text in queries.text])
@@ -199,8 +192,6 @@ def labels_used(
 
 def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
     """Return ``query_id, document_id, text``: the labelled documents of queries that have more of them than rows."""
-    from anmi.corpus.texts import document_texts
-
     first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
     more = first[first.map(len) > rows.query_id.value_counts().reindex(first.index)].map(set).to_dict()
     pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
@@ -220,7 +211,6 @@ def _pseudo_rows(
     those ``asked`` for, not one that the recipe tries. Where nothing is labelled either, that the recipe makes none is
     an error, and that none is offered leaves the encoder untrained.
     """
-    from anmi.retrieval.pool import RelatedDocuments
     from anmi.training.sampling import PseudoRows
 
     there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
