@@ -11,16 +11,7 @@ import numpy as np
 import pytest
 
 from anmi.cli.champion import roll_back
-from anmi.datasets.model_registry import (
-    CHALLENGER,
-    CHAMPION,
-    PROFILE,
-    SERVING,
-    WEIGHTS,
-    ModelRegistry,
-    digest,
-    read_beside,
-)
+from anmi.datasets.model_registry import CHALLENGER, CHAMPION, ModelRegistry, digest, read_beside
 from anmi.errors import AnmiError
 
 
@@ -58,9 +49,12 @@ def test_a_model_goes_in_and_comes_out_as_it_was(
     champion = registry.at(name, CHAMPION)
     fetched = registry.fetch(champion, tmp_path / "fetched")
     assert digest(fetched) == digest(folder) == champion.tags["digest"]
-    assert read_beside(fetched, PROFILE) == {"terms": 3}
-    assert read_beside(fetched, SERVING) == {"prompt_query": "", "max_length": None}
-    assert {path.suffix for path in (fetched / WEIGHTS).rglob("*") if path.is_file()} == {".json", ".safetensors"}
+    assert read_beside(fetched, "training_profile.json") == {"terms": 3}
+    assert read_beside(fetched, "anmi.json") == {"prompt_query": "", "max_length": None}
+    assert {path.suffix for path in (fetched / "model.sentence_transformer").rglob("*") if path.is_file()} == {
+        ".json",
+        ".safetensors",
+    }
 
     import mlflow.sentence_transformers
 
