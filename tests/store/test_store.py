@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi import store as cache
 from anmi.errors import AnmiError
-from anmi.store import Store
+from anmi.store import Store, cache
 
 
 @pytest.mark.parametrize(
