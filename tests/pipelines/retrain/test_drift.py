@@ -12,7 +12,7 @@ import pytest
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.datasets.files import JsonDataset
-from anmi.pipelines.retrain.nodes import measure_drift, report_retraining
+from anmi.pipelines.retrain.nodes import measure_drift, profile_training_data, report_retraining
 
 
 def given(word: str = "") -> dict[str, Any]:
@@ -39,14 +39,14 @@ def given(word: str = "") -> dict[str, Any]:
 
 def test_a_profile_outlives_its_run_and_is_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     dataset = JsonDataset(filepath=str(tmp_path / "champion_profile.json"))
-    first, _ = measure_drift(**given(), champion_profile={})
+    first = profile_training_data(**given())
     dataset.save(first)
     champion = dataset.load()
     assert champion["counts"]["train_queries"] == 60
     assert champion["made_with"]["encoder fingerprint"] == "f"
-    assert measure_drift(**given(), champion_profile=champion)[1]["verdict"] == "none"
+    assert measure_drift(profile_training_data(**given()), champion)["verdict"] == "none"
     with caplog.at_level(logging.INFO):
-        _, found = measure_drift(**given(word="zebra quagga okapi"), champion_profile=champion)
+        found = measure_drift(profile_training_data(**given(word="zebra quagga okapi")), champion)
     assert found["verdict"] == "strong"
     assert "differ strongly" in caplog.text
     saved = JsonDataset(filepath=str(tmp_path / "drift.json"))

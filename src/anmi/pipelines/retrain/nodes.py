@@ -36,16 +36,12 @@ _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
 
 
-def measure_drift(
+def profile_training_data(
     queries: pd.DataFrame, corpus: pd.DataFrame, qrels: pd.DataFrame, *, selection: CandidateShards,
     selection_summary: dict[str, Any], encoder_info: dict[str, Any], info: dict[str, Any],
-    champion_profile: dict[str, Any] | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Describe the training data, and compare them with what the champion was trained on, if there is one.
-
-    Returns what a later version of the collection will be compared with, and the drift.
-    """
-    from anmi.evaluation.drift import drift, in_words, profile
+) -> dict[str, Any]:  # fmt: skip
+    """Describe the training data, with which a later version of the collection will be compared."""
+    from anmi.evaluation.drift import profile
 
     made_with = {
         "collection": info["collection"], "recipe": selection_summary["recipe"], "encoder": encoder_info["encoder"],
@@ -53,11 +49,17 @@ def measure_drift(
         **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
     }  # fmt: skip
     wanted = selection_summary["negatives_wanted"]
-    now = profile(queries, corpus, qrels, selection, wanted=wanted, made_with=made_with)
-    found = drift(champion_profile, now)
+    return profile(queries, corpus, qrels, selection, wanted=wanted, made_with=made_with)
+
+
+def measure_drift(training_profile: dict[str, Any], champion_profile: dict[str, Any] | None) -> dict[str, Any]:
+    """Compare with what the champion was trained on; without a champion the result says so."""
+    from anmi.evaluation.drift import drift, in_words
+
+    found = drift(champion_profile, training_profile)
     for line in in_words(found):
         log.info("%s", line)
-    return now, found
+    return found
 
 
 def report_retraining(report: str, registration: dict[str, Any], drift: dict[str, Any], recipes: pd.DataFrame) -> str:

@@ -29,10 +29,11 @@ def create_pipeline() -> Pipeline:
         ), "champion_metrics"),
     ])  # fmt: skip
     return champion + stage("retrain", [
-        node(nodes.measure_drift, by_name(
-            "queries", "corpus", "qrels", "selection", "selection_summary", "encoder_info", "champion_profile",
-            info="collection_info",
-        ), ["training_profile", "drift"]),
+        # Two nodes: of one, layers would come round in a circle, of which Kedro-Viz draws none.
+        node(nodes.profile_training_data, by_name(
+            "queries", "corpus", "qrels", "selection", "selection_summary", "encoder_info", info="collection_info",
+        ), "training_profile"),
+        node(nodes.measure_drift, ["training_profile", "champion_profile"], "drift"),
         node(nodes.decide_promotion, by_name(
             "champion", "champion_metrics", "query_metrics", "query_buckets", "equivalents", "qrels", "trained_model",
             "params:recipe", "params:recipes", "params:training", "params:evaluation", "params:seed",
