@@ -17,7 +17,7 @@ MOST: Final = {
     "files": 196,
     "recipes": 25,
     "lines of the longest module": 336,
-    "lines of tests": 24_807,
+    "lines of tests": 24_815,
     "lines of benchmarks": 4_000,
     "words of docs": 25_000,
 }

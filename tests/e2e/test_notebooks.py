@@ -49,6 +49,14 @@ class Read:
         return float(found[1].replace(",", ""))
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_imports_is_there(path: Path) -> None:
+    """Notebooks run at night; a name that has moved is noticed at once."""
+    cells = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    for line in re.findall(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?", cells, re.MULTILINE):
+        exec(line, {})
+
+
 @pytest.fixture
 def run(tmp_path: Path, new_place: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Read]:
     """Run a notebook, or cells, from the folder of notebooks, as Jupyter does, on data and a store of the test."""
