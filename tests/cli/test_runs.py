@@ -169,7 +169,8 @@ def test_prune_clears_the_store_of_what_was_not_used(project: Path) -> None:
     with Store(project / "store") as store:
         store.vectors("model", ["a", "b"], lambda part: np.ones((len(part), 96)))
     for days, removed, left in ((1, 0, 2), (0, 1, 0)):
-        done = anmi("prune", "--keep", "1", "--yes", "--unused", str(days))
-        assert done.exit_code == 0 and f"values of {removed} fingerprints" in done.output
+        done = anmi("prune", "--keep", "1", "--yes", "--unused", str(days), "--json")
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["store"] == {"values": removed, "folders": 0}
         with Store(project / "store") as store:
             assert len(store) == left

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""Commands on earlier runs: ``kedro anmi runs``, ``resume``, and ``prune``."""
+"""Commands on earlier runs: ``kedro anmi runs``, ``resume`` and ``prune``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
 @command("kedro anmi prune --keep 5 --dry-run", short_help="Remove what the newest runs do not need.")
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
 @click.option("--unused", type=click.FloatRange(min=0, max=36_500), metavar="DAYS",
-              help="Remove from the store, too, what was not used for this many days.")  # fmt: skip
+              help="Also clear the store of what was not used for this many days.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: bool) -> Any:
@@ -105,13 +105,15 @@ def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: boo
         for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
             buckets.remove(place)
     click.echo(f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and leftovers")
+    document: dict[str, Any] = {"removed": not dry_run, "kept": reasons, "removals": found}
     if unused is not None and not dry_run and (store_path(context) / "data.mdb").exists():
         from anmi.store import Store
 
         with Store(store_path(context)) as store:
             values, folders = store.prune(unused)
         click.echo(f"removed from the store: values of {values} fingerprints and {folders} folders of models")
-    return {"removed": not dry_run, "kept": reasons, "removals": found}
+        document["store"] = {"values": values, "folders": folders}
+    return document
 
 
 def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[str]) -> dict[str, str]:
