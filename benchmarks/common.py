@@ -30,12 +30,20 @@ METRIC: Final = "ndcg@10"
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser that shows the text of a script as it is."""
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
-def kedro(*words: str, data: Path | None = None, store: Path | None = None, check: bool = True) -> int:
+def kedro(
+    *words: str, data: Path | None = None, store: Path | None = None, check: bool = True
+) -> int:
     """Run Kedro, with a data root and a store if they are given, and return its exit status."""
-    places = {name: str(place) for name, place in (("ANMI_DATA_ROOT", data), ("ANMI_STORE", store)) if place}
+    places = {
+        name: str(place)
+        for name, place in (("ANMI_DATA_ROOT", data), ("ANMI_STORE", store))
+        if place
+    }
     command = [str(Path(sys.executable).with_name("kedro")), *words]
     return subprocess.run(command, cwd=ROOT, env=os.environ | places, check=check).returncode
 
@@ -52,10 +60,14 @@ def table(data: Path, name: str) -> pd.DataFrame:
 
 def recipes(folder: str = "conf/base") -> dict[str, Any]:
     """Return recipes as their file has them."""
-    return dict(yaml.safe_load((ROOT / folder / "recipes.yml").read_text(encoding="utf-8"))["recipes"])
+    return dict(
+        yaml.safe_load((ROOT / folder / "recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    )
 
 
-def write_beir(folder: Path, corpus: pd.DataFrame, queries: pd.DataFrame, labels: pd.DataFrame) -> None:
+def write_beir(
+    folder: Path, corpus: pd.DataFrame, queries: pd.DataFrame, labels: pd.DataFrame
+) -> None:
     """Write tables as our own have them as a BEIR folder; labels have the column ``split``."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     documents = corpus[["document_id", "title", "text"]].rename(columns={"document_id": "_id"})
@@ -64,7 +76,9 @@ def write_beir(folder: Path, corpus: pd.DataFrame, queries: pd.DataFrame, labels
         lines.to_json(folder / f"{name}.jsonl", orient="records", lines=True, force_ascii=False)
     names = {"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
     for split, rows in labels.groupby("split"):
-        rows[[*names]].rename(columns=names).to_csv(folder / "qrels" / f"{split}.tsv", sep="\t", index=False)
+        rows[[*names]].rename(columns=names).to_csv(
+            folder / "qrels" / f"{split}.tsv", sep="\t", index=False
+        )
 
 
 def load(name: str) -> Any:

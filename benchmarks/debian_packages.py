@@ -1,7 +1,8 @@
 """A collection that nobody tuned on: descriptions of Debian packages, as a BEIR folder.
 
-Query = the short description (over 3 words), document = the long one (over 29 words); packages that share a short
-description answer the same query. Needs ``apt-get`` and a mirror. Written where planted.py reads it.
+Query = the short description (over 3 words), document = the long one (over 29 words); packages that
+share a short description answer the same query. Needs ``apt-get`` and a mirror. Written where
+planted.py reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def packages() -> dict[str, tuple[str, str]]:
         files = sorted(Path(lists).glob("*_main_i18n_Translation-en*"))
         text = "\n\n".join(
             subprocess.run(
-                ["/usr/lib/apt/apt-helper", "cat-file", file], check=True, capture_output=True, text=True
+                ["/usr/lib/apt/apt-helper", "cat-file", file],
+                check=True,
+                capture_output=True,
+                text=True,
             ).stdout
             for file in files
         )
@@ -58,17 +62,26 @@ def main() -> None:
     for name, (short, _) in kept.items():
         by_query.setdefault(short.lower(), []).append(name)
     shared = [name for names in by_query.values() if len(names) > 1 for name in names]
-    alone = sorted(set(kept) - set(shared), key=lambda name: hashlib.sha1(name.encode()).hexdigest())
+    alone = sorted(
+        set(kept) - set(shared), key=lambda name: hashlib.sha1(name.encode()).hexdigest()
+    )
     chosen = set(shared) | set(alone[: max(0, MOST_DOCUMENTS - len(shared))])
 
     rows = []
     for number, (_, names) in enumerate(sorted(by_query.items())):
         mine = [name for name in names if name in chosen]
         rows += [(f"q{number}", kept[mine[0]][0], name) for name in mine]
-    corpus = pd.DataFrame([(name, kept[name][1]) for name in sorted(chosen)], columns=["document_id", "text"])
-    labels = pd.DataFrame(rows, columns=["query_id", "text", "document_id"]).assign(relevance=1, split="train")
+    corpus = pd.DataFrame(
+        [(name, kept[name][1]) for name in sorted(chosen)], columns=["document_id", "text"]
+    )
+    labels = pd.DataFrame(rows, columns=["query_id", "text", "document_id"]).assign(
+        relevance=1, split="train"
+    )
     write_beir(DEBIAN, corpus.assign(title=""), labels.drop_duplicates("query_id"), labels)
-    print(f"{len(chosen)} documents, {sum(len(n) > 1 for n in by_query.values())} queries with several, in {DEBIAN}")
+    print(
+        f"{len(chosen)} documents, {sum(len(n) > 1 for n in by_query.values())} queries with"
+        f" several, in {DEBIAN}"
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ RIDGE = 0.001
 SUPERSET_WEIGHT = 4.0
 ENCODERS = ("minilm", "static", "corpus")
 TARGET = ROOT / "src" / "anmi" / "judging" / "fused_transfer.json"
-VECTOR_FEATURES = tuple(n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness"))
+VECTOR_FEATURES = tuple(
+    n for n, feature in FEATURES.items() if feature.evidence in ("dense", "likeness")
+)
 
 
 def fit_model(
@@ -41,16 +43,18 @@ def fit_model(
 ) -> FusedModel:
     """Fit the coefficients by weighted maximum likelihood with a ridge, then calibrate at the natural base rate.
 
-    Of n candidates with inputs ``values`` [n, K], ``labels`` [n] say which are known to be relevant, and ``groups`` [n]
-    from which collection they are: all weigh the same, and so do both classes within each. ``ridge`` weights the
-    squared distance of the coefficients from their mean; inputs are standardised by the collections' average mean and
-    deviation. ``extra`` [m, K] are further relevant examples that are not calibrated on, such as made-up supersets of
-    positives, of ``extra_weight`` relative to all relevant candidates. The coefficients of inputs in ``without`` are
-    kept at 0.
+    Of n candidates with inputs ``values`` [n, K], ``labels`` [n] say which are known to be
+    relevant, and ``groups`` [n] from which collection they are: all weigh the same, and so do both
+    classes within each. ``ridge`` weights the squared distance of the coefficients from their mean;
+    inputs are standardised by the collections' average mean and deviation. ``extra`` [m, K] are
+    further relevant examples that are not calibrated on, such as made-up supersets of positives, of
+    ``extra_weight`` relative to all relevant candidates. The coefficients of inputs in ``without``
+    are kept at 0.
     """
     if len(np.unique(labels)) < 2:
         raise AnmiError(
-            "the fused judge needs both relevant and other documents to learn from, and found one kind only"
+            "the fused judge needs both relevant and other documents to learn from, and found one"
+            " kind only"
         )
     mean, scale = _scaling(values, groups)
     model = FusedModel(tuple(mean.tolist()), tuple(scale.tolist()), (0.0,) * len(mean), 0.0)
@@ -68,7 +72,9 @@ def fit_model(
     else:
         fit_weights = weights
     used = np.array([name not in without for name in FEATURES])
-    coefficients, intercept = _maximise(inputs, targets, fit_weights / fit_weights.sum(), ridge, used)
+    coefficients, intercept = _maximise(
+        inputs, targets, fit_weights / fit_weights.sum(), ridge, used
+    )
     natural = np.zeros(len(labels))
     for group in np.unique(groups):
         natural[groups == group] = 1.0 / (groups == group).sum()
@@ -76,17 +82,27 @@ def fit_model(
     platt = fit_platt(raw, np.asarray(labels), natural * len(labels))
     slope = max(platt.slope, 1e-6)
     return replace(
-        model, coefficients=tuple((slope * coefficients).tolist()), intercept=slope * intercept + platt.intercept
+        model,
+        coefficients=tuple((slope * coefficients).tolist()),
+        intercept=slope * intercept + platt.intercept,
     )
 
 
-def _scaling(values: NDArray[np.float32], groups: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _scaling(
+    values: NDArray[np.float32], groups: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and deviation of each input, averaged over the collections; inputs unknown everywhere get (0, 1)."""
     with np.errstate(invalid="ignore"):
         parts = [values[groups == group].astype(np.float64) for group in np.unique(groups)]
         known = [np.isfinite(part).any(axis=0) for part in parts]
-        means = [np.where(k, np.nanmean(np.where(k, p, 0), axis=0), np.nan) for p, k in zip(parts, known, strict=True)]
-        spread = [np.where(k, np.nanstd(np.where(k, p, 0), axis=0), np.nan) for p, k in zip(parts, known, strict=True)]
+        means = [
+            np.where(k, np.nanmean(np.where(k, p, 0), axis=0), np.nan)
+            for p, k in zip(parts, known, strict=True)
+        ]
+        spread = [
+            np.where(k, np.nanstd(np.where(k, p, 0), axis=0), np.nan)
+            for p, k in zip(parts, known, strict=True)
+        ]
     count = np.maximum(np.sum(known, axis=0), 1)
     mean, scale = np.nansum(means, axis=0) / count, np.nansum(spread, axis=0) / count
     return mean, np.where(scale > 1e-6, scale, 1.0)
@@ -106,12 +122,16 @@ def _maximise(
         slopes, score = point[:width], inputs @ point[:width] + point[width]
         off = np.where(used, slopes - slopes[used].mean(), 0)
         error = weights * (expit(score) - targets)
-        loss = float((weights * (np.logaddexp(0, score) - targets * score)).sum() + ridge * (off**2).sum())
+        loss = float(
+            (weights * (np.logaddexp(0, score) - targets * score)).sum() + ridge * (off**2).sum()
+        )
         return loss, np.append(inputs.T @ error + 2 * ridge * off, error.sum())
 
     start = np.append(np.where(used, 0.3, 0.0), -1.0)
     bounds = [(0.0, None if each else 0.0) for each in used] + [(None, None)]
-    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500})
+    found = minimize(
+        objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 500}
+    )
     return found.x[:width], float(found.x[width])
 
 
@@ -125,37 +145,54 @@ def fitted(collections: Sequence[Planted], without: Sequence[str] = ()) -> Fused
         groups.append(np.full(len(row), number))
         extra.append(each.supersets)
     value, label, group, made = (np.concatenate(parts) for parts in (inputs, labels, groups, extra))
-    return fit_model(value, label, group, RIDGE, extra=made, extra_weight=SUPERSET_WEIGHT, without=without)
+    return fit_model(
+        value, label, group, RIDGE, extra=made, extra_weight=SUPERSET_WEIGHT, without=without
+    )
 
 
 def main() -> None:
     """Fit models per encoder, with all collections and without each, and write them."""
     arguments = parser(__doc__)
-    arguments.add_argument("--encoders", nargs="+", default=ENCODERS, help="fit for these; the others stay as they are")
+    arguments.add_argument(
+        "--encoders", nargs="+", default=ENCODERS, help="fit for these; the others stay as they are"
+    )
     given, raw = arguments.parse_args(), json.loads(TARGET.read_text(encoding="utf-8"))
     source = raw["provenance"]
     for encoder in given.encoders:
         collections = planted(list(COLLECTIONS), encoder)
         source["collections"][encoder] = [
-            {"collection": each.name, "queries": len(each.block), "candidates": int(each.block.filled.sum()),
-             "planted": int(each.truth.sum())}
+            {
+                "collection": each.name,
+                "queries": len(each.block),
+                "candidates": int(each.block.filled.sum()),
+                "planted": int(each.truth.sum()),
+            }
             for each in collections
-        ]  # fmt: skip
+        ]
         fits = {encoder: ()} | ({"other": VECTOR_FEATURES} if encoder == "minilm" else {})
         for name, unused in fits.items():
             model = fitted(collections, unused)
             raw["models"][name] = _rounded(model)
-            source["auc_on_the_same_collections"][name] = {each.name: _auc(model, each) for each in collections}
+            source["auc_on_the_same_collections"][name] = {
+                each.name: _auc(model, each) for each in collections
+            }
             for each in collections:
                 others = [other for other in collections if other is not each]
                 raw["without"][each.name][name] = _rounded(fitted(others, unused))
         for name, label in ((encoder, encoder), ("other", f"{encoder}, judged without vectors")):
-            judges = {left: FusedModel.from_dict(found[name]) for left, found in raw["without"].items()}
-            source["auc_held_out"][label] = {each.name: _auc(judges[each.name], each) for each in collections}
+            judges = {
+                left: FusedModel.from_dict(found[name]) for left, found in raw["without"].items()
+            }
+            source["auc_held_out"][label] = {
+                each.name: _auc(judges[each.name], each) for each in collections
+            }
             print(label, source["auc_held_out"][label], flush=True)
         source["fitted"][encoder] = {
             "date": now()[:10],
-            "versions": {name: importlib.metadata.version(name) for name in ("anmi", "numpy", "scipy", "scikit-learn")},
+            "versions": {
+                name: importlib.metadata.version(name)
+                for name in ("anmi", "numpy", "scipy", "scikit-learn")
+            },
         }
     TARGET.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
     print(f"written to {TARGET}")
@@ -168,7 +205,10 @@ def _auc(model: FusedModel, each: Planted) -> float:
 
 def _rounded(model: FusedModel) -> dict[str, object]:
     raw = model.as_dict()
-    named = {key: {k: round(v, 5) for k, v in raw[key].items()} for key in ("mean", "scale", "coefficients")}
+    named = {
+        key: {k: round(v, 5) for k, v in raw[key].items()}
+        for key in ("mean", "scale", "coefficients")
+    }
     return raw | named | {"intercept": round(model.intercept, 5)}
 
 

@@ -1,8 +1,9 @@
 """Which in-batch negatives are left out, and what that brings: in_batch.json.
 
-Filters of in-batch negatives over the default, with labels, pseudo-queries and both, on collections with many false
-negatives (WebNLG) and few. Measured on dev, by which a default would be chosen; one seed, the corpus's own encoder.
-Cells that are there are kept. From the repository's root: ``python benchmarks/in_batch.py``.
+Filters of in-batch negatives over the default, with labels, pseudo-queries and both, on collections
+with many false negatives (WebNLG) and few. Measured on dev, by which a default would be chosen; one
+seed, the corpus's own encoder. Cells that are there are kept. From the repository's root: ``python
+benchmarks/in_batch.py``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,17 @@ from common import save, table
 
 WORK: Final = common.WORK / "in_batch"
 OPTION: Final = "training.options.in_batch_filter"
-FILTERS: Final = {"none": "none", "score": "score", "guide_start": "guide", "guide_bm25": "guide.by=bm25"}
-TRAININGS: Final = {"both": "anmi", "pseudo_queries": "anmi_pseudo_only", "labels": "anmi_labels_only"}
+FILTERS: Final = {
+    "none": "none",
+    "score": "score",
+    "guide_start": "guide",
+    "guide_bm25": "guide.by=bm25",
+}
+TRAININGS: Final = {
+    "both": "anmi",
+    "pseudo_queries": "anmi_pseudo_only",
+    "labels": "anmi_labels_only",
+}
 PLACES: Final = ("api_docs", "kg_webnlg/beir_en")
 
 
@@ -28,7 +38,9 @@ def run(training: str) -> None:
     for name, value in FILTERS.items():
         setting = f"{OPTION}.{value}" if "=" in value else f"{OPTION}={value}"
         systems.append(f"{name}={TRAININGS[training]}:{setting}")
-    ablate(Matrix(systems, list(PLACES), "1", "encoder=corpus,evaluation.split=dev"), WORK / training)
+    ablate(
+        Matrix(systems, list(PLACES), "1", "encoder=corpus,evaluation.split=dev"), WORK / training
+    )
 
 
 def rows(training: str) -> Iterator[dict[str, Any]]:
@@ -39,7 +51,17 @@ def rows(training: str) -> Iterator[dict[str, Any]]:
     for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
         cell = WORK / training / row["collection"].replace("/", "_") / row["system"] / "seed1"
         log = table(cell, "training_log")
-        shown = ("collection", "judgments", "bucket", "queries", "ndcg_10", "low", "high", "difference", "p_value")
+        shown = (
+            "collection",
+            "judgments",
+            "bucket",
+            "queries",
+            "ndcg_10",
+            "low",
+            "high",
+            "difference",
+            "p_value",
+        )
         left_out = float(log.left_out.mean()) if "left_out" in log else 0.0
         yield {"training": training, "filter": row["system"], "left_out": left_out} | {
             name: row[name] for name in (*shown, "hybrid_ndcg_10")

@@ -1,10 +1,11 @@
 """Whether the share of relevant negatives lies where the judge says, on collections whose whole truth is known.
 
-Made collections (2,400 documents, 200 queries) with 1 to 600 relevant documents a query of which 1 to 20 are labelled,
-and with groups of 2 to 50 paraphrases, one labelled, by other words and by another order of the same; and six real ones
-with all but one of the known positives hidden, or half. Each is mined in this process, by the default recipe and the
-static encoder. ``HELD_OUT`` names what was not looked at before all choices had been made. Ten minutes on one core;
-``python benchmarks/interval_coverage.py PART OF A NAME ...`` only prints what it finds of these collections.
+Made collections (2,400 documents, 200 queries) with 1 to 600 relevant documents a query of which 1
+to 20 are labelled, and with groups of 2 to 50 paraphrases, one labelled, by other words and by
+another order of the same; and six real ones with all but one of the known positives hidden, or
+half. Each is mined in this process, by the default recipe and the static encoder. ``HELD_OUT``
+names what was not looked at before all choices had been made. Ten minutes on one core; ``python
+benchmarks/interval_coverage.py PART OF A NAME ...`` only prints what it finds of these collections.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ MANY: Final = [
     if known <= relevant
 ]
 ASPECTS, WORDS = 4, 12
-SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "al", "en", "or", "is")]
+SYLLABLES = [
+    a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "al", "en", "or", "is")
+]
 
 
 def words(count: int, draw: np.random.Generator) -> list[str]:
@@ -71,8 +74,9 @@ class Made:
 def made(relevant: int, documents: int, queries: int, topics: int, seed: int = 1) -> Made:
     """Make a collection about topics.
 
-    A document is about one topic, and a little about another; a topic has aspects with words of their own, and a query
-    asks for one of them in a few words, so that some relevant documents hold none of its words and many others do.
+    A document is about one topic, and a little about another; a topic has aspects with words of
+    their own, and a query asks for one of them in a few words, so that some relevant documents hold
+    none of its words and many others do.
     """
     draw = np.random.default_rng(seed)
     lexicon = words(4000 + topics * ASPECTS * WORDS, draw)
@@ -84,10 +88,15 @@ def made(relevant: int, documents: int, queries: int, topics: int, seed: int = 1
     for number in range(documents):
         main, other = number % topics, int(draw.integers(topics))
         for topic, weight in ((main, 0.8), (other, 0.2)):
-            shares[number, topic * ASPECTS : (topic + 1) * ASPECTS] += weight * draw.dirichlet([0.5] * ASPECTS)
+            shares[number, topic * ASPECTS : (topic + 1) * ASPECTS] += weight * draw.dirichlet(
+                [0.5] * ASPECTS
+            )
         length = int(draw.integers(50, 130))
         about = draw.choice(topics * ASPECTS, int(0.5 * length), p=shares[number])
-        picked = [topical[a // ASPECTS, a % ASPECTS, min(int(draw.geometric(0.2)) - 1, WORDS - 1)] for a in about]
+        picked = [
+            topical[a // ASPECTS, a % ASPECTS, min(int(draw.geometric(0.2)) - 1, WORDS - 1)]
+            for a in about
+        ]
         tokens = [*picked, *draw.choice(common, length - len(picked), p=zipf)]
         texts.append(" ".join(np.array(tokens)[draw.permutation(len(tokens))].tolist()))
     asked, wanted = [], np.zeros((queries, topics * ASPECTS))
@@ -95,7 +104,10 @@ def made(relevant: int, documents: int, queries: int, topics: int, seed: int = 1
         topic, aspect = int(draw.integers(topics)), int(draw.integers(ASPECTS))
         wanted[number, topic * ASPECTS : (topic + 1) * ASPECTS] = 0.35
         wanted[number, topic * ASPECTS + aspect] = 1.0
-        tokens = [*draw.choice(topical[topic, aspect], 3, replace=False), *draw.choice(topical[topic].ravel(), 2)]
+        tokens = [
+            *draw.choice(topical[topic, aspect], 3, replace=False),
+            *draw.choice(topical[topic].ravel(), 2),
+        ]
         tokens += draw.choice(common, int(draw.integers(0, 3)), p=zipf).tolist()
         asked.append(" ".join(tokens))
     affinity = wanted @ shares.T + 0.15 * draw.normal(size=(queries, documents))
@@ -124,7 +136,8 @@ class Case:
 def paraphrased(size: int, kind: str, near: bool, seed: int = 5) -> Made:
     """Make groups of documents that say the same, by synonyms or in another order; ``near`` adds copies but for a word.
 
-    A query asks in words that any of the group may have used; with copies, in those of the document that is labelled.
+    A query asks in words that any of the group may have used; with copies, in those of the document
+    that is labelled.
     """
     draw = np.random.default_rng(seed)
     groups = min(60, DOCUMENTS * 9 // 10 // size)
@@ -133,7 +146,11 @@ def paraphrased(size: int, kind: str, near: bool, seed: int = 5) -> Made:
     rank /= rank.sum()
 
     def told(meanings: NDArray[np.int64]) -> list[str]:
-        forms = draw.integers(3, size=len(meanings)) if kind == "words" else np.zeros(len(meanings), int)
+        forms = (
+            draw.integers(3, size=len(meanings))
+            if kind == "words"
+            else np.zeros(len(meanings), int)
+        )
         some = lexicon[meanings, forms]
         return [str(each) for each in (draw.permutation(some) if kind == "order" else some)]
 
@@ -141,7 +158,9 @@ def paraphrased(size: int, kind: str, near: bool, seed: int = 5) -> Made:
     texts = [told(meant[group]) for group in range(groups) for _ in range(size)]
     of = np.repeat(np.arange(groups), size)
     if near:
-        copied = draw.choice(len(texts), min(len(texts) // 5, DOCUMENTS - len(texts)), replace=False)
+        copied = draw.choice(
+            len(texts), min(len(texts) // 5, DOCUMENTS - len(texts)), replace=False
+        )
         texts += [[*texts[each][:-1], str(draw.choice(lexicon[:, 0], p=rank))] for each in copied]
         of = np.concatenate([of, of[copied]])
     others = DOCUMENTS - len(texts)
@@ -154,7 +173,11 @@ def paraphrased(size: int, kind: str, near: bool, seed: int = 5) -> Made:
         rare = np.argsort(rank[meant[group]])[:12]
         picked = draw.choice(rare, 4, replace=False)
         asked.append(
-            " ".join(np.array(texts[known])[picked] if near and kind == "words" else told(meant[group][picked]))
+            " ".join(
+                np.array(texts[known])[picked]
+                if near and kind == "words"
+                else told(meant[group][picked])
+            )
         )
         relevance[query, of == group] = 1
         relevance[query, known] = 2
@@ -163,10 +186,15 @@ def paraphrased(size: int, kind: str, near: bool, seed: int = 5) -> Made:
 
 def mined(name: str, each: Made, known: NDArray[np.bool_]) -> Case:
     """Retrieve candidates as a run does."""
-    ids, asked = [f"d{n}" for n in range(len(each.documents))], [f"q{n}" for n in range(len(each.queries))]
+    ids, asked = (
+        [f"d{n}" for n in range(len(each.documents))],
+        [f"q{n}" for n in range(len(each.queries))],
+    )
     corpus = pd.DataFrame({"document_id": ids, "title": "", "text": each.documents})
     forms = normalised_forms(corpus.text)
-    related = find_related(corpus.assign(metadata="{}"), forms, find_duplicates(corpus.document_id, forms))
+    related = find_related(
+        corpus.assign(metadata="{}"), forms, find_duplicates(corpus.document_id, forms)
+    )
     model = load_encoder("static", MODELS, 256)
     vectors = encode(model, each.documents, None, role="document")
     terms = Terms.cut(each.documents, "en", "auto")
@@ -175,12 +203,22 @@ def mined(name: str, each: Made, known: NDArray[np.bool_]) -> Case:
     for row, mine in enumerate(known):
         positives[row, : mine.sum()] = np.flatnonzero(mine)
     search = Retrieve(
-        bm25=BM25Index.of_terms(terms), vectors=vectors, approximate=None,
-        related=RelatedDocuments.from_table(related, ids), bm25_depth=100, dense_depth=100, random=32, seed=SEED,
+        bm25=BM25Index.of_terms(terms),
+        vectors=vectors,
+        approximate=None,
+        related=RelatedDocuments.from_table(related, ids),
+        bm25_depth=100,
+        dense_depth=100,
+        random=32,
+        seed=SEED,
         dense_ranks=100,
-    )  # fmt: skip
+    )
     own = np.full(len(asked), PADDING, np.int32)
-    block = search(Queries(asked, each.queries, positives, own, encode(model, each.queries, None, role="query")))
+    block = search(
+        Queries(
+            asked, each.queries, positives, own, encode(model, each.queries, None, role="query")
+        )
+    )
     material = Material(terms, dict(zip(asked, each.queries, strict=True)), vectors)
     return Case(name, block, material, each.relevance > 0)
 
@@ -228,9 +266,13 @@ def measure(case: Case) -> dict[str, Any]:
     query = np.array([number[each] for each in chosen.query_ids.tolist()])[row]
     true = float(case.truth[query, chosen.documents[row, place]].mean()) if len(row) else 0.0
     return {
-        "case": case.name, "true": true, **(said or {}), "filled": float((chosen.negatives.sum(axis=1) >= 15).mean()),
-        "grouped": judge.summary.get("grouped", 0.0), "as_relevant": judge.summary.get("as_relevant", 0.0),
-    }  # fmt: skip
+        "case": case.name,
+        "true": true,
+        **(said or {}),
+        "filled": float((chosen.negatives.sum(axis=1) >= 15).mean()),
+        "grouped": judge.summary.get("grouped", 0.0),
+        "as_relevant": judge.summary.get("as_relevant", 0.0),
+    }
 
 
 def main(wanted: tuple[str, ...]) -> None:
@@ -238,8 +280,13 @@ def main(wanted: tuple[str, ...]) -> None:
     found = []
     for case in chain(made_cases(wanted or ("",)), real_cases(wanted or ("",))):
         found.append(measure(case))
-        print("{case:<45} true {true:7.2%} said {share:7.2%} ({low:.2%} to {high:.2%}) rows filled {filled:.0%} as "
-              "relevant {as_relevant:.1f} grouped {grouped:.0%} {warning}".format(**found[-1]), flush=True)  # fmt: skip
+        print(
+            "{case:<45} true {true:7.2%} said {share:7.2%} ({low:.2%} to {high:.2%}) rows filled"
+            " {filled:.0%} as relevant {as_relevant:.1f} grouped {grouped:.0%} {warning}".format(
+                **found[-1]
+            ),
+            flush=True,
+        )
     if wanted:
         return
     inside = np.array([each["low"] <= each["true"] <= each["high"] for each in found])
@@ -248,12 +295,14 @@ def main(wanted: tuple[str, ...]) -> None:
     needless = sum(bool(each["warning"]) for each in found if each["true"] <= 0.05)
     worst = max(each["true"] for each in found if not each["warning"])
     note = (
-        f"of {len(found)} collections; {inside[held].mean():.2f} of the {held.sum()} held out; {sum(warned)} of "
-        f"{len(warned)} with a true share above 5 % warned, and {needless} of the others; without a warning at most "
-        f"{worst:.1%} of the negatives were relevant"
+        f"of {len(found)} collections; {inside[held].mean():.2f} of the {held.sum()} held out;"
+        f" {sum(warned)} of {len(warned)} with a true share above 5 % warned, and {needless} of the"
+        f" others; without a warning at most {worst:.1%} of the negatives were relevant"
     )
     value = round(float(inside.mean()), 4)
-    save_cases(__file__, [{"case": "interval_coverage", "value": value, "unit": "share", "note": note}])
+    save_cases(
+        __file__, [{"case": "interval_coverage", "value": value, "unit": "share", "note": note}]
+    )
 
 
 if __name__ == "__main__":

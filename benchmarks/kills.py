@@ -1,10 +1,10 @@
 """Runs killed by SIGKILL and resumed: how many of them end in what an uninterrupted run makes, byte for byte.
 
-A run of all stages on a small collection is killed in every stage: while a node works, in the middle of a write, when a
-write is done and not yet visible, and when an artifact is there and not yet noted. Each
-time `kedro anmi resume` goes on, as a user does it, and every final artifact is compared with that of a run which
-nobody killed; times and dates in them are left out. All runs are children of one process that has imported everything,
-which saves seconds on each.
+A run of all stages on a small collection is killed in every stage: while a node works, in the
+middle of a write, when a write is done and not yet visible, and when an artifact is there and not
+yet noted. Each time `kedro anmi resume` goes on, as a user does it, and every final artifact is
+compared with that of a run which nobody killed; times and dates in them are left out. All runs are
+children of one process that has imported everything, which saves seconds on each.
 """
 
 from __future__ import annotations
@@ -28,29 +28,54 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}
+os.environ |= {
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "DO_NOT_TRACK": "1",
+}
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "kills.json"
-SETTINGS = ",".join([
-    "recipe=anmi_2_0", "encoder=static", "recipes.anmi_2_0.mining.bm25.depth=20", "dense.depth=10",
-    "denoising.depth=3", "elo.depth=3",
-    "denoising.cross_encoder.max_pairs=16", "denoising.cross_encoder.max_length=32", "training.options.epochs=2",
-    "training.options.batch_size=8", "training.options.checkpoint_minutes=1e-9", "training.dev_documents=50",
-    "evaluation.resamples=100",
-])  # fmt: skip
+SETTINGS = ",".join(
+    [
+        "recipe=anmi_2_0",
+        "encoder=static",
+        "recipes.anmi_2_0.mining.bm25.depth=20",
+        "dense.depth=10",
+        "denoising.depth=3",
+        "elo.depth=3",
+        "denoising.cross_encoder.max_pairs=16",
+        "denoising.cross_encoder.max_length=32",
+        "training.options.epochs=2",
+        "training.options.batch_size=8",
+        "training.options.checkpoint_minutes=1e-9",
+        "training.dev_documents=50",
+        "evaluation.resamples=100",
+    ]
+)
 # Of these, what says when, how long, and whether training was resumed is left out.
 TIMED = ("results", "report", "training_log", "training_summary")
-TIMES = ("resumed_from_step", "date", "seconds", "started", "ended", "paths", "machine", "memory_mb", "per_second")
+TIMES = (
+    "resumed_from_step",
+    "date",
+    "seconds",
+    "started",
+    "ended",
+    "paths",
+    "machine",
+    "memory_mb",
+    "per_second",
+)
 
 
 class Point(NamedTuple):
     """Where a run is killed.
 
-    ``how`` is ``node`` (its function is done, nothing is saved), ``middle`` (half of the bytes of an artifact are
-    written), ``written`` (all of them, and it is not visible yet), ``visible`` (it is, and the record does not know),
-    ``manifest`` (in the middle of noting it), ``checkpoint`` (training has made so many) or ``store`` (so many batches
-    were stored).
+    ``how`` is ``node`` (its function is done, nothing is saved), ``middle`` (half of the bytes of
+    an artifact are written), ``written`` (all of them, and it is not visible yet), ``visible`` (it
+    is, and the record does not know), ``manifest`` (in the middle of noting it), ``checkpoint``
+    (training has made so many) or ``store`` (so many batches were stored).
     """
 
     stage: str
@@ -78,9 +103,13 @@ POINTS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--stages", action="store_true", help="One kill in every stage only.")
-    parser.add_argument("--models", type=Path, help="Folder with the distilled static encoder; saves a minute.")
+    parser.add_argument(
+        "--models", type=Path, help="Folder with the distilled static encoder; saves a minute."
+    )
     parser.add_argument("--result", type=Path, default=RESULT)
     arguments = parser.parse_args()
     prepare()
@@ -89,7 +118,9 @@ def main() -> None:
         seconds = trial.reference()
         rows = []
         # The last of each stage.
-        points = tuple({point.stage: point for point in POINTS}.values()) if arguments.stages else POINTS
+        points = (
+            tuple({point.stage: point for point in POINTS}.values()) if arguments.stages else POINTS
+        )
         for point in points:
             rows.append(trial.kill(point))
             print(json.dumps(rows[-1]), flush=True)
@@ -102,7 +133,10 @@ def main() -> None:
         "rows": rows,
     }
     arguments.result.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"{document['kills_resumed_equal']} of {document['kills_tried']} killed runs were resumed to the same end")
+    print(
+        f"{document['kills_resumed_equal']} of {document['kills_tried']} killed runs were resumed"
+        " to the same end"
+    )
     sys.exit(document["kills_resumed_equal"] != len(rows))
 
 
@@ -113,10 +147,22 @@ def prepare() -> None:
     os.chdir(ROOT)
     bootstrap_project(ROOT)
     for name in (
-        "torch", "sentence_transformers", "faiss", "bm25s", "sklearn.metrics", "scipy.stats", "plotly.graph_objects",
-        "anmi.cli", "anmi.hooks", "anmi.training.trainer", "anmi.judging.denoise", "anmi.judging.fusing",
-        "anmi.report.html", "anmi.judging.elo", "anmi.evaluation.metrics",
-    ):  # fmt: skip
+        "torch",
+        "sentence_transformers",
+        "faiss",
+        "bm25s",
+        "sklearn.metrics",
+        "scipy.stats",
+        "plotly.graph_objects",
+        "anmi.cli",
+        "anmi.hooks",
+        "anmi.training.trainer",
+        "anmi.judging.denoise",
+        "anmi.judging.fusing",
+        "anmi.report.html",
+        "anmi.judging.elo",
+        "anmi.evaluation.metrics",
+    ):
         __import__(name)
     import torch
     from kedro.framework.project import pipelines
@@ -147,11 +193,17 @@ class Trial:
         """Kill a run, resume it, and compare."""
         self._number += 1
         place = self._folder / f"run{self._number}"
-        # What the store holds by then it holds in the killed run as well; only its own stages fill it from nothing.
+        # What the store holds by then it holds in the killed run as well; only its own stages fill
+        # it from nothing.
         late = point.stage in ("elo", "selection", "training", "evaluation", "reporting")
         self._new_place(place, self._whole / "store" if late else None)
         code = self._fork(place, ["run", *self._options()], point)
-        row: dict[str, Any] = {"stage": point.stage, "how": point.how, "what": point.what, "killed": code == -9}
+        row: dict[str, Any] = {
+            "stage": point.stage,
+            "how": point.how,
+            "what": point.what,
+            "killed": code == -9,
+        }
         manifests = sorted((place / "data" / "runs").glob("*/run.json"))
         if code != -9 or not manifests:
             # Ended before it was killed, or killed before it was a run: nothing to go on with.
@@ -161,7 +213,9 @@ class Trial:
         # Of the lines that tell of nodes, those of the resumed run come last.
         found = re.findall(r" \d+/(\d+)  \w+\.", text)
         row["left"] = int(found[-1]) if found else None
-        row["differences"] = [text[-2000:]] if done else differences(self._whole / "data", place / "data")
+        row["differences"] = (
+            [text[-2000:]] if done else differences(self._whole / "data", place / "data")
+        )
         row["equal"] = done == 0 and not row["differences"]
         shutil.rmtree(place)
         return row
@@ -195,7 +249,11 @@ def _command(place: Path, words: list[str], point: Point | None) -> int:
     log = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.environ |= {"ANMI_DATA_ROOT": str(place / "data"), "ANMI_STORE": str(place / "store"), "COLUMNS": "200"}
+    os.environ |= {
+        "ANMI_DATA_ROOT": str(place / "data"),
+        "ANMI_STORE": str(place / "store"),
+        "COLUMNS": "200",
+    }
     # A database of MLflow takes seconds to make, and tracking has tests of its own.
     from anmi.hooks import MlflowHooks
 
@@ -284,7 +342,9 @@ def _arm_writes(point: Point) -> None:
 
 def _halve(path: Path) -> None:
     """Leave half of what was written: of a folder half of the files, of the last of these half of the bytes."""
-    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    files = (
+        sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    )
     kept = files[: (len(files) + 1) // 2]
     for file in files[len(kept) :]:
         file.unlink()
@@ -293,10 +353,22 @@ def _halve(path: Path) -> None:
 
 def collection(file: Path, most: int = 32) -> Path:
     """Write pairs of what functions of the standard library say of themselves: the first sentence, and the rest."""
-    found = [named for module in (ast, inspect, os, random, shutil, signal) for named in sorted(vars(module).items())]
-    texts = (inspect.getdoc(value) or "" for name, value in found if callable(value) and not name.startswith("_"))
+    found = [
+        named
+        for module in (ast, inspect, os, random, shutil, signal)
+        for named in sorted(vars(module).items())
+    ]
+    texts = (
+        inspect.getdoc(value) or ""
+        for name, value in found
+        if callable(value) and not name.startswith("_")
+    )
     pairs = dict(text.split("\n\n", 1) for text in texts if "\n\n" in text)
-    rows = [{"query": first, "positive": rest[:200]} for first, rest in pairs.items() if len(first) > 20 < len(rest)]
+    rows = [
+        {"query": first, "positive": rest[:200]}
+        for first, rest in pairs.items()
+        if len(first) > 20 < len(rest)
+    ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[:most]), encoding="utf-8")
     return file
 
@@ -305,7 +377,11 @@ def differences(whole: Path, other: Path) -> list[str]:
     """Return which final artifacts of two data roots are not the same, and what was left lying about."""
     old, new = newest(whole), newest(other)
     found = [f"{name} is there only once" for name in sorted({*old} ^ {*new})]
-    found += [name for name in sorted({*old} & {*new}) if content(old[name], whole) != content(new[name], other)]
+    found += [
+        name
+        for name in sorted({*old} & {*new})
+        if content(old[name], whole) != content(new[name], other)
+    ]
     loaded = {path.name for path in other.glob("*/*/*/.*.tmp/*")}
     return found + [f"{name} was half-written and is visible" for name in sorted(loaded & set(new))]
 
@@ -324,24 +400,34 @@ def content(path: Path, root: Path) -> Any:
     here = str(root.parent).encode()
     if path.is_dir():
         files = (file for file in path.rglob("*") if file.is_file())
-        return {file.relative_to(path).as_posix(): file.read_bytes().replace(here, b"") for file in files}
+        return {
+            file.relative_to(path).as_posix(): file.read_bytes().replace(here, b"")
+            for file in files
+        }
     if path.stem not in TIMED:
         return path.read_bytes().replace(here, b"")
     if path.suffix == ".parquet":
         import pandas as pd
 
         table = pd.read_parquet(path)
-        return table.drop(columns=[name for name in table if any(time in name for time in TIMES)]).to_json()
+        return table.drop(
+            columns=[name for name in table if any(time in name for time in TIMES)]
+        ).to_json()
     if path.suffix == ".json":
         return json.dumps(timeless(json.loads(path.read_text(encoding="utf-8"))), sort_keys=True)
-    # Of the report the figures and tables come from artifacts that are compared; that it is whole is seen here.
+    # Of the report the figures and tables come from artifacts that are compared; that it is whole
+    # is seen here.
     return path.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
 def timeless(value: Any) -> Any:
     """Leave out what says when, how long, where, and in which run."""
     if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if k != "run" and not any(time in k for time in TIMES)}
+        return {
+            k: timeless(v)
+            for k, v in value.items()
+            if k != "run" and not any(time in k for time in TIMES)
+        }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
 

@@ -1,14 +1,16 @@
 """Made collections of any size with planted relevance, as BEIR folders: what benchmarks/scale.py mines.
 
-Words follow two power laws, the first words of a language by 1/rank and the rest by 1/rank^1.6 (Ferrer i Cancho and
-Solé 2001), out of a vocabulary without an end, so the number of different words grows by Heaps' law with an exponent
-of about .6. A third of the words of a document are those of its topic. Lengths are lognormal with the mean and spread
-of MS MARCO's passages. A query asks with the rarer words of its document, a fifth of them
-swapped for others; a fifth of the queries have a second relevant document, into which their words are written, and
-only half of these carry a label: the others, which a miner must not take, are listed in ``unlabelled.tsv``. Some
-documents are near-duplicates of the one before, some exact copies.
+Words follow two power laws, the first words of a language by 1/rank and the rest by 1/rank^1.6
+(Ferrer i Cancho and Solé 2001), out of a vocabulary without an end, so the number of different
+words grows by Heaps' law with an exponent of about .6. A third of the words of a document are those
+of its topic. Lengths are lognormal with the mean and spread of MS MARCO's passages. A query asks
+with the rarer words of its document, a fifth of them swapped for others; a fifth of the queries
+have a second relevant document, into which their words are written, and only half of these carry a
+label: the others, which a miner must not take, are listed in ``unlabelled.tsv``. Some documents are
+near-duplicates of the one before, some exact copies.
 
-Chunk by chunk, each from random numbers keyed by seed and chunk, so a collection is the same on every machine.
+Chunk by chunk, each from random numbers keyed by seed and chunk, so a collection is the same on
+every machine.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from numpy.typing import NDArray
 
 CHUNK: Final = 10_000
 SEED: Final = 1
-# The most frequent English words, so that stop words and the recognition of the language find what they look for.
+# The most frequent English words, so that stop words and the recognition of the language find what
+# they look for.
 ENGLISH: Final = [
     "the", "of", "and", "to", "a", "in", "is", "it", "that", "was", "for", "on", "are", "with", "as", "be", "at",
     "by", "this", "had", "not", "but", "from", "or", "have", "an", "they", "which", "one", "you", "were", "all",
@@ -47,8 +50,23 @@ SWAPPED: Final = 0.2
 SECOND: Final = 0.2
 # Dev and test queries for each training query.
 HELD_OUT: Final = 0.02
-_ONSETS: Final = [*"bcdfghjklmnprstvwz", "br", "ch", "cl", "dr", "gr", "pl", "pr", "sh", "st", "th", "tr"]
-_SYLLABLES: Final = [onset + vowel for vowel in ("a", "e", "i", "o", "u", "ai", "ea", "ou") for onset in _ONSETS]
+_ONSETS: Final = [
+    *"bcdfghjklmnprstvwz",
+    "br",
+    "ch",
+    "cl",
+    "dr",
+    "gr",
+    "pl",
+    "pr",
+    "sh",
+    "st",
+    "th",
+    "tr",
+]
+_SYLLABLES: Final = [
+    onset + vowel for vowel in ("a", "e", "i", "o", "u", "ai", "ea", "ou") for onset in _ONSETS
+]
 
 
 def ranks(random: np.random.Generator, count: int) -> NDArray[np.int64]:
@@ -56,7 +74,9 @@ def ranks(random: np.random.Generator, count: int) -> NDArray[np.int64]:
     head, tail = np.log(CORE), 1 / (TAIL - 1)
     place = random.random(count) * (head + tail)
     rest = np.maximum(head + tail - place, 1e-9) / tail
-    drawn = np.where(place < head, np.exp(np.minimum(place, head)), CORE * rest ** (-1 / (TAIL - 1)))
+    drawn = np.where(
+        place < head, np.exp(np.minimum(place, head)), CORE * rest ** (-1 / (TAIL - 1))
+    )
     return np.minimum(drawn, 1e15).astype(np.int64) - 1
 
 
@@ -112,7 +132,9 @@ def documents(number: int, count: int, topics: int) -> tuple[Any, Any, Any]:
     rows = np.flatnonzero(source != np.arange(count))
     exact = random.random(len(rows)) < EXACT / (NEAR + EXACT)
     for row, same in zip(rows.tolist(), exact.tolist(), strict=True):
-        tokens[starts[row] : starts[row + 1]] = tokens[starts[source[row]] : starts[source[row] + 1]]
+        tokens[starts[row] : starts[row + 1]] = tokens[
+            starts[source[row]] : starts[source[row] + 1]
+        ]
         if not same:
             # One frequent word more or less is all that differs.
             tokens[starts[row] + size[row] // 2] = row % 40
@@ -127,14 +149,17 @@ def queries(
     The words of a query are written into its second document.
     """
     rows = np.sort(random.choice(len(starts) - 1, count, replace=False))
-    seconds = np.where(random.random(count) < SECOND, (rows + len(starts) // 2) % (len(starts) - 1), -1)
+    seconds = np.where(
+        random.random(count) < SECOND, (rows + len(starts) // 2) % (len(starts) - 1), -1
+    )
     noise = ranks(random, count * 12)
     wanted = random.integers(4, 10, count)
     asked = []
     for query, row in enumerate(rows.tolist()):
         words = tokens[starts[row] : starts[row + 1]]
         telling = np.unique(words[words >= len(ENGLISH)])
-        # Rarer words twice as many as asked for, and of these some: nobody asks with the rarest alone.
+        # Rarer words twice as many as asked for, and of these some: nobody asks with the rarest
+        # alone.
         rare = random.permutation(telling[-2 * int(wanted[query]) :])[: int(wanted[query])]
         rare = rare if len(rare) else words[:3]
         swapped = random.random(len(rare)) < SWAPPED
@@ -159,7 +184,11 @@ def make(folder: Path, count: int, asked: int) -> None:
         def file(name: str) -> Any:
             return stack.enter_context((folder / name).open("w", encoding="utf-8"))
 
-        corpus, questions, unlabelled = file("corpus.jsonl"), file("queries.jsonl"), file("unlabelled.tsv")
+        corpus, questions, unlabelled = (
+            file("corpus.jsonl"),
+            file("queries.jsonl"),
+            file("unlabelled.tsv"),
+        )
         labels = {split: file(f"qrels/{split}.tsv") for split in splits}
         for each in (*labels.values(), unlabelled):
             each.write("query-id\tcorpus-id\tscore\n")
@@ -177,7 +206,9 @@ def make(folder: Path, count: int, asked: int) -> None:
                 ).to_pylist()
             )
             cuts = np.concatenate([[0], np.cumsum([len(each) for each in words])])
-            for place, text in enumerate(texts(np.concatenate([*words, []]).astype(np.int64), cuts).to_pylist()):
+            for place, text in enumerate(
+                texts(np.concatenate([*words, []]).astype(np.int64), cuts).to_pylist()
+            ):
                 query = first + place
                 questions.write(f'{{"_id": "q{query}", "text": "{text}"}}\n')
                 labels[split_of[query]].write(f"q{query}\td{begin + rows[place]}\t1\n")

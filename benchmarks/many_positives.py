@@ -19,8 +19,12 @@ DOCUMENTS, QUERIES, LABELS, HELD_OUT = 3400, 2500, 40, 100
 def write(folder: Path) -> None:
     """Write the collection as a BEIR folder; all that is relevant is labelled."""
     each = made(LABELS, documents=DOCUMENTS, queries=QUERIES + 2 * HELD_OUT, topics=60)
-    corpus = pd.DataFrame({"document_id": [f"d{n}" for n in range(DOCUMENTS)], "title": "", "text": each.documents})
-    queries = pd.DataFrame({"query_id": [f"q{n}" for n in range(len(each.queries))], "text": each.queries})
+    corpus = pd.DataFrame(
+        {"document_id": [f"d{n}" for n in range(DOCUMENTS)], "title": "", "text": each.documents}
+    )
+    queries = pd.DataFrame(
+        {"query_id": [f"q{n}" for n in range(len(each.queries))], "text": each.queries}
+    )
     query, document = np.nonzero(each.relevance)
     labels = pd.DataFrame({"query_id": queries.query_id.to_numpy()[query]})
     labels["document_id"] = corpus.document_id.to_numpy()[document]
@@ -34,7 +38,13 @@ def main() -> None:
         data = Path(name) / "data"
         write(Path(name) / "made")
         began = time.monotonic()
-        kedro("run", "--params", f"recipe=anmi,encoder=static,collection=beir:{name}/made", data=data, store=STORE)
+        kedro(
+            "run",
+            "--params",
+            f"recipe=anmi,encoder=static,collection=beir:{name}/made",
+            data=data,
+            store=STORE,
+        )
         seconds = time.monotonic() - began
         record = json.loads(next(data.glob("runs/*/run.json")).read_text(encoding="utf-8"))
         most = max(record["nodes"], key=lambda node: node["peak_mib"])
@@ -42,12 +52,21 @@ def main() -> None:
     own = metrics[(metrics.metric == METRIC) & (metrics.bucket == "all")]
     found = dict(zip(own.recipe, own.value.round(4), strict=True))
     told = (
-        f"{DOCUMENTS} documents, {QUERIES} training queries with about {LABELS} labels: {rows} rows; nDCG@10: {found}"
+        f"{DOCUMENTS} documents, {QUERIES} training queries with about {LABELS} labels: {rows}"
+        f" rows; nDCG@10: {found}"
     )
-    save_cases(__file__, [
-        {"case": "many_positives_seconds", "value": round(seconds), "unit": "s", "note": told},
-        {"case": "many_positives_gib", "value": round(most["peak_mib"] / 1024, 2), "unit": "GiB", "note": most["node"]},
-    ])  # fmt: skip
+    save_cases(
+        __file__,
+        [
+            {"case": "many_positives_seconds", "value": round(seconds), "unit": "s", "note": told},
+            {
+                "case": "many_positives_gib",
+                "value": round(most["peak_mib"] / 1024, 2),
+                "unit": "GiB",
+                "note": most["node"],
+            },
+        ],
+    )
 
 
 if __name__ == "__main__":

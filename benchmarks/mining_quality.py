@@ -1,12 +1,13 @@
 """How clean and how hard the negatives of each way of mining are, against planted truth.
 
-On each collection the fused judge uses coefficients fitted on the others; ``without`` names it where that is one of the
-six. ``route, rate`` takes the bar that lets a share of the planted documents pass, as the step ``route`` does with
-positives that it can hide (the bar and its rate are measured on the same documents); ``route, expected`` takes the bar
-at which the judge itself expects a share of relevant documents among the negatives. Everything selects 7 negatives from
-the same dense top 100 (MiniLM, 128 tokens). Rows are of a recipe, or of a judge with its ``auc``. ``leak`` is the
-share of false negatives, with an interval over queries; the gap is the mean of the positive's minus the negative's
-cosine. ``--only route`` measures nothing but the step.
+On each collection the fused judge uses coefficients fitted on the others; ``without`` names it
+where that is one of the six. ``route, rate`` takes the bar that lets a share of the planted
+documents pass, as the step ``route`` does with positives that it can hide (the bar and its rate are
+measured on the same documents); ``route, expected`` takes the bar at which the judge itself expects
+a share of relevant documents among the negatives. Everything selects 7 negatives from the same
+dense top 100 (MiniLM, 128 tokens). Rows are of a recipe, or of a judge with its ``auc``. ``leak``
+is the share of false negatives, with an interval over queries; the gap is the mean of the
+positive's minus the negative's cosine. ``--only route`` measures nothing but the step.
 """
 
 from __future__ import annotations
@@ -40,16 +41,28 @@ PEERS: dict[str, tuple[float | None, dict[str, Any]]] = {
 
 
 def row(
-    each: Planted, recipe: str, threshold: float | None, steps: dict[str, Any], probability: NDArray[Any] | None = None
+    each: Planted,
+    recipe: str,
+    threshold: float | None,
+    steps: dict[str, Any],
+    probability: NDArray[Any] | None = None,
 ) -> dict[str, Any]:
     """Run a recipe, with the probabilities of a judge where `denoise` and `route` read them."""
-    block, found = each.select(NEGATIVES, steps, **({} if probability is None else {"p_relevant": probability}))
+    block, found = each.select(
+        NEGATIVES, steps, **({} if probability is None else {"p_relevant": probability})
+    )
     gap = (block.positive_columns["dense"][:, :1] - block.columns["dense"])[block.negatives].mean()
     return {
-        "collection": each.name, "without": each.without, "recipe": recipe, "threshold": threshold,
-        "leak": found.value, "leak_low": found.low, "leak_high": found.high, "gap": float(gap),
+        "collection": each.name,
+        "without": each.without,
+        "recipe": recipe,
+        "threshold": threshold,
+        "leak": found.value,
+        "leak_low": found.low,
+        "leak_high": found.high,
+        "gap": float(gap),
         "coverage": float((block.negatives.sum(axis=1) >= NEGATIVES).mean()),
-    }  # fmt: skip
+    }
 
 
 def rows_of(each: Planted, probability: NDArray[np.float64]) -> Iterator[dict[str, Any]]:
@@ -77,7 +90,13 @@ def routed(each: Planted, probability: NDArray[np.float64]) -> Iterator[dict[str
     labels = np.repeat([1, 0], [len(planted_ones), 1])
     for rate in RATES:
         bar = threshold_for(np.append(planted_ones, 0.0), labels, rate).threshold
-        yield row(each, "route, rate", rate, {"route": {"negative": bar, "positive": 1}, "top": {}}, probability)
+        yield row(
+            each,
+            "route, rate",
+            rate,
+            {"route": {"negative": bar, "positive": 1}, "top": {}},
+            probability,
+        )
     for expected in EXPECTED:
         steps = {"route": {"max_expected_share": expected, "positive": 1}, "top": {}}
         yield row(each, "route, expected", expected, steps, probability)
@@ -85,7 +104,9 @@ def routed(each: Planted, probability: NDArray[np.float64]) -> Iterator[dict[str
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--only", choices=("route",), help="measure these rows; the others stay as they are")
+    arguments.add_argument(
+        "--only", choices=("route",), help="measure these rows; the others stay as they are"
+    )
     only_route = arguments.parse_args().only is not None
     collections = planted(list(COLLECTIONS), "minilm")
     old = load("mining_quality")["rows"]

@@ -1,11 +1,13 @@
 """What the corpus's own encoder and a hybrid bring, beside BM25, `static` and the miner of sentence-transformers.
 
-Cells are those of ``kedro anmi ablate`` (matrices ``native_…`` and ``static_…`` of benchmarks/ablation.py): a recipe
-trains as a run does and is measured alone and with BM25, by what training saw of a query's documents: ``labelled`` (a
-training query's label names one), ``new`` (all are held out of mining, training and the encoder's vocabulary),
-``unlabelled`` (the others). The peer mines with ``mine_hard_negatives`` (top 5 below 95 % of the positive's score) and
-trains `static` with MultipleNegativesRankingLoss, on the same labels and without the new documents. Cells that are
-there are kept, so the script may be interrupted. ``--collect`` trains nothing, and takes what is there.
+Cells are those of ``kedro anmi ablate`` (matrices ``native_…`` and ``static_…`` of
+benchmarks/ablation.py): a recipe trains as a run does and is measured alone and with BM25, by what
+training saw of a query's documents: ``labelled`` (a training query's label names one), ``new`` (all
+are held out of mining, training and the encoder's vocabulary), ``unlabelled`` (the others). The
+peer mines with ``mine_hard_negatives`` (top 5 below 95 % of the positive's score) and trains
+`static` with MultipleNegativesRankingLoss, on the same labels and without the new documents. Cells
+that are there are kept, so the script may be interrupted. ``--collect`` trains nothing, and takes
+what is there.
 """
 
 from __future__ import annotations
@@ -25,19 +27,26 @@ README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
 PEER: Final = "mine_hard_negatives"
 # Rows of the tables: encoder, labels and system, and how they are called.
 SHOWN: Final = {
-    ("corpus", "all", "bm25"): "BM25", ("static", "all", PEER): "`mine_hard_negatives`, MNRL, `static`",
-    ("static", "all", "zero_shot"): "`static` before training", ("static", "all", "anmi"): "`static`, trained",
-    ("static", "all", "hybrid"): "the same with BM25", ("corpus", "all", "zero_shot"): "`corpus` before training",
-    ("corpus", "none", "anmi"): "`corpus`, trained without labels", ("corpus", "none", "hybrid"): "the same with BM25",
-    ("corpus", "all", "anmi"): "`corpus`, trained", ("corpus", "all", "hybrid"): "**the same with BM25 (default)**",
-}  # fmt: skip
+    ("corpus", "all", "bm25"): "BM25",
+    ("static", "all", PEER): "`mine_hard_negatives`, MNRL, `static`",
+    ("static", "all", "zero_shot"): "`static` before training",
+    ("static", "all", "anmi"): "`static`, trained",
+    ("static", "all", "hybrid"): "the same with BM25",
+    ("corpus", "all", "zero_shot"): "`corpus` before training",
+    ("corpus", "none", "anmi"): "`corpus`, trained without labels",
+    ("corpus", "none", "hybrid"): "the same with BM25",
+    ("corpus", "all", "anmi"): "`corpus`, trained",
+    ("corpus", "all", "hybrid"): "**the same with BM25 (default)**",
+}
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
 EPOCHS, RATE = 5, 2e-2
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--collect", action="store_true", help="only write the result, from cells that are there")
+    arguments.add_argument(
+        "--collect", action="store_true", help="only write the result, from cells that are there"
+    )
     collect = arguments.parse_args().collect
     old = load("native")
     names = [name for name in MATRICES if name.startswith(("native_", "static_"))]
@@ -53,7 +62,9 @@ def main() -> None:
             about["from"] |= found[0]["from"]
             more = of_matrix(name, *found, collect=collect)
         else:
-            more = tuple([row for row in old[kind] if kept(row, name)] for kind in ("rows", "tests"))
+            more = tuple(
+                [row for row in old[kind] if kept(row, name)] for kind in ("rows", "tests")
+            )
             about["kept"] += [name] * bool(more[0])
         rows, tests = rows + more[0], tests + more[1]
     save("native", {"about": about, "rows": rows, "tests": tests})
@@ -70,8 +81,13 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
         kind = "completed" if (both.judgments == "completed").any() else "original"
         measured = both[both.judgments == kind]
         cells = [cell for cell in results["cells"] if cell["collection"] == collection]
-        seconds = [json.loads((WORK / name / cell["folder"] / "cell.json").read_text())["seconds"] for cell in cells]
-        named = {METRIC: "anmi"} | {f"{system}_{METRIC}": system for system in ("hybrid", "bm25", "zero_shot")}
+        seconds = [
+            json.loads((WORK / name / cell["folder"] / "cell.json").read_text())["seconds"]
+            for cell in cells
+        ]
+        named = {METRIC: "anmi"} | {
+            f"{system}_{METRIC}": system for system in ("hybrid", "bm25", "zero_shot")
+        }
         values = {}
         # Each seed holds out other documents, and a query may stand in one bucket and in another.
         for bucket in BUCKETS:
@@ -82,9 +98,17 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
             found = peer(first, completed=kind == "completed")
             asked = measured[measured.seed == cells[0]["seed"]].set_index("query_id").documents
             for bucket in BUCKETS:
-                values[bucket][PEER] = found.reindex(asked.index[(bucket == "all") | (asked == bucket)])
-        made = {"collection": collection, "encoder": encoder, "labels": labels, "judgments": kind,
-                "seeds": len(cells), "seconds": round(sum(seconds) / len(seconds))}  # fmt: skip
+                values[bucket][PEER] = found.reindex(
+                    asked.index[(bucket == "all") | (asked == bucket)]
+                )
+        made = {
+            "collection": collection,
+            "encoder": encoder,
+            "labels": labels,
+            "judgments": kind,
+            "seeds": len(cells),
+            "seconds": round(sum(seconds) / len(seconds)),
+        }
         rows += [made | row for row in rows_of(values)]
         tests += [made | row for row in tests_of(values)]
     return rows, tests
@@ -93,7 +117,10 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
 def peer(folder: Path, *, completed: bool) -> pd.Series:
     """Train by sentence-transformers alone on what a cell ingested; return nDCG@10 of every test query."""
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
     from sentence_transformers.losses import MultipleNegativesRankingLoss
     from sentence_transformers.util import mine_hard_negatives
 
@@ -112,14 +139,29 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     columns = {"anchor": pairs.text.tolist(), "positive": pairs.document_id.map(texts).tolist()}
     model = load_encoder("static", MODELS)
     data = mine_hard_negatives(
-        Dataset.from_dict(columns), model, corpus=texts.drop(new.document_id).tolist(), relative_margin=0.05,
-        range_max=100, num_negatives=5, sampling_strategy="top", output_format="n-tuple", batch_size=64,
-    )  # fmt: skip
+        Dataset.from_dict(columns),
+        model,
+        corpus=texts.drop(new.document_id).tolist(),
+        relative_margin=0.05,
+        range_max=100,
+        num_negatives=5,
+        sampling_strategy="top",
+        output_format="n-tuple",
+        batch_size=64,
+    )
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=tempfile.mkdtemp(), num_train_epochs=EPOCHS, per_device_train_batch_size=64, seed=1,
-        learning_rate=RATE, warmup_steps=0.1, save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True,
+        output_dir=tempfile.mkdtemp(),
+        num_train_epochs=EPOCHS,
+        per_device_train_batch_size=64,
+        seed=1,
+        learning_rate=RATE,
+        warmup_steps=0.1,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
         batch_sampler="no_duplicates",
-    )  # fmt: skip
+    )
     loss = MultipleNegativesRankingLoss(model)
     SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss).train()
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
@@ -149,8 +191,16 @@ def rows_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 
 def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Yield paired tests: the hybrid against BM25 and the encoder, that against itself before training and the peer."""
-    pairs = [("hybrid", "bm25"), ("hybrid", "anmi"), ("anmi", "zero_shot"), ("anmi", PEER), ("hybrid", PEER)]
-    for (first, second), name in ((pair, name) for pair in pairs for name in BUCKETS if {*pair} <= {*values[name]}):
+    pairs = [
+        ("hybrid", "bm25"),
+        ("hybrid", "anmi"),
+        ("anmi", "zero_shot"),
+        ("anmi", PEER),
+        ("hybrid", PEER),
+    ]
+    for (first, second), name in (
+        (pair, name) for pair in pairs for name in BUCKETS if {*pair} <= {*values[name]}
+    ):
         chosen = values[name][[first, second]].dropna()
         if len(chosen) < 2:
             continue
@@ -160,7 +210,12 @@ def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 
 def brief(of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:]) -> str:
     """Return nDCG@10 on unlabelled and on new documents."""
-    return " / ".join(f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in names if of) or "–"
+    return (
+        " / ".join(
+            f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in names if of
+        )
+        or "–"
+    )
 
 
 def whole(of: dict[str, dict[str, Any]]) -> str:
@@ -169,20 +224,40 @@ def whole(of: dict[str, dict[str, Any]]) -> str:
 
 
 def table_of(
-    rows: list[dict[str, Any]], chosen: Sequence[str] | None, cell: Callable[[dict[str, dict[str, Any]]], str]
+    rows: list[dict[str, Any]],
+    chosen: Sequence[str] | None,
+    cell: Callable[[dict[str, dict[str, Any]]], str],
 ) -> str:
     """Return a table with a row per system and a column per collection, with the numbers of its queries."""
-    found = pd.DataFrame(rows).set_index(["encoder", "labels", "system", "collection", "bucket"]).to_dict("index")
-    collections = [name for name in dict.fromkeys(row["collection"] for row in rows) if not chosen or name in chosen]
+    found = (
+        pd.DataFrame(rows)
+        .set_index(["encoder", "labels", "system", "collection", "bucket"])
+        .to_dict("index")
+    )
+    collections = [
+        name
+        for name in dict.fromkeys(row["collection"] for row in rows)
+        if not chosen or name in chosen
+    ]
 
     def buckets(collection: str, *key: str) -> dict[str, dict[str, Any]]:
-        return {name: found[*key, collection, name] for name in BUCKETS if (*key, collection, name) in found}
+        return {
+            name: found[*key, collection, name]
+            for name in BUCKETS
+            if (*key, collection, name) in found
+        }
 
     heads = ["system"]
     for name in collections:
         of = buckets(name, "corpus", "all", "bm25")
-        heads.append(f"{name} ({' / '.join(str(of[each]['queries'] if each in of else 0) for each in BUCKETS[2:])})")
-    lines = [[called, *(cell(buckets(name, *key)) for name in collections)] for key, called in SHOWN.items()]
+        heads.append(
+            f"{name}"
+            f" ({' / '.join(str(of[each]['queries'] if each in of else 0) for each in BUCKETS[2:])})"
+        )
+    lines = [
+        [called, *(cell(buckets(name, *key)) for name in collections)]
+        for key, called in SHOWN.items()
+    ]
     return markdown(heads, [line for line in lines if {*line[1:]} != {"–"}])
 
 

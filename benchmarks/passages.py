@@ -1,9 +1,10 @@
 """Long documents whole and as passages: what a search over documents gains from cutting them.
 
-Collections: `modules`, made here of the built-in `api_docs` (a document for each module, with a heading and the
-documentation of each of its functions; a query asks for the module of its function), and MedQuAD with 1,500 training
-queries. Cells are whole runs of `kedro anmi ablate`; MiniLM is measured once before training, on `modules`. Metrics
-count documents, so both ways have the same labels. Cells that are there are kept.
+Collections: `modules`, made here of the built-in `api_docs` (a document for each module, with a
+heading and the documentation of each of its functions; a query asks for the module of its
+function), and MedQuAD with 1,500 training queries. Cells are whole runs of `kedro anmi ablate`;
+MiniLM is measured once before training, on `modules`. Metrics count documents, so both ways have
+the same labels. Cells that are there are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def make_modules(folder: Path) -> None:
     texts = sections.groupby(corpus.module).agg("\n\n".join)
     documents = texts.rename_axis("document_id").rename("text").reset_index()
     labels = found.qrels.assign(relevance=1)
-    labels["document_id"] = labels.document_id.map(dict(zip(corpus.document_id, corpus.module, strict=True)))
+    labels["document_id"] = labels.document_id.map(
+        dict(zip(corpus.document_id, corpus.module, strict=True))
+    )
     labels = labels.drop_duplicates(["query_id", "document_id", "split"])
     write_beir(folder, documents.assign(title=documents.document_id), found.queries, labels)
 
@@ -45,12 +48,28 @@ def make_modules(folder: Path) -> None:
 def measured(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
     """Run both ways with an encoder and yield a row for each system and bucket."""
     output = WORK / encoder / collection
-    words = ("--collections", f"{collection}={place}", "--params", f"encoder={encoder}", "--output", str(output))
-    kedro("anmi", "ablate", *(f"{name}={recipe}" for name, recipe in CUTS.items()), "--seeds", "1", *words)
+    words = (
+        "--collections",
+        f"{collection}={place}",
+        "--params",
+        f"encoder={encoder}",
+        "--output",
+        str(output),
+    )
+    kedro(
+        "anmi",
+        "ablate",
+        *(f"{name}={recipe}" for name, recipe in CUTS.items()),
+        "--seeds",
+        "1",
+        *words,
+    )
     for passages in CUTS:
         table = pd.read_parquet(next(output.glob(f"*/{passages}/seed1/queries.parquet")))
         table = table[table.judgments == "original"]
-        for (system, bucket), part in pd.concat([table.assign(bucket="all"), table]).groupby(["system", "bucket"]):
+        for (system, bucket), part in pd.concat([table.assign(bucket="all"), table]).groupby(
+            ["system", "bucket"]
+        ):
             yield row_of(part[METRIC], collection, passages, encoder, str(system), str(bucket))
 
 
@@ -66,8 +85,16 @@ def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, A
         yield row_of(scores, collection, passages, encoder, "zero_shot", "all")
 
 
-def row_of(scores: pd.Series, collection: str, passages: str, encoder: str, system: str, bucket: str) -> dict[str, Any]:
-    names = {"collection": collection, "passages": passages, "encoder": encoder, "system": system, "bucket": bucket}
+def row_of(
+    scores: pd.Series, collection: str, passages: str, encoder: str, system: str, bucket: str
+) -> dict[str, Any]:
+    names = {
+        "collection": collection,
+        "passages": passages,
+        "encoder": encoder,
+        "system": system,
+        "bucket": bucket,
+    }
     return names | mean(scores)
 
 
@@ -81,7 +108,9 @@ def main() -> None:
     for encoder in ("corpus", "static"):
         for collection, place in places.items():
             rows += measured(encoder, collection, place)
-    save("passages", {**about(), "rows": [*rows, *zero_shot("minilm", "modules", places["modules"])]})
+    save(
+        "passages", {**about(), "rows": [*rows, *zero_shot("minilm", "modules", places["modules"])]}
+    )
 
 
 if __name__ == "__main__":

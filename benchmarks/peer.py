@@ -34,8 +34,13 @@ def main(collection: Path, model: str, written: str) -> None:
     with timed("loading"):
         encoder = SentenceTransformer(model, device="cpu")
         texts = {name: lines(collection / f"{name}.jsonl") for name in ("corpus", "queries")}
-        labels = [line.split("\t") for line in (collection / "qrels" / "train.tsv").read_text().splitlines()[1:]]
-        pairs = [(texts["queries"][query], texts["corpus"][document]) for query, document, _ in labels]
+        labels = [
+            line.split("\t")
+            for line in (collection / "qrels" / "train.tsv").read_text().splitlines()[1:]
+        ]
+        pairs = [
+            (texts["queries"][query], texts["corpus"][document]) for query, document, _ in labels
+        ]
     encode = encoder.encode
 
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -44,11 +49,21 @@ def main(collection: Path, model: str, written: str) -> None:
 
     encoder.encode = counted
     with timed("mining"):
-        data = Dataset.from_dict({"anchor": [one for one, _ in pairs], "positive": [other for _, other in pairs]})
+        data = Dataset.from_dict(
+            {"anchor": [one for one, _ in pairs], "positive": [other for _, other in pairs]}
+        )
         found = mine_hard_negatives(
-            data, encoder, corpus=list(texts["corpus"].values()), relative_margin=0.05, range_max=100, num_negatives=7,
-            sampling_strategy="top", output_format="n-tuple", batch_size=64, verbose=False,
-        )  # fmt: skip
+            data,
+            encoder,
+            corpus=list(texts["corpus"].values()),
+            relative_margin=0.05,
+            range_max=100,
+            num_negatives=7,
+            sampling_strategy="top",
+            output_format="n-tuple",
+            batch_size=64,
+            verbose=False,
+        )
     seconds["mining"] -= seconds["encoding"]
     with timed("writing"):
         found.to_json(written)

@@ -1,15 +1,17 @@
 """How long mining takes beside sentence-transformers' ``mine_hard_negatives``, and for how many rows each finds enough.
 
-The peer (peer.py) imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below 95 % of the
-positive's score, among the 100 nearest) and writes JSON lines. Ours is ``kedro run --pipelines mining``: a data root
-and a store without anything that was mined or encoded, and ``second`` another recipe in the data root and with the
-store of ``anmi``. Both are whole processes, by turns. What is made once for all runs was made before: the static
-encoder, which all are given, and the tables of the tracking database, whose seconds are a row of their own. Seconds of
-the processor are of the process and all that it started, as other work on the machine stretches wall time; memory is
-the largest sum of proportional set sizes of the tree, looked at five times a second. Medians go to speed.json, with the
-``coverage``: the share of (query, positive) rows that get all 7 negatives. With ``--check`` they are compared with
-those that are there instead, and a ratio that is a fifth worse is refused with exit status 1: ratios carry over to
-other machines, where seconds do not.
+The peer (peer.py) imports, loads, encodes, mines by the rule of ``nv_retriever`` (7 negatives below
+95 % of the positive's score, among the 100 nearest) and writes JSON lines. Ours is ``kedro run
+--pipelines mining``: a data root and a store without anything that was mined or encoded, and
+``second`` another recipe in the data root and with the store of ``anmi``. Both are whole processes,
+by turns. What is made once for all runs was made before: the static encoder, which all are given,
+and the tables of the tracking database, whose seconds are a row of their own. Seconds of the
+processor are of the process and all that it started, as other work on the machine stretches wall
+time; memory is the largest sum of proportional set sizes of the tree, looked at five times a
+second. Medians go to speed.json, with the ``coverage``: the share of (query, positive) rows that
+get all 7 negatives. With ``--check`` they are compared with those that are there instead, and a
+ratio that is a fifth worse is refused with exit status 1: ratios carry over to other machines,
+where seconds do not.
 
     python benchmarks/peer_mining.py ../shared/data/medquad --times 5
 """
@@ -43,24 +45,32 @@ KEDRO: Final = str(Path(sys.executable).with_name("kedro"))
 SECOND: Final = "nv_retriever"
 # How each is set by default is part of what is compared.
 UNSET: Final = (
-    "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "TOKENIZERS_PARALLELISM",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "PYTHONDONTWRITEBYTECODE",
+)
 GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
 # For each second of looking at memory and processor, so many without.
 _RESTS: Final = 50
 
 
-def measured(command: list[str], environment: dict[str, str], limit: float = math.inf) -> dict[str, Any]:
+def measured(
+    command: list[str], environment: dict[str, str], limit: float = math.inf
+) -> dict[str, Any]:
     """Run a command and return wall and processor seconds, MiB at most, and what it printed.
 
-    ``samples`` are the time by the clock, and the processor seconds of the tree until then. A command that takes longer
-    than ``limit`` seconds is stopped, and ``whole`` false.
+    ``samples`` are the time by the clock, and the processor seconds of the tree until then. A
+    command that takes longer than ``limit`` seconds is stopped, and ``whole`` false.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in UNSET}
     start, most = time.perf_counter(), 0
     samples: list[tuple[datetime, float]] = []
     with tempfile.TemporaryFile() as out:
-        child = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT, env=inherited | environment)
+        child = subprocess.Popen(
+            command, stdout=out, stderr=out, cwd=ROOT, env=inherited | environment
+        )
         tree, usage, ended = psutil.Process(child.pid), None, 0
         while not ended:
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
@@ -72,7 +82,8 @@ def measured(command: list[str], environment: dict[str, str], limit: float = mat
                 samples.append((datetime.now(), sum(map(processor, processes))))
             if wall > limit:
                 child.terminate()
-            # To add up the pages of a large process takes the kernel a while, so it is not asked all the time.
+            # To add up the pages of a large process takes the kernel a while, so it is not asked
+            # all the time.
             time.sleep(max(0.2 if most else 0.02, _RESTS * (time.perf_counter() - looked)))
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -80,8 +91,14 @@ def measured(command: list[str], environment: dict[str, str], limit: float = mat
     if child.returncode and wall <= limit:
         raise SystemExit(f"{' '.join(command)} failed:\n{printed[-3000:]}")
     assert usage is not None
-    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "mib": most / 2**20, "printed": printed,
-            "samples": samples, "whole": not child.returncode}  # fmt: skip
+    return {
+        "wall": wall,
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "mib": most / 2**20,
+        "printed": printed,
+        "samples": samples,
+        "whole": not child.returncode,
+    }
 
 
 def proportional(process: psutil.Process) -> int:
@@ -111,13 +128,20 @@ def mined(
     found = measured(command, environment, limit)
     noted = json.loads(max((root / "runs").glob("*/run.json")).read_text(encoding="utf-8"))["nodes"]
     nodes = {each["node"].rpartition(".")[2]: each for each in noted}
-    ends = [(datetime.fromisoformat(each["end"]), name, each["seconds"]) for name, each in nodes.items()]
+    ends = [
+        (datetime.fromisoformat(each["end"]), name, each["seconds"]) for name, each in nodes.items()
+    ]
     found["nodes"] = {name: each["seconds"] for name, each in nodes.items()}
     found["node_mib"] = {name: each["peak_mib"] for name, each in nodes.items()}
     # Processor seconds between the ends of two nodes are those of the second.
-    at, spent = ([one.timestamp() for one, _ in found["samples"]], [cpu for _, cpu in found["samples"]])
+    at, spent = (
+        [one.timestamp() for one, _ in found["samples"]],
+        [cpu for _, cpu in found["samples"]],
+    )
     until = np.interp([end.timestamp() for end, _, _ in ends], at, np.maximum.accumulate(spent))
-    found["node_cpu"] = dict(zip([node for _, node, _ in ends], np.diff(until, prepend=0.0).tolist(), strict=True))
+    found["node_cpu"] = dict(
+        zip([node for _, node, _ in ends], np.diff(until, prepend=0.0).tolist(), strict=True)
+    )
     found["first"] = (ends[0][0] - began).total_seconds() - ends[0][2]
     return found
 
@@ -127,28 +151,48 @@ def turn(collection: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(dir=MODELS.parent) as aside:
         work = Path(aside)
-        peer = [str(Path(__file__).with_name("peer.py")), str(collection), str(next(MODELS.glob("static-*")))]
-        found["peer"] = measured([sys.executable, *peer, str(work / "peer.jsonl")], {"HF_HUB_OFFLINE": "1"})
+        peer = [
+            str(Path(__file__).with_name("peer.py")),
+            str(collection),
+            str(next(MODELS.glob("static-*"))),
+        ]
+        found["peer"] = measured(
+            [sys.executable, *peer, str(work / "peer.jsonl")], {"HF_HUB_OFFLINE": "1"}
+        )
         found["peer"]["parts"] = json.loads(found["peer"]["printed"].strip().splitlines()[-1])
         found["peer"]["coverage"] = found["peer"]["parts"]["rows"] / found["peer"]["parts"]["pairs"]
         # Make the tables of a tracking database, as the first run in a data root does.
-        code = "import sys; from anmi.datasets.model_registry import connect; connect('sqlite:///' + sys.argv[1])"
-        found["tracking"] = measured([sys.executable, "-c", code, str(work / "tracking" / "mlflow.db")], {})
+        code = (
+            "import sys; from anmi.datasets.model_registry import connect; connect('sqlite:///' +"
+            " sys.argv[1])"
+        )
+        found["tracking"] = measured(
+            [sys.executable, "-c", code, str(work / "tracking" / "mlflow.db")], {}
+        )
         for recipe in ("nv_retriever", "anmi"):
             data, store = work / recipe / "data", work / recipe / "store"
             shutil.copytree(MODELS, store / "models")
             shutil.copytree(work / "tracking", data / "tracking")
             found[recipe] = mined(recipe, collection, data, store)
-            found[recipe]["coverage"] = json.loads(artifact(data, "selection_summary.json").read_text())["coverage"]
+            found[recipe]["coverage"] = json.loads(
+                artifact(data, "selection_summary.json").read_text()
+            )["coverage"]
         found["second"] = mined(SECOND, collection, work / "anmi" / "data", work / "anmi" / "store")
         found["registry"] = measured([KEDRO, "registry", "list"], {})
     return found
 
 
-def row(case: str, ours: float, peer: float | None, goal: float | None, unit: str, note: str) -> dict[str, Any]:
+def row(
+    case: str, ours: float, peer: float | None, goal: float | None, unit: str, note: str
+) -> dict[str, Any]:
     """Return a row of speed.json; ``goal`` is one of the ratio, or of ours where there is no peer."""
     found = {"case": case, "ours": round(ours, 2), "peer": None if peer is None else round(peer, 2)}
-    return found | {"ratio": None if peer is None else round(ours / peer, 3), "goal": goal, "unit": unit, "note": note}
+    return found | {
+        "ratio": None if peer is None else round(ours / peer, 3),
+        "goal": goal,
+        "unit": unit,
+        "note": note,
+    }
 
 
 def worse(fresh: list[dict[str, Any]], committed: list[dict[str, Any]]) -> list[str]:
@@ -169,20 +213,47 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
 
     made = []
     for case, goal in GOALS.items():
-        note = f"{SECOND} after anmi, store warm" if case == "second" else "nothing mined or encoded before"
+        note = (
+            f"{SECOND} after anmi, store warm"
+            if case == "second"
+            else "nothing mined or encoded before"
+        )
         for value, unit in (("wall", "s"), ("cpu", "processor s"), ("mib", "MiB")):
-            what = {"wall": "whole process", "cpu": "whole process, processor", "mib": "peak memory of the tree"}[value]
+            what = {
+                "wall": "whole process",
+                "cpu": "whole process, processor",
+                "mib": "peak memory of the tree",
+            }[value]
             limit = 1.0 if value == "mib" else goal
-            made.append(row(f"{case}: {what}", of(case, value), of("peer", value), limit, unit, note))
+            made.append(
+                row(f"{case}: {what}", of(case, value), of("peer", value), limit, unit, note)
+            )
     mining = median(
-        sum(seconds for node, seconds in turn["nv_retriever"]["nodes"].items() if node != "encode_collection")
+        sum(
+            seconds
+            for node, seconds in turn["nv_retriever"]["nodes"].items()
+            if node != "encode_collection"
+        )
         for turn in turns
     )
-    theirs = median(turn["peer"]["parts"]["mining"] + turn["peer"]["parts"]["writing"] for turn in turns)
-    made.append(row("nv_retriever: without start and encoding", mining, theirs, 0.25, "s", "sum of its nodes"))
+    theirs = median(
+        turn["peer"]["parts"]["mining"] + turn["peer"]["parts"]["writing"] for turn in turns
+    )
+    made.append(
+        row(
+            "nv_retriever: without start and encoding",
+            mining,
+            theirs,
+            0.25,
+            "s",
+            "sum of its nodes",
+        )
+    )
     made.append(row("kedro registry list", of("registry", "wall"), None, 3.0, "s", ""))
     note = "once per data root; not in the rows above"
-    made.append(row("tables of the tracking database", of("tracking", "wall"), None, None, "s", note))
+    made.append(
+        row("tables of the tracking database", of("tracking", "wall"), None, None, "s", note)
+    )
     made.append(row("seconds to the first node", of("nv_retriever", "first"), None, 5.0, "s", ""))
     return made
 
@@ -190,32 +261,62 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
 def about(turns: list[dict[str, dict[str, Any]]], collection: Path) -> dict[str, Any]:
     """Return on what was measured, and seconds by part."""
     parts = {
-        case: {name: round(median(turn[case][kind].get(name, 0) for turn in turns), 2) for name in turns[0][case][kind]}
-        for case, kind in (("peer", "parts"), ("nv_retriever", "nodes"), ("anmi", "nodes"), ("second", "nodes"))
+        case: {
+            name: round(median(turn[case][kind].get(name, 0) for turn in turns), 2)
+            for name in turns[0][case][kind]
+        }
+        for case, kind in (
+            ("peer", "parts"),
+            ("nv_retriever", "nodes"),
+            ("anmi", "nodes"),
+            ("second", "nodes"),
+        )
     }
-    coverage = {name: median(turn[name]["coverage"] for turn in turns) for name in ("peer", "nv_retriever", "anmi")}
+    coverage = {
+        name: median(turn[name]["coverage"] for turn in turns)
+        for name in ("peer", "nv_retriever", "anmi")
+    }
     return {
-        "collection": collection.name, "times": len(turns), "cores": os.cpu_count(), "machine": platform.machine(),
-        "date": now()[:10], "load": round(os.getloadavg()[2], 1), "parts": parts,
+        "collection": collection.name,
+        "times": len(turns),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "date": now()[:10],
+        "load": round(os.getloadavg()[2], 1),
+        "parts": parts,
         "coverage": coverage,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("collection", type=Path, help="folder of a BEIR collection")
     arguments.add_argument("--times", type=int, default=5)
-    arguments.add_argument("--check", action="store_true", help="compare with what is committed, and write nothing")
+    arguments.add_argument(
+        "--check", action="store_true", help="compare with what is committed, and write nothing"
+    )
     asked = arguments.parse_args()
     load_encoder("static", MODELS)
     turns = []
     for number in range(asked.times):
         turns.append(turn(asked.collection.resolve()))
-        said = ", ".join(f"{case} {found['wall']:.1f} s ({found['cpu']:.1f})" for case, found in turns[-1].items())
+        said = ", ".join(
+            f"{case} {found['wall']:.1f} s ({found['cpu']:.1f})"
+            for case, found in turns[-1].items()
+        )
         print(f"{number + 1}/{asked.times}: {said}", flush=True)
     made = rows(turns)
     for each in made:
-        print(each["case"], each["ours"], each["peer"], each["ratio"], "goal", each["goal"], each["unit"], flush=True)
+        print(
+            each["case"],
+            each["ours"],
+            each["peer"],
+            each["ratio"],
+            "goal",
+            each["goal"],
+            each["unit"],
+            flush=True,
+        )
     if asked.check:
         raise SystemExit("\n".join(worse(made, load("speed")["rows"])) or 0)
     save("speed", {"rows": made, "about": about(turns, asked.collection)})

@@ -52,22 +52,32 @@ COLLECTIONS = {
     "sae4k_ko": (f"beir:{DATA}/sae4k_ko", "hidden", 3000),
     "hinglish_top": (f"beir:{DATA}/hinglish_top", "hidden", 3000),
 }
-# Never looked at while the judge was made: for the test of what carries over. Made by debian_packages.py.
+# Never looked at while the judge was made: for the test of what carries over. Made by
+# debian_packages.py.
 UNTUNED = {"debian_packages": (f"beir:{DEBIAN}", "hidden", 3000)}
 
 
-def planted(names: Sequence[str], encoder: str, half: bool = False, work: Path = WORK) -> list[Planted]:
+def planted(
+    names: Sequence[str], encoder: str, half: bool = False, work: Path = WORK
+) -> list[Planted]:
     """Return collections, from ``work`` where an earlier script kept them.
 
-    With ``half`` only half of what is relevant to a query is hidden, so that a judge can learn from the rest.
+    With ``half`` only half of what is relevant to a query is hidden, so that a judge can learn from
+    the rest.
     """
     result = []
     for name in names:
         folder = work / "planted" / f"{name.replace('/', '-')}-{encoder}{'-half' if half else ''}"
         if not (folder / "truth.npz").exists():
-            plant(name, "half" if half else (COLLECTIONS | UNTUNED)[name][1], encoder, work).save(folder)
+            plant(name, "half" if half else (COLLECTIONS | UNTUNED)[name][1], encoder, work).save(
+                folder
+            )
         result.append(Planted.load(name, folder))
-        print(f"{name} ({encoder}): {len(result[-1].block)} queries, {int(result[-1].truth.sum())} planted", flush=True)
+        print(
+            f"{name} ({encoder}): {len(result[-1].block)} queries, {int(result[-1].truth.sum())}"
+            " planted",
+            flush=True,
+        )
     return result
 
 
@@ -93,7 +103,9 @@ class Planted:
         block = Candidates.from_table(pq.read_table(folder / "block.parquet"))
         return Planted(name, block, arrays["truth"], arrays["supersets"])
 
-    def select(self, negatives: int, steps: dict[str, Any], **columns: NDArray[Any]) -> tuple[Candidates, Share]:
+    def select(
+        self, negatives: int, steps: dict[str, Any], **columns: NDArray[Any]
+    ) -> tuple[Candidates, Share]:
         """Choose negatives with columns of a judge; return them, and which share of them is relevant in truth."""
         runner = Runner(Recipe(description="", negatives=negatives, steps=steps), SEED)
         block = runner.run(CandidateShards.of([self.block.with_columns(columns)])).whole()
@@ -130,9 +142,13 @@ class Opened:
         """Read a collection; embeddings are kept in ``work``."""
         read, store = load_collection((COLLECTIONS | UNTUNED)[name][0], seed=SEED), kept_in(work)
         own = make_corpus_encoder(
-            corpus=read.corpus, new_documents=read.corpus[:0], encoder=encoder,
-            params=DenseParams(), seed=SEED, store=store,
-        )  # fmt: skip
+            corpus=read.corpus,
+            new_documents=read.corpus[:0],
+            encoder=encoder,
+            params=DenseParams(),
+            seed=SEED,
+            store=store,
+        )
         model = load_encoder(place_of(encoder, own), store.path / "models", TOKENS)
 
         def embed(texts: list[str], role: str) -> NDArray[np.float32]:
@@ -147,7 +163,10 @@ class Opened:
         terms = Terms.build(self.texts, tokenizer("auto", self.read.language))
         if more:
             held = counted(terms.tokenize(more), terms.vocabulary, grow=False)
-            own, terms = terms, replace(terms, counts=sparse.vstack([terms.counts, held], format="csr"))
+            own, terms = (
+                terms,
+                replace(terms, counts=sparse.vstack([terms.counts, held], format="csr")),
+            )
             # Weighted by the statistics of the corpus.
             vars(terms).update(idf=own.idf, mean_length=own.mean_length)
             vectors = np.concatenate([vectors, self.embed(list(more), "document")])
@@ -158,16 +177,19 @@ class Opened:
 def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
     """Read a collection, hide some of its truth, and gather evidence on the dense top of every query.
 
-    ``equivalents`` are queries whose equivalents the collection knows; ``all`` are all queries, and truth is the
-    equivalents there are; ``hidden`` are queries with several positives, of which one stays known; ``half`` are queries
-    with several documents that are relevant by labels or equivalents, of which half are hidden, rounded down.
+    ``equivalents`` are queries whose equivalents the collection knows; ``all`` are all queries, and
+    truth is the equivalents there are; ``hidden`` are queries with several positives, of which one
+    stays known; ``half`` are queries with several documents that are relevant by labels or
+    equivalents, of which half are hidden, rounded down.
     """
     opened = Opened.of(name, encoder, work)
     read, texts = opened.read, opened.texts
     train = read.queries[read.queries.split == "train"].set_index("query_id").text
     labels = read.qrels[read.qrels.query_id.isin(train.index) & (read.qrels.relevance > 0)]
     if kind == "half":
-        found = read.equivalents[read.equivalents.query_id.isin(labels.query_id)].assign(relevance=1)
+        found = read.equivalents[read.equivalents.query_id.isin(labels.query_id)].assign(
+            relevance=1
+        )
         labels = pd.concat([labels, found]).drop_duplicates(["query_id", "document_id"])
     ids = _queries(train, labels, read.equivalents, kind, (COLLECTIONS | UNTUNED)[name][2])
     number = {document: row for row, document in enumerate(read.corpus.document_id)}
@@ -176,19 +198,27 @@ def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
     if kind in ("hidden", "half"):
         known, hidden = _split(ids, positives, half=kind == "half")
     relevant = (
-        hidden if kind == "half" else np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
+        hidden
+        if kind == "half"
+        else np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
     )
     copies = read.duplicates.rename(columns={"duplicate_of": "other_id"}).assign(kind=COPY)
     group = pool.duplicate_groups(read.corpus.document_id.tolist(), copies)
 
     queries = [train[query] for query in ids]
     vectors, asked = opened.embed(texts, "document"), opened.embed(queries, "query")
-    excluded = RelatedDocuments.from_table(copies, read.corpus.document_id.tolist()).same_text(known)
-    found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(asked, DEPTH + excluded.shape[1])
+    excluded = RelatedDocuments.from_table(copies, read.corpus.document_id.tolist()).same_text(
+        known
+    )
+    found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(
+        asked, DEPTH + excluded.shape[1]
+    )
     documents = pool.compacted(pool.without(found, excluded))[0][:, :DEPTH].astype(np.int32)
     index = BM25Index.build(texts, read.language)
     # A copy of a relevant document is relevant too.
-    truth = (group[np.maximum(documents, 0)][:, :, None] == _grouped(relevant, group)[:, None, :]).any(axis=2)
+    truth = (
+        group[np.maximum(documents, 0)][:, :, None] == _grouped(relevant, group)[:, None, :]
+    ).any(axis=2)
 
     rows, made = _supersets(ids, documents, known, texts)
     material = opened.material(ids, made)
@@ -200,7 +230,9 @@ def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
         columns={
             "dense": similarities(asked, vectors, documents),
             "bm25": index.search_and_look(queries, 1, documents)[2],
-            "dense_rank": np.where(documents >= 0, np.arange(1, documents.shape[1] + 1, dtype=np.float32), np.nan),
+            "dense_rank": np.where(
+                documents >= 0, np.arange(1, documents.shape[1] + 1, dtype=np.float32), np.nan
+            ),
         },
         positive_columns={
             "dense": similarities(asked, vectors, known.astype(np.int32)),
@@ -211,7 +243,9 @@ def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
     return Planted(name, gather(block, material), truth & block.filled, extra)
 
 
-def _queries(train: pd.Series, labels: pd.DataFrame, equivalents: pd.DataFrame, kind: str, cap: int) -> list[str]:
+def _queries(
+    train: pd.Series, labels: pd.DataFrame, equivalents: pd.DataFrame, kind: str, cap: int
+) -> list[str]:
     count = labels.groupby("query_id").document_id.nunique().reindex(train.index).fillna(0)
     wanted = {
         "hidden": count >= 2,
@@ -228,17 +262,23 @@ def _split(
     ids: Sequence[str], positives: NDArray[np.int32], *, half: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """One positive of each query stays known, or half of them rounded up; the query's own stream draws which."""
-    draws = np.where(positives == PADDING, 2.0, seeds.uniform(SEED, "benchmark/known", list(ids), positives))
+    draws = np.where(
+        positives == PADDING, 2.0, seeds.uniform(SEED, "benchmark/known", list(ids), positives)
+    )
     order = np.argsort(draws, axis=1, kind="stable")
     ordered = np.take_along_axis(positives, order, axis=1)
     if not half:
         return ordered[:, :1], ordered[:, 1:]
-    stays = np.arange(ordered.shape[1]) < (np.sum(positives != PADDING, axis=1, keepdims=True) + 1) // 2
+    stays = (
+        np.arange(ordered.shape[1]) < (np.sum(positives != PADDING, axis=1, keepdims=True) + 1) // 2
+    )
     known, hidden = (np.where(mask, ordered, PADDING) for mask in (stays, ~stays))
     return known[:, : (ordered.shape[1] + 1) // 2], hidden
 
 
-def _equivalents(ids: Sequence[str], equivalents: pd.DataFrame, number: dict[str, int]) -> NDArray[np.int32]:
+def _equivalents(
+    ids: Sequence[str], equivalents: pd.DataFrame, number: dict[str, int]
+) -> NDArray[np.int32]:
     table = equivalents[equivalents.query_id.isin(set(ids))].assign(relevance=1)
     return pool.Positives(table, number).of(list(ids))
 
@@ -254,7 +294,9 @@ def _supersets(
     rng = seeds.stream(SEED, "benchmark/supersets", "rows")
     rows = np.sort(rng.choice(len(ids), min(400, len(ids)), replace=False))
     last = np.minimum((documents[rows] != PADDING).sum(axis=1), 60)
-    picks = documents[rows[:, None], (rng.random((len(rows), SUPERSETS)) * last[:, None]).astype(int)]
+    picks = documents[
+        rows[:, None], (rng.random((len(rows), SUPERSETS)) * last[:, None]).astype(int)
+    ]
     first = rng.random(picks.shape) < 0.5
     pairs = [
         (texts[known[row, 0]], texts[other], lead)
@@ -265,7 +307,11 @@ def _supersets(
 
 
 def _superset_inputs(
-    block: Candidates, rows: NDArray[np.int64], first: int, asked: NDArray[np.float32], material: Material
+    block: Candidates,
+    rows: NDArray[np.int64],
+    first: int,
+    asked: NDArray[np.float32],
+    material: Material,
 ) -> NDArray[np.float32]:
     """Inputs of the fused judge for the made-up documents, [m, K]."""
     made = (first + np.arange(len(rows) * SUPERSETS)).reshape(len(rows), SUPERSETS).astype(np.int32)

@@ -1,9 +1,10 @@
 """The inference-free sparse retriever beside BM25: nDCG@10, recall@1000, terms a document, cost and time of a query.
 
-Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that dev chose, and on
-pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of collections that are not asked for
-stay. ``--page`` only writes the tables of docs/search.md; ``--companion`` takes what the matrix `companion` of
-ablation.py left, hybrids as they are deployed. PARAMS are ``encoder=static,collection=beir:../shared/data/scifact``:
+Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that
+dev chose, and on pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of
+collections that are not asked for stay. ``--page`` only writes the tables of docs/search.md;
+``--companion`` takes what the matrix `companion` of ablation.py left, hybrids as they are deployed.
+PARAMS are ``encoder=static,collection=beir:../shared/data/scifact``:
 
     ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining,adaptation --params PARAMS
     python benchmarks/sparse.py scifact data/peers/scifact
@@ -35,7 +36,20 @@ from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import PseudoRows
 from anmi.training.trainer import train
-from common import METRIC, MODELS, ROOT, artifact, fill, load, markdown, mean, paired, parser, save, table
+from common import (
+    METRIC,
+    MODELS,
+    ROOT,
+    artifact,
+    fill,
+    load,
+    markdown,
+    mean,
+    paired,
+    parser,
+    save,
+    table,
+)
 
 PAGE = ROOT / "docs" / "search.md"
 KINDS = ("title", "cloze", "keyphrase")
@@ -43,7 +57,16 @@ DEPTH = 1000
 NEGATIVES = 7
 # Of the two tables.
 HEADS = (
-    ["collection", "retriever", "nDCG@10", "p, to BM25", "recall@1000", "terms a document", "postings a query", "ms"],
+    [
+        "collection",
+        "retriever",
+        "nDCG@10",
+        "p, to BM25",
+        "recall@1000",
+        "terms a document",
+        "postings a query",
+        "ms",
+    ],
     ["collection", "queries", "BM25", "without", "with", "difference", "95 % interval", "p"],
 )
 
@@ -52,10 +75,22 @@ class Mined:
     """The artifacts of the last mining in a data root."""
 
     def __init__(self, root: Path) -> None:
-        names = ("corpus", "queries", "qrels", "related_documents", "pseudo_queries", "training_rows")
+        names = (
+            "corpus",
+            "queries",
+            "qrels",
+            "related_documents",
+            "pseudo_queries",
+            "training_rows",
+        )
         tables = [table(root, name) for name in names]
-        self.corpus, self.queries, self.qrels, self.related_documents, self.pseudo, self.rows = tables
-        self.texts, self.document_ids = document_texts(self.corpus), self.corpus.document_id.tolist()
+        self.corpus, self.queries, self.qrels, self.related_documents, self.pseudo, self.rows = (
+            tables
+        )
+        self.texts, self.document_ids = (
+            document_texts(self.corpus),
+            self.corpus.document_id.tolist(),
+        )
         tested = (self.queries.split == "test") & self.queries.query_id.isin(self.qrels.query_id)
         self.tests = self.queries[tested]
 
@@ -65,11 +100,17 @@ def main() -> None:
     arguments.add_argument("collection", nargs="?", help="its name in the table")
     arguments.add_argument("mined", nargs="?", type=Path, help="data root of a mining of it")
     arguments.add_argument("--penalty", type=float, nargs="+", default=[1e-4], help="λ")
-    arguments.add_argument("--share", type=float, nargs="+", default=[0.0], help="of the largest weight: prune below")
+    arguments.add_argument(
+        "--share", type=float, nargs="+", default=[0.0], help="of the largest weight: prune below"
+    )
     arguments.add_argument("--epochs", type=int, default=5)
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--companion", action="store_true", help="compare the hybrids of the matrix companion")
-    arguments.add_argument("--page", action="store_true", help="only write the tables of docs/search.md")
+    arguments.add_argument(
+        "--companion", action="store_true", help="compare the hybrids of the matrix companion"
+    )
+    arguments.add_argument(
+        "--page", action="store_true", help="only write the tables of docs/search.md"
+    )
     asked, result = arguments.parse_args(), load("sparse")
     if asked.companion:
         save("sparse", result | {"deployed": list(deployed())})
@@ -77,9 +118,14 @@ def main() -> None:
         fill(PAGE, "sparse.py", tables(result))
     else:
         about = {"collection": asked.collection, "seed": asked.seed}
-        lines = [line for line in result["rows"] if any(line[name] != about[name] for name in about)]
+        lines = [
+            line for line in result["rows"] if any(line[name] != about[name] for name in about)
+        ]
         lines += [about | line for line in measured_rows(Mined(asked.mined), asked)]
-        save("sparse", result | {"rows": sorted(lines, key=lambda line: (line["collection"], line["seed"]))})
+        save(
+            "sparse",
+            result | {"rows": sorted(lines, key=lambda line: (line["collection"], line["seed"]))},
+        )
 
 
 def measured_rows(mined: Mined, asked: Any) -> Iterator[dict[str, Any]]:
@@ -89,13 +135,23 @@ def measured_rows(mined: Mined, asked: Any) -> Iterator[dict[str, Any]]:
     lexical = bm25.search(mined.tests.text.tolist(), DEPTH)
     seconds = time.perf_counter() - began
     base = measured(mined, *lexical)
-    yield {"base": "bm25", "recipe": "bm25"} | columns(mined, base, base) | bm25_cost(bm25, mined, seconds)
+    yield (
+        {"base": "bm25", "recipe": "bm25"}
+        | columns(mined, base, base)
+        | bm25_cost(bm25, mined, seconds)
+    )
     untrained = inference_free(load_encoder("static", MODELS), mined.texts)
     yield {"base": "static", "recipe": "untrained", "labels": 0.0} | row(mined, untrained, base)
     for weight in asked.penalty:
         model = trained(mined, weight, asked.epochs, asked.seed)
         for share in asked.share:
-            known = {"base": "static", "recipe": "sparse", "labels": 1.0, "penalty": weight, "share": share}
+            known = {
+                "base": "static",
+                "recipe": "sparse",
+                "labels": 1.0,
+                "penalty": weight,
+                "share": share,
+            }
             yield known | row(mined, model, base, share)
 
 
@@ -105,19 +161,30 @@ def deployed() -> Iterator[dict[str, Any]]:
     if found is None:
         raise SystemExit("first run: python benchmarks/ablation.py companion")
     for (collection, judgments), cells in found[1].groupby(["collection", "judgments"], sort=False):
-        hybrid, lexical = (cells.pivot_table(f"{name}_{METRIC}", "query_id", "recipe") for name in ("hybrid", "bm25"))
+        hybrid, lexical = (
+            cells.pivot_table(f"{name}_{METRIC}", "query_id", "recipe")
+            for name in ("hybrid", "bm25")
+        )
         if not {"anmi", "anmi_and_sparse"} <= set(hybrid.columns):
             continue
-        kinds = cells.drop_duplicates("query_id").set_index("query_id")["documents"].reindex(hybrid.index)
+        kinds = (
+            cells.drop_duplicates("query_id")
+            .set_index("query_id")["documents"]
+            .reindex(hybrid.index)
+        )
         for bucket in ("all", "unlabelled"):
             chosen = hybrid if bucket == "all" else hybrid[kinds == bucket]
             yield {
-                "collection": collection, "judgments": judgments, "bucket": bucket, "queries": len(chosen),
-                "seeds": int(cells.seed.nunique()), "bm25": round(float(lexical.loc[chosen.index, "anmi"].mean()), 4),
+                "collection": collection,
+                "judgments": judgments,
+                "bucket": bucket,
+                "queries": len(chosen),
+                "seeds": int(cells.seed.nunique()),
+                "bm25": round(float(lexical.loc[chosen.index, "anmi"].mean()), 4),
                 "without": round(float(chosen["anmi"].mean()), 4),
                 "with": round(float(chosen["anmi_and_sparse"].mean()), 4),
                 **paired(chosen["anmi_and_sparse"], chosen["anmi"]),
-            }  # fmt: skip
+            }
 
 
 def tables(result: dict[str, Any]) -> str:
@@ -126,55 +193,83 @@ def tables(result: dict[str, Any]) -> str:
     shown = rows[(rows.recipe != "sparse") | (rows.share == SHARE)]
     lines = []
     for collection, own in shown.groupby("collection"):
-        for recipe, called in (("bm25", "BM25"), ("untrained", "untrained"), ("sparse", "`sparse`")):
+        for recipe, called in (
+            ("bm25", "BM25"),
+            ("untrained", "untrained"),
+            ("sparse", "`sparse`"),
+        ):
             part = own[own.recipe == recipe]
             if part.empty:
                 continue
             of, count = part.mean(numeric_only=True), part.seed.nunique()
-            lines.append([
-                str(collection), f"{called}{f', {count} seeds' if count > 1 else ''}", f"{of.ndcg_10:.3f}",
-                "" if recipe == "bm25" else f"{of.p_value:.4f}", f"{of.recall_1000:.3f}",
-                f"{of.terms_per_document:.0f}", f"{of.postings_per_query:,.0f}", f"{of.milliseconds_per_query:.2f}",
-            ])  # fmt: skip
+            lines.append(
+                [
+                    str(collection),
+                    f"{called}{f', {count} seeds' if count > 1 else ''}",
+                    f"{of.ndcg_10:.3f}",
+                    "" if recipe == "bm25" else f"{of.p_value:.4f}",
+                    f"{of.recall_1000:.3f}",
+                    f"{of.terms_per_document:.0f}",
+                    f"{of.postings_per_query:,.0f}",
+                    f"{of.milliseconds_per_query:.2f}",
+                ]
+            )
     completed = {row["collection"] for row in result["deployed"] if row["judgments"] == "completed"}
     deployed_lines = [
         [
-            row["collection"], f"{row['bucket']}, {row['queries']}", f"{row['bm25']:.3f}", f"{row['without']:.3f}",
-            f"{row['with']:.3f}", f"{row['difference']:+.3f}", f"{row['low']:+.3f} to {row['high']:+.3f}",
+            row["collection"],
+            f"{row['bucket']}, {row['queries']}",
+            f"{row['bm25']:.3f}",
+            f"{row['without']:.3f}",
+            f"{row['with']:.3f}",
+            f"{row['difference']:+.3f}",
+            f"{row['low']:+.3f} to {row['high']:+.3f}",
             f"{row['p_value']:.4f}",
         ]
         for row in result["deployed"]
         if row["judgments"] == "completed" or row["collection"] not in completed
-    ]  # fmt: skip
+    ]
     between = "\nHybrids as they are deployed, `anmi_and_sparse` over `anmi`, nDCG@10 on test:\n\n"
     return markdown(HEADS[0], lines) + between + markdown(HEADS[1], deployed_lines)
 
 
 def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
     """Train on the corpus and its labels."""
-    kinds = [kind for kind in KINDS if kind in set(mined.pseudo.kind[mined.pseudo.split == "train"])]
+    kinds = [
+        kind for kind in KINDS if kind in set(mined.pseudo.kind[mined.pseudo.split == "train"])
+    ]
     options = TrainingOptions(
-        negatives=NEGATIVES, pseudo_queries={"kinds": kinds, "batch_size": 256}, epochs=epochs, retriever="sparse",
+        negatives=NEGATIVES,
+        pseudo_queries={"kinds": kinds, "batch_size": 256},
+        epochs=epochs,
+        retriever="sparse",
         sparsity={"weight": penalty},
-    )  # fmt: skip
+    )
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
     with tempfile.TemporaryDirectory() as scratch:
         return train(
-            mined.rows, encoder=inference_free(load_encoder("static", MODELS), mined.texts), options=options,
-            output=Path(scratch) / "model", seed=seed,
+            mined.rows,
+            encoder=inference_free(load_encoder("static", MODELS), mined.texts),
+            options=options,
+            output=Path(scratch) / "model",
+            seed=seed,
             evaluate_dev=dev_metric(mined.corpus, mined.queries, mined.qrels, 20_000, "auto", seed),
             pseudo=PseudoRows(mined.pseudo, kinds, related, mined.document_ids) if kinds else None,
-        ).model  # fmt: skip
+        ).model
 
 
 def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dict[str, Any]:
     """Measure a model on test."""
-    index = SparseIndex.build(sparse_vectors(model, mined.texts, "document"), mined.document_ids, share)
+    index = SparseIndex.build(
+        sparse_vectors(model, mined.texts, "document"), mined.document_ids, share
+    )
     began = time.perf_counter()
     queries = sparse_vectors(model, mined.tests.text.tolist(), "query")
     found = index.search(queries, DEPTH)
     seconds = time.perf_counter() - began
-    looked_at = np.diff(index.postings.indptr)[queries.indices[queries.data > 0]].sum() / len(mined.tests)
+    looked_at = np.diff(index.postings.indptr)[queries.indices[queries.data > 0]].sum() / len(
+        mined.tests
+    )
     made = columns(mined, measured(mined, *found), base) | {
         "terms_per_document": round(index.postings.nnz / index.postings.shape[1], 1),
         "flops": flops(queries, index.postings),
@@ -189,7 +284,9 @@ def measured(mined: Mined, documents: Any, scores: Any) -> pd.DataFrame:
     """Return the metrics of every query."""
     ranking = Ranking.of(mined.tests, mined.qrels, mined.corpus, DEPTH)
     truth = mined.qrels[mined.qrels.query_id.isin(mined.tests.query_id)]
-    return evaluate(of_documents(truth, mined.corpus), ranking.run(documents, scores), (10, documents.shape[1]))
+    return evaluate(
+        of_documents(truth, mined.corpus), ranking.run(documents, scores), (10, documents.shape[1])
+    )
 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
@@ -201,8 +298,9 @@ def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, 
     return mean(found[METRIC]) | {
         "recall_1000": round(float(found[f"recall@{DEPTH}"].mean()), 4),
         "p_value": paired(found[METRIC], base[METRIC].reindex(found.index))["p_value"],
-        "ndcg_10_unlabelled": round(float(unlabelled[METRIC].mean()), 4), "unlabelled": len(unlabelled),
-    }  # fmt: skip
+        "ndcg_10_unlabelled": round(float(unlabelled[METRIC].mean()), 4),
+        "unlabelled": len(unlabelled),
+    }
 
 
 def flops(queries: scipy.sparse.csr_matrix, postings: scipy.sparse.csr_matrix) -> float:
@@ -215,14 +313,17 @@ def flops(queries: scipy.sparse.csr_matrix, postings: scipy.sparse.csr_matrix) -
 def bm25_cost(bm25: BM25Index, mined: Mined, seconds: float) -> dict[str, Any]:
     """Return the same of BM25, by the terms of its own tokeniser."""
     frequency = Counter(term for terms in bm25.tokenize(mined.texts) for term in set(terms))
-    looked_at = [sum(frequency[term] for term in set(terms)) for terms in bm25.tokenize(mined.tests.text.tolist())]
+    looked_at = [
+        sum(frequency[term] for term in set(terms))
+        for terms in bm25.tokenize(mined.tests.text.tolist())
+    ]
     documents = len(mined.texts)
     return {
         "terms_per_document": round(sum(frequency.values()) / documents, 1),
         "flops": round(float(np.mean(looked_at)) / documents, 3),
         "postings_per_query": round(float(np.mean(looked_at))),
         "milliseconds_per_query": round(1000 * seconds / len(mined.tests), 3),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

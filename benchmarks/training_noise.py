@@ -1,6 +1,7 @@
 """How far nDCG@10 of the hybrid moves when a training is repeated with another seed: ``retrain.rule.training_noise``.
 
-Each collection is mined once, and trained and evaluated with three seeds; seeds that are there are not trained again.
+Each collection is mined once, and trained and evaluated with three seeds; seeds that are there are
+not trained again.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ def measured(place: Path) -> dict[int, float]:
     for file in sorted(place.glob("runs/*/run.json")):
         told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if told["status"] == "finished" and "metrics" in told["saved"]:
-            table = pd.read_parquet(place / "07_model_output/metrics.parquet" / told["run_id"] / "metrics.parquet")
-            here = table[(table.metric == METRIC) & (table.bucket == "all") & (table.recipe == "hybrid")]
+            table = pd.read_parquet(
+                place / "07_model_output/metrics.parquet" / told["run_id"] / "metrics.parquet"
+            )
+            here = table[
+                (table.metric == METRIC) & (table.bucket == "all") & (table.recipe == "hybrid")
+            ]
             found[told["runtime_parameters"]["seed"]] = float(here.value.iloc[0])
     return found
 
@@ -37,12 +42,30 @@ def main() -> None:
         if not place.exists():
             kedro("run", "--pipelines", "mining,adaptation", "--params", PARAMS + name, data=place)
         for seed in sorted(set(SEEDS) - measured(place).keys()):
-            kedro("run", "--pipelines", "training,evaluation", "--params", f"{PARAMS}{name},seed={seed}", data=place)
+            kedro(
+                "run",
+                "--pipelines",
+                "training,evaluation",
+                "--params",
+                f"{PARAMS}{name},seed={seed}",
+                data=place,
+            )
         spread[name] = [measured(place)[seed] for seed in SEEDS]
     deviations = {name: float(np.std(values, ddof=1)) for name, values in spread.items()}
-    told = (f"{name} {', '.join(f'{v:.4f}' for v in spread[name])} ({deviations[name]:.4f})" for name in spread)
-    note = f"largest standard deviation over seeds {SEEDS} of one mining, recipe anmi, static: {'; '.join(told)}"
-    row = {"case": "training_noise", "value": round(max(deviations.values()), 4), "unit": "nDCG@10", "note": note}
+    told = (
+        f"{name} {', '.join(f'{v:.4f}' for v in spread[name])} ({deviations[name]:.4f})"
+        for name in spread
+    )
+    note = (
+        f"largest standard deviation over seeds {SEEDS} of one mining, recipe anmi, static:"
+        f" {'; '.join(told)}"
+    )
+    row = {
+        "case": "training_noise",
+        "value": round(max(deviations.values()), 4),
+        "unit": "nDCG@10",
+        "note": note,
+    }
     save_cases(__file__, [row])
 
 

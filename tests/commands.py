@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-# The child leaves the loop and ends as any process does. What is imported starts no thread, or a fork would lack it.
+# The child leaves the loop and ends as any process does. What is imported starts no thread, or a
+# fork would lack it.
 _SERVER: Final = """
 import gc, json, os, signal, sys
 before = set(os.environ)
@@ -67,9 +68,13 @@ class Commands:
         if self._server is None:
             # Here, since Kedro reads the configuration of logging when it is imported.
             self._server = subprocess.Popen(
-                [sys.executable, "-c", _SERVER], cwd=Path(__file__).parents[1], env=dict(variables), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
+                [sys.executable, "-c", _SERVER],
+                cwd=Path(__file__).parents[1],
+                env=dict(variables),
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
         return self._server
 
     def close(self) -> None:
@@ -80,5 +85,9 @@ class Commands:
 
 def environment(**variables: str) -> dict[str, str]:
     """Return the environment without what names places and servers of ours, and these variables."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))
+    }
     return {**inherited, "COLUMNS": "200", **variables}

@@ -15,14 +15,19 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from tests.commands import Commands, environment
 
-# Before a test imports a library that reads it; without it every load of a local model waits for the hub.
+# Before a test imports a library that reads it; without it every load of a local model waits for
+# the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
-# How long an example takes says something of the machine and its load, and nothing of what is tested.
+# How long an example takes says something of the machine and its load, and nothing of what is
+# tested.
 settings.register_profile(
-    "anmi", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    "anmi",
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("anmi")
 
@@ -34,7 +39,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Let workers begin with what takes longest, and only one of them with the run that several files look at."""
     if hasattr(config, "workerinput"):
         shared = {item.path for item in items if "whole_run" in getattr(item, "fixturenames", ())}
-        items.sort(key=lambda i: ("e2e" not in i.path.parts, i.path.name != "test_run.py", i.path in shared))
+        items.sort(
+            key=lambda i: (
+                "e2e" not in i.path.parts,
+                i.path.name != "test_run.py",
+                i.path in shared,
+            )
+        )
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +55,9 @@ def project() -> Path:
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], None]], Path]:
     """Fill a folder for all workers of this session; who comes later waits for it."""
     root = tmp_path_factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
@@ -75,13 +88,18 @@ def shared_data() -> Path:
 def static_models() -> Path:
     """A folder of models that holds the distilled static encoder.
 
-    Distilling takes over a minute, so a model made by an earlier run is taken, or one is kept in ``build``.
+    Distilling takes over a minute, so a model made by an earlier run is taken, or one is kept in
+    ``build``.
     """
     from anmi.retrieval.encoders import MINILM_SHA256, STATIC_DIMENSIONS, load_encoder
 
     name = f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
     kept = ROOT / "build" / "test-store" / "models"
-    for models in (ROOT / "data" / "store" / "models", ROOT / "data" / "test" / "store" / "models", kept):
+    for models in (
+        ROOT / "data" / "store" / "models",
+        ROOT / "data" / "test" / "store" / "models",
+        kept,
+    ):
         if (models / name).is_dir():
             return models
     load_encoder("static", kept)
@@ -104,7 +122,14 @@ def new_store(static_models: Path) -> Callable[[Path], Path]:
 def word_encoder() -> Callable[..., Any]:
     """Make a static encoder with a random vector for each word, and one for all others."""
 
-    def make(words: Sequence[str], dimension: int = 8, seed: int = 0, *, normalise: bool = True, **options: Any) -> Any:
+    def make(
+        words: Sequence[str],
+        dimension: int = 8,
+        seed: int = 0,
+        *,
+        normalise: bool = True,
+        **options: Any,
+    ) -> Any:
         import torch
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
@@ -115,7 +140,9 @@ def word_encoder() -> Callable[..., Any]:
         vocabulary = {word: number for number, word in enumerate(["[UNK]", *words])}
         tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
         tokenizer.pre_tokenizer = Whitespace()
-        weights = torch.randn(len(vocabulary), dimension, generator=torch.Generator().manual_seed(seed))
+        weights = torch.randn(
+            len(vocabulary), dimension, generator=torch.Generator().manual_seed(seed)
+        )
         table = StaticEmbedding(tokenizer, embedding_weights=weights)
         modules = [table, Normalize()] if normalise else [table]
         return SentenceTransformer(modules=modules, device="cpu", **options)
@@ -136,11 +163,23 @@ def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., A
 
         base = tmp_path_factory.mktemp("bert")
         vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        sizes = {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 16,
+        }
         torch.manual_seed(0)
-        BertModel(BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **sizes)).save_pretrained(base)
-        BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)}).save_pretrained(base)
-        modules = [Transformer(str(base), max_seq_length=16), Pooling(16, "mean", include_prompt=include_prompt)]
+        BertModel(
+            BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **sizes)
+        ).save_pretrained(base)
+        BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)}).save_pretrained(
+            base
+        )
+        modules = [
+            Transformer(str(base), max_seq_length=16),
+            Pooling(16, "mean", include_prompt=include_prompt),
+        ]
         return SentenceTransformer(modules=modules, device="cpu", **options)
 
     return make
@@ -158,21 +197,31 @@ def commands() -> Iterator[Commands]:
 def kedro(commands: Commands) -> Kedro:
     """Run the command from the repository's root, with folders of its own.
 
-    It is a fork of a process that has imported everything; the installed command itself is started where ``anew`` or
-    variables of the environment are given, since some are read on import.
+    It is a fork of a process that has imported everything; the installed command itself is started
+    where ``anew`` or variables of the environment are given, since some are read on import.
     """
 
     def run(
-        *arguments: str, data_root: Path, store: Path, env: str | None = "test", timeout: float = 900,
-        anew: bool = False, **variables: str,
-    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        *arguments: str,
+        data_root: Path,
+        store: Path,
+        env: str | None = "test",
+        timeout: float = 900,
+        anew: bool = False,
+        **variables: str,
+    ) -> subprocess.CompletedProcess[str]:
         words = [*arguments, *(["--env", env] if env else [])]
         given = environment(ANMI_DATA_ROOT=str(data_root), ANMI_STORE=str(store), **variables)
         if not (anew or variables):
             return commands.run(words, ROOT, given, timeout)
         return subprocess.run(
-            [str(Path(sys.executable).with_name("kedro")), *words], cwd=ROOT, env=given, capture_output=True,
-            text=True, check=False, timeout=timeout,
-        )  # fmt: skip
+            [str(Path(sys.executable).with_name("kedro")), *words],
+            cwd=ROOT,
+            env=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
 
     return run

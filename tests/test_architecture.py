@@ -29,7 +29,17 @@ SOURCE = ROOT / "src" / "anmi"
 ROOMS = (
     *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "datasets"),
     "serve",
-    *("report", "training", "search", "evaluation", "selection", "judging", "adaptation", "retrieval", "corpus"),
+    *(
+        "report",
+        "training",
+        "search",
+        "evaluation",
+        "selection",
+        "judging",
+        "adaptation",
+        "retrieval",
+        "corpus",
+    ),
     *("engine", "store"),
     *("candidates", "ragged", "seeds", "buckets", "files", "fingerprint", "errors"),
 )
@@ -37,11 +47,20 @@ ROOMS = (
 EDGE = ROOMS[: ROOMS.index("serve")]
 MOST_POSITIONAL = 5
 HEAVY = (
-    "torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "scipy.stats", "scipy.special",
+    "torch",
+    "mlflow",
+    "sentence_transformers",
+    "transformers",
+    "faiss",
+    "bm25s",
+    "scipy.stats",
+    "scipy.special",
     "scipy.optimize",
-)  # fmt: skip
+)
 MODULES = sorted(SOURCE.rglob("*.py"))
-BELOW = [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE]
+BELOW = [
+    path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") not in EDGE
+]
 DRAWING = re.compile(r"^(?:src/anmi/)?([a-z_]+)(?:/|\.py)  ", re.MULTILINE)
 
 
@@ -57,7 +76,9 @@ def imports(path: Path) -> Iterator[str]:
             assert node.level == 0, f"{name_of(path)}: imports are absolute"
             yield node.module or ""
             # `from anmi import training` names the room only in its second half.
-            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "anmi")
+            yield from (
+                f"{node.module}.{alias.name}" for alias in node.names if node.module == "anmi"
+            )
 
 
 @pytest.mark.parametrize("path", BELOW, ids=name_of)
@@ -86,9 +107,12 @@ def import_graph() -> dict[str, set[str]]:
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                # `from anmi.hooks import record` imports a module, `from anmi.hooks.record import now` a name of one.
+                # `from anmi.hooks import record` imports a module, `from anmi.hooks.record import
+                # now` a name of one.
                 within = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-                found |= {other if other in paths else str(node.module) for other in within.values()}
+                found |= {
+                    other if other in paths else str(node.module) for other in within.values()
+                }
         graph[name] = {other for other in found & paths.keys() if other != name}
     return graph
 
@@ -118,7 +142,9 @@ def test_imports_only_go_down() -> None:
     for name, others in import_graph().items():
         here = name.split(".")[1] if name != "anmi" else "errors"
         rooms = {other.split(".")[1] for other in others if other != "anmi"}
-        wrong += [f"{name} imports {room}" for room in rooms if ROOMS.index(room) < ROOMS.index(here)]
+        wrong += [
+            f"{name} imports {room}" for room in rooms if ROOMS.index(room) < ROOMS.index(here)
+        ]
     assert not wrong
 
 
@@ -130,10 +156,14 @@ def test_no_two_packages_import_each_other(depth: int) -> None:
 def test_the_drawing_of_the_rooms_is_true() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawn = DRAWING.findall(text.partition("## Rooms")[2])
-    there = {path.stem for path in SOURCE.iterdir() if path.name not in ("__init__.py", "__pycache__")}
+    there = {
+        path.stem for path in SOURCE.iterdir() if path.name not in ("__init__.py", "__pycache__")
+    }
     there = {name for name in there if not name.endswith(".py")}
     assert sorted(drawn) == sorted(there)
-    assert [name for name in ROOMS if name in drawn] == drawn, "the drawing has the rooms in another order"
+    assert [name for name in ROOMS if name in drawn] == drawn, (
+        "the drawing has the rooms in another order"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -155,26 +185,38 @@ def stages() -> dict[str, Pipeline]:
 
 def artifacts(stages: dict[str, Pipeline]) -> dict[str, str]:
     """Return the stage that makes each dataset."""
-    return {dataset: stage for stage, pipeline in stages.items() for dataset in pipeline.all_outputs()}
+    return {
+        dataset: stage for stage, pipeline in stages.items() for dataset in pipeline.all_outputs()
+    }
 
 
 def test_all_stages_are_registered(stages: dict[str, Pipeline]) -> None:
     assert all(pipeline.nodes for pipeline in stages.values())
-    assert {node.name for node in pipelines["__default__"].nodes} == {n.name for p in stages.values() for n in p.nodes}
+    assert {node.name for node in pipelines["__default__"].nodes} == {
+        n.name for p in stages.values() for n in p.nodes
+    }
     mined = STAGES[: STAGES.index("selection") + 1]
-    assert {node.name for node in pipelines["mining"].nodes} == {n.name for s in mined for n in stages[s].nodes}
+    assert {node.name for node in pipelines["mining"].nodes} == {
+        n.name for s in mined for n in stages[s].nodes
+    }
 
 
-def test_a_stage_reads_only_what_an_earlier_one_made(stages: dict[str, Pipeline], configuration: Any) -> None:
+def test_a_stage_reads_only_what_an_earlier_one_made(
+    stages: dict[str, Pipeline], configuration: Any
+) -> None:
     made_by = artifacts(stages)
     for stage, pipeline in stages.items():
         for dataset in pipeline.inputs():
             if dataset.startswith("params:") or dataset == "parameters":
                 continue
             if dataset in made_by:
-                assert STAGES.index(made_by[dataset]) < STAGES.index(stage), f"{stage} reads {dataset}"
+                assert STAGES.index(made_by[dataset]) < STAGES.index(stage), (
+                    f"{stage} reads {dataset}"
+                )
             else:
-                assert configuration["catalog"][dataset]["type"] == "anmi.datasets.StoreDataset", dataset
+                assert configuration["catalog"][dataset]["type"] == "anmi.datasets.StoreDataset", (
+                    dataset
+                )
 
 
 def test_what_is_more_than_five_inputs_is_passed_by_name() -> None:
@@ -186,44 +228,65 @@ def test_what_is_more_than_five_inputs_is_passed_by_name() -> None:
         by_place = not isinstance(node._inputs, dict) and len(node.inputs) > MOST_POSITIONAL
         if by_place or len(positional) > MOST_POSITIONAL:
             found.add(node.func.__name__)
-    assert not found, "more than five inputs: a dictionary in Node(inputs=...), and `*` in the function"
+    assert not found, (
+        "more than five inputs: a dictionary in Node(inputs=...), and `*` in the function"
+    )
 
 
 def test_nothing_travels_in_memory(stages: dict[str, Pipeline], configuration: Any) -> None:
     assert artifacts(stages).keys() <= configuration["catalog"].keys()
-    assert not [name for name in configuration["catalog"] if "{" in name], "a pattern would catch a misspelt dataset"
+    assert not [name for name in configuration["catalog"] if "{" in name], (
+        "a pattern would catch a misspelt dataset"
+    )
 
 
-def test_the_catalog_holds_nothing_that_nobody_makes_or_reads(stages: dict[str, Pipeline], configuration: Any) -> None:
+def test_the_catalog_holds_nothing_that_nobody_makes_or_reads(
+    stages: dict[str, Pipeline], configuration: Any
+) -> None:
     beside = (pipelines["audit"], pipelines["retrain"])
     used = {dataset for pipeline in (*stages.values(), *beside) for dataset in pipeline.datasets()}
     catalog = configuration["catalog"]
     made = {catalog[name].get("filepath") for name in used if name in catalog}
     # A view of an artifact is for people.
-    views = {name for name, entry in catalog.items() if entry.get("source") and entry["filepath"] in made}
+    views = {
+        name for name, entry in catalog.items() if entry.get("source") and entry["filepath"] in made
+    }
     assert catalog.keys() - views <= used
 
 
-def test_every_artifact_is_versioned_has_its_place_and_a_layer(stages: dict[str, Pipeline], configuration: Any) -> None:
+def test_every_artifact_is_versioned_has_its_place_and_a_layer(
+    stages: dict[str, Pipeline], configuration: Any
+) -> None:
     for dataset in artifacts(stages):
         entry = configuration["catalog"][dataset]
         assert entry.get("versioned") is True, dataset
         layer = entry["metadata"]["kedro-viz"]["layer"]
-        assert re.fullmatch(rf"ROOT/{layer}/{dataset}(\.[a-z]+)?", entry["filepath"]), entry["filepath"]
-        assert entry["type"].startswith("anmi.datasets."), f"{dataset}: only these are written aside and renamed"
+        assert re.fullmatch(rf"ROOT/{layer}/{dataset}(\.[a-z]+)?", entry["filepath"]), entry[
+            "filepath"
+        ]
+        assert entry["type"].startswith("anmi.datasets."), (
+            f"{dataset}: only these are written aside and renamed"
+        )
     layers = {path.name for path in (ROOT / "data").glob("0*")}
     assert len(layers) == 8, "Kedro's layers are tracked, their contents are not"
     for dataset, entry in configuration["catalog"].items():
         assert entry["metadata"]["kedro-viz"]["layer"] in layers, dataset
 
 
-def test_every_branch_of_the_parameters_has_a_strict_model(stages: dict[str, Pipeline], configuration: Any) -> None:
+def test_every_branch_of_the_parameters_has_a_strict_model(
+    stages: dict[str, Pipeline], configuration: Any
+) -> None:
     nodes = [node for pipeline in stages.values() for node in pipeline.nodes]
     for node in nodes:
         # Kedro only warns when it cannot resolve these, and then validates nothing.
         assert get_type_hints(node.func), node.name
     models = TypeExtractor(stages).extract_types_from_pipelines()
-    for name in {name.removeprefix("params:") for node in nodes for name in node.inputs if name.startswith("params:")}:
+    for name in {
+        name.removeprefix("params:")
+        for node in nodes
+        for name in node.inputs
+        if name.startswith("params:")
+    }:
         value = configuration["parameters"]
         for part in name.split("."):
             value = value[part]
@@ -267,7 +330,10 @@ def test_every_option_of_recipes_says_what_it_is_and_why_its_default() -> None:
     assert len(models) > 20
     for model in models:
         assert model.__doc__, model.__name__
-        assert model.model_config.get("extra") == "forbid" or "__pydantic_extra__" in model.__annotations__, model
+        assert (
+            model.model_config.get("extra") == "forbid"
+            or "__pydantic_extra__" in model.__annotations__
+        ), model
         for name, field in model.model_fields.items():
             told = name == "kind" or (field.description or "").strip().endswith(".")
             assert told, f"{model.__name__}.{name} has no description"
@@ -278,7 +344,9 @@ def test_the_planted_truth_never_reaches_mining_or_training(stages: dict[str, Pi
     readers = [node for node in whole.nodes if "equivalents" in node.inputs]
     counting = {"selection.summarise_selection", "reporting.collect_results"}
     assert {node.name for node in readers} == counting
-    after = {node.name for node in whole.from_nodes(*counting).nodes} - {"selection.summarise_selection"}
+    after = {node.name for node in whole.from_nodes(*counting).nodes} - {
+        "selection.summarise_selection"
+    }
     reporting = {node.name for node in stages["reporting"].nodes}
     assert after == reporting, "what is counted with it may only be reported"
 
@@ -293,5 +361,7 @@ import anmi.cli
 assert "mining" in set(pipelines)
 print(*(name for name in {HEAVY!r} if name in sys.modules))
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []

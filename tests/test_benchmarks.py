@@ -23,7 +23,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 def script(name: str) -> ModuleType:
     """Return a script of benchmarks/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py"
+    )
     assert spec and spec.loader
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -45,12 +47,22 @@ def rows_of(file: str) -> list[dict[str, Any]]:
 @pytest.mark.rare
 def test_scripts_call_what_there_is(tmp_path: Path) -> None:
     """They are seldom run, so a name or an argument that is gone would be noticed late."""
-    ignored = "arg-type, call-overload, index, list-item, method-assign, misc, operator, var-annotated"
-    given = {"plugins": "pydantic.mypy", "mypy_path": "src:benchmarks:benchmarks/board", "follow_imports": "silent",
-             "ignore_missing_imports": True, "exclude": "board/__main__", "disable_error_code": ignored,
-             "cache_dir": tmp_path}  # fmt: skip
+    ignored = (
+        "arg-type, call-overload, index, list-item, method-assign, misc, operator, var-annotated"
+    )
+    given = {
+        "plugins": "pydantic.mypy",
+        "mypy_path": "src:benchmarks:benchmarks/board",
+        "follow_imports": "silent",
+        "ignore_missing_imports": True,
+        "exclude": "board/__main__",
+        "disable_error_code": ignored,
+        "cache_dir": tmp_path,
+    }
     settings = tmp_path / "mypy.ini"
-    settings.write_text("\n".join(["[mypy]", *(f"{name} = {value}" for name, value in given.items())]))
+    settings.write_text(
+        "\n".join(["[mypy]", *(f"{name} = {value}" for name, value in given.items())])
+    )
     words = [sys.executable, "-m", "mypy", f"--config-file={settings}", "benchmarks"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -59,9 +71,21 @@ def test_scripts_call_what_there_is(tmp_path: Path) -> None:
 # --- claims ---
 
 FIELDS = {
-    "claim", "metric", "recipe", "over", "collection", "encoder", "bucket", "claimed", "measured", "low", "high", "p",
-    "seeds", "fingerprint",
-}  # fmt: skip
+    "claim",
+    "metric",
+    "recipe",
+    "over",
+    "collection",
+    "encoder",
+    "bucket",
+    "claimed",
+    "measured",
+    "low",
+    "high",
+    "p",
+    "seeds",
+    "fingerprint",
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +97,14 @@ def test_claims_are_of_the_recipes_as_they_are_today(claims: ModuleType) -> None
     rows = rows_of("claims.json")
     for row in rows:
         assert row.keys() == FIELDS
-        made = [claims.fingerprint(name) for name in (row["recipe"], row["over"]) if name not in ("", "zero_shot")]
-        assert row["fingerprint"] == "-".join(made), f"measure {row['claim']} again: its recipe has changed"
+        made = [
+            claims.fingerprint(name)
+            for name in (row["recipe"], row["over"])
+            if name not in ("", "zero_shot")
+        ]
+        assert row["fingerprint"] == "-".join(made), (
+            f"measure {row['claim']} again: its recipe has changed"
+        )
         if row["measured"] is None:
             assert row["low"] is row["high"] is row["p"] is row["seeds"] is None
         elif row["low"] is not None:
@@ -102,25 +132,41 @@ def in_sample(rows: list[dict[str, Any]]) -> list[str]:
 def test_published_figures_are_not_in_sample(file: str) -> None:
     rows = [row for row in rows_of(file) if {"false_negative_rate", "leak", "auc"} & set(row)]
     assert len(rows) > 50 and in_sample(rows) == []
-    assert in_sample([{"collection": "scifact"}, {"collection": "scifact", "without": "medquad"}]) == ["scifact"] * 2
+    assert (
+        in_sample([{"collection": "scifact"}, {"collection": "scifact", "without": "medquad"}])
+        == ["scifact"] * 2
+    )
 
 
-def test_tables_are_those_of_the_results(claims: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    native, ablation, scale, sparse, common = map(script, ("native", "ablation", "scale", "sparse", "common"))
+def test_tables_are_those_of_the_results(
+    claims: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native, ablation, scale, sparse, common = map(
+        script, ("native", "ablation", "scale", "sparse", "common")
+    )
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "board"))
     made = {
-        ("README.md", "native.py"): native.table_of(rows_of("native.json"), native.MAIN, native.brief),
-        ("docs/results.md", "native.py"): native.table_of(rows_of("native.json"), None, native.whole),
+        ("README.md", "native.py"): native.table_of(
+            rows_of("native.json"), native.MAIN, native.brief
+        ),
+        ("docs/results.md", "native.py"): native.table_of(
+            rows_of("native.json"), None, native.whole
+        ),
         ("docs/results.md", "ablation.py"): ablation.page_table(rows_of("ablation.json")),
         ("docs/results.md", "claims"): claims.page_table(rows_of("claims.json")),
         ("docs/search.md", "sparse.py"): sparse.tables(common.load("sparse")),
         ("docs/production.md", "scale.py"): scale.nodes_table(common.load("scale")["runs"]),
-        ("benchmarks/board/README.md", "board"): script("board/__main__").table(rows_of("board.json")),
+        ("benchmarks/board/README.md", "board"): (
+            script("board/__main__").table(rows_of("board.json"))
+        ),
     }
     for (page, of), table in made.items():
         assert common.split((ROOT / page).read_text(encoding="utf-8"), of)[1] == table
     # By hand: on the original labels of WebNLG all but two are significantly behind.
-    column = [line.split("|")[5].strip() for line in made["docs/results.md", "ablation.py"].splitlines()[2:]]
+    column = [
+        line.split("|")[5].strip()
+        for line in made["docs/results.md", "ablation.py"].splitlines()[2:]
+    ]
     level = sum("▼" not in value for value in column)
     assert level < len(column) and level == sum(
         row["p_holm"] is None or row["p_holm"] >= 0.05 or row["difference"] > 0
@@ -173,21 +219,35 @@ def task(protocol: ModuleType) -> Any:
     """Query a has d0 known and d1 hidden, of which d2 is a copy; query b has d3 known and nothing hidden."""
     duplicates = pd.DataFrame({"document_id": ["d2"], "duplicate_of": ["d1"]})
     return protocol.Task(
-        "toy", pd.DataFrame({"document_id": DOCUMENTS, "title": "", "text": [f"text {d}" for d in DOCUMENTS]}),
-        pd.DataFrame({"query_id": ["a", "b"], "text": ["ask a", "ask b"]}), pairs("a d0", "b d3"),
-        protocol.with_copies(pairs("a d0", "a d1", "b d3"), duplicates), pd.DataFrame(), pd.DataFrame(),
-    )  # fmt: skip
+        "toy",
+        pd.DataFrame(
+            {"document_id": DOCUMENTS, "title": "", "text": [f"text {d}" for d in DOCUMENTS]}
+        ),
+        pd.DataFrame({"query_id": ["a", "b"], "text": ["ask a", "ask b"]}),
+        pairs("a d0", "b d3"),
+        protocol.with_copies(pairs("a d0", "a d1", "b d3"), duplicates),
+        pd.DataFrame(),
+        pd.DataFrame(),
+    )
 
 
-def test_a_miner_gets_one_label_a_query_and_no_truth(protocol: ModuleType, task: Any, tmp_path: Path) -> None:
+def test_a_miner_gets_one_label_a_query_and_no_truth(
+    protocol: ModuleType, task: Any, tmp_path: Path
+) -> None:
     task.write(tmp_path)
     labels = (tmp_path / "qrels" / "train.tsv").read_text(encoding="utf-8").splitlines()
     assert labels == ["query-id\tcorpus-id\tscore", "a\td0\t1", "b\td3\t1"]
-    assert [json.loads(line)["_id"] for line in (tmp_path / "corpus.jsonl").open(encoding="utf-8")] == DOCUMENTS
+    assert [
+        json.loads(line)["_id"] for line in (tmp_path / "corpus.jsonl").open(encoding="utf-8")
+    ] == DOCUMENTS
     known = pairs("a d1", "a d2", "a d3", "b d4")
     found, again = protocol.one_each(known), protocol.one_each(known[::-1])
     assert sorted(found.query_id) == ["a", "b"]
-    assert set(map(tuple, again.to_numpy())) == set(map(tuple, found.to_numpy())) <= set(map(tuple, known.to_numpy()))
+    assert (
+        set(map(tuple, again.to_numpy()))
+        == set(map(tuple, found.to_numpy()))
+        <= set(map(tuple, known.to_numpy()))
+    )
 
 
 def test_false_negatives_are_counted_where_they_are_known(
@@ -195,7 +255,9 @@ def test_false_negatives_are_counted_where_they_are_known(
 ) -> None:
     given = {"a": ["d1", "d2", "d4", "d5", "d6", "d7", "d8"], "b": ["d1", "d2", "d4"]}
     file = tmp_path / "submission.jsonl"
-    lines = [json.dumps({"query_id": query, "negative_ids": chosen}) for query, chosen in given.items()]
+    lines = [
+        json.dumps({"query_id": query, "negative_ids": chosen}) for query, chosen in given.items()
+    ]
     file.write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.setattr(protocol, "gap", lambda task, chosen: 0.25)
     found = protocol.score(task, protocol.read_submission(file, task))
@@ -211,7 +273,10 @@ def test_false_negatives_are_counted_where_they_are_known(
         ('{"query_id": "a", "negative_ids": ["d1", "d1"]}', "all different"),
         ('{"query_id": "a", "negative_ids": ["x"]}', 'no document "x" in toy'),
         (json.dumps({"query_id": "a", "negative_ids": DOCUMENTS[:8]}), "at most 7"),
-        ('{"query_id": "a", "negative_ids": []}\n{"query_id": "a", "negative_ids": []}', "line 2: .*twice"),
+        (
+            '{"query_id": "a", "negative_ids": []}\n{"query_id": "a", "negative_ids": []}',
+            "line 2: .*twice",
+        ),
     ],
 )
 def test_a_submission_that_does_not_fit_is_told_by_its_line(

@@ -17,7 +17,14 @@ from kedro.io.core import DatasetError, Version
 from anmi import buckets
 from anmi.candidates import Candidates, CandidateShards
 from anmi.cli.common import user_error
-from anmi.datasets import CandidateShardsDataset, FolderDataset, JsonDataset, NumpyDataset, TableDataset, TextDataset
+from anmi.datasets import (
+    CandidateShardsDataset,
+    FolderDataset,
+    JsonDataset,
+    NumpyDataset,
+    TableDataset,
+    TextDataset,
+)
 from anmi.errors import AnmiError
 
 V1 = "2026-01-01T00.00.00.000Z"
@@ -34,7 +41,9 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         place = tmp_path / f"disk{len(mounted)}"
         place.mkdir()
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)],
+            capture_output=True,
+            check=False,
         )
         if done.returncode:
             pytest.skip(f"a file system cannot be mounted here: {done.stderr.decode().strip()}")
@@ -79,10 +88,14 @@ def shards() -> CandidateShards:
 
 FRAME = pd.DataFrame({"text": [row.tobytes().hex() for row in NOISE]})
 CASES: dict[str, tuple[type, Callable[[], Any]]] = {
-    "candidates": (CandidateShardsDataset, shards), "table": (TableDataset, lambda: FRAME),
-    "json": (JsonDataset, FRAME.text.tolist), "text": (TextDataset, lambda: "".join(FRAME.text)),
-    "array": (NumpyDataset, lambda: NOISE), "faiss": (FolderDataset, Faiss), "weights": (FolderDataset, Weights),
-}  # fmt: skip
+    "candidates": (CandidateShardsDataset, shards),
+    "table": (TableDataset, lambda: FRAME),
+    "json": (JsonDataset, FRAME.text.tolist),
+    "text": (TextDataset, lambda: "".join(FRAME.text)),
+    "array": (NumpyDataset, lambda: NOISE),
+    "faiss": (FolderDataset, Faiss),
+    "weights": (FolderDataset, Weights),
+}
 
 
 def refusal(save: Callable[[Any], None], data: Any) -> str:
@@ -98,18 +111,26 @@ def test_a_full_disk_is_told_and_leaves_nothing(name: str, disk: Callable[..., P
     place = disk(f"size={SMALL}")
     dataset = kind(filepath=f"{place}/x/artifact", version=Version(None, V1))
     told = refusal(dataset.save, make())
-    assert told.startswith(f"{place}/x/artifact could not be written, since there is no space left on its disk")
+    assert told.startswith(
+        f"{place}/x/artifact could not be written, since there is no space left on its disk"
+    )
     assert "ANMI_DATA_ROOT" in told
     assert not dataset.exists()
     assert not [path for path in place.rglob("*") if path.is_file()], "the space is free again"
 
 
-def test_a_read_only_disk_and_one_of_somebody_else(disk: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_read_only_disk_and_one_of_somebody_else(
+    disk: Callable[..., Path], tmp_path: Path
+) -> None:
     place = disk("size=1m,ro")
     dataset = TableDataset(filepath=f"{place}/artifact", version=Version(None, V1))
     told = refusal(dataset.save, FRAME)
-    assert told.startswith(f"{place}/artifact could not be written, since its file system is read-only")
-    with pytest.raises(AnmiError, match=r"runs/r1/run\.json could not be written.*read-only.*ANMI_DATA_ROOT"):
+    assert told.startswith(
+        f"{place}/artifact could not be written, since its file system is read-only"
+    )
+    with pytest.raises(
+        AnmiError, match=r"runs/r1/run\.json could not be written.*read-only.*ANMI_DATA_ROOT"
+    ):
         buckets.write_text(f"{place}/runs/r1/run.json", "{}")
     if os.geteuid():
         pytest.skip("only root can become another user")

@@ -19,7 +19,9 @@ PLACES = {"src": "*.py", "tests": "*.py", "docs": "*.md", "conf": "*.yml", "benc
 
 @pytest.fixture(scope="module")
 def sections() -> set[str]:
-    return set(re.findall(r"^#{2,3} (\d+(?:\.\d+|[a-z])?)\.? ", METHODS.read_text(encoding="utf-8"), re.M))
+    return set(
+        re.findall(r"^#{2,3} (\d+(?:\.\d+|[a-z])?)\.? ", METHODS.read_text(encoding="utf-8"), re.M)
+    )
 
 
 def test_every_section_that_is_cited_exists(sections: set[str]) -> None:
@@ -34,7 +36,9 @@ def test_every_section_that_is_cited_exists(sections: set[str]) -> None:
 
 
 def test_within_the_document_sections_are_cited_by_their_number(sections: set[str]) -> None:
-    assert set(re.findall(r"§(\d+(?:\.\d+|[a-z])?)", METHODS.read_text(encoding="utf-8"))) <= sections
+    assert (
+        set(re.findall(r"§(\d+(?:\.\d+|[a-z])?)", METHODS.read_text(encoding="utf-8"))) <= sections
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,9 @@ def draw() -> Any:
 
 def test_every_picture_is_drawn_by_the_script_and_shown(draw: Any) -> None:
     shown = {
-        name for path in METHODS.parent.glob("*.md") for name in re.findall(r"images/(\w+)\.svg", path.read_text())
+        name
+        for path in METHODS.parent.glob("*.md")
+        for name in re.findall(r"images/(\w+)\.svg", path.read_text())
     }
     assert {picture.__name__ for picture in draw.PICTURES} <= shown
     assert all((METHODS.parent / "images" / f"{name}.svg").exists() for name in shown)
@@ -59,7 +65,15 @@ def test_every_picture_is_drawn_by_the_script_and_shown(draw: Any) -> None:
 def test_the_picture_of_false_negatives_has_the_measured_points(draw: Any) -> None:
     with mpl.rc_context(draw.STYLE):
         first = draw.clean_and_hard().axes[0]
-    rows = [r for r in draw._results("mining_quality.json")["rows"] if r["collection"] == "kg_webnlg/beir_en"]
-    (expected,) = [(row["gap"], 100 * row["leak"]) for row in rows if row.get("recipe") == "nv_retriever"]
-    (line,) = [line for line in first.get_lines() if line.get_label() == "below 95 % of the positive"]
+    rows = [
+        r
+        for r in draw._results("mining_quality.json")["rows"]
+        if r["collection"] == "kg_webnlg/beir_en"
+    ]
+    (expected,) = [
+        (row["gap"], 100 * row["leak"]) for row in rows if row.get("recipe") == "nv_retriever"
+    ]
+    (line,) = [
+        line for line in first.get_lines() if line.get_label() == "below 95 % of the positive"
+    ]
     assert line.get_xydata().tolist() == [list(expected)]

@@ -22,9 +22,12 @@ from anmi.training.options import TrainingOptions
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [
-    ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("conf/**/*.yml"),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("conf/**/*.yml"),
     *ROOT.glob("src/**/*.py"),
-]  # fmt: skip
+]
 _NO_PARAMETERS = re.compile(
     r"\.(py|md|yml|json|jsonl|html|parquet|npy|tsv|safetensors|rated_candidates|corpus|consistency)$"
 )
@@ -48,7 +51,11 @@ def exists(name: str, models: dict[str, Any]) -> bool:
     if name in {node.name for node in pipelines["retrain"].nodes}:
         return True
     for place, part in enumerate(parts):
-        if name.startswith(("training.options.", "recipes.")) and parts[place - 1] in ("options", "training") and place:
+        if (
+            name.startswith(("training.options.", "recipes."))
+            and parts[place - 1] in ("options", "training")
+            and place
+        ):
             model = TrainingOptions
         inner = [found for kind in _members(model) if (found := _step(kind, part)) is not None]
         if not inner:
@@ -75,7 +82,8 @@ def _step(kind: Any, part: str) -> Any:
             return kind
         field = kind.model_fields.get(part)
         return None if field is None else field.annotation
-    # Names below a mapping are the user's own; options of a loss or a curriculum are looked up by the model itself.
+    # Names below a mapping are the user's own; options of a loss or a curriculum are looked up by
+    # the model itself.
     return Any if get_origin(kind) is dict or kind is Any else None
 
 
@@ -101,9 +109,13 @@ def test_what_is_mentioned_exists(models: dict[str, Any]) -> None:
 BASE = {
     key: value
     for name in ("recipes", "parameters_training")
-    for key, value in yaml.safe_load((ROOT / "conf" / "base" / f"{name}.yml").read_text(encoding="utf-8")).items()
+    for key, value in yaml.safe_load(
+        (ROOT / "conf" / "base" / f"{name}.yml").read_text(encoding="utf-8")
+    ).items()
 }
-SETTINGS = re.findall(r"`(recipe=[^`]+)`", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"))
+SETTINGS = re.findall(
+    r"`(recipe=[^`]+)`", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -132,7 +144,9 @@ def leaves(model: BaseModel, place: str) -> Iterator[tuple[str, Any]]:
             yield f"{place}.{name}", model.model_dump(mode="json")[name]
 
 
-def stated(values: dict[str, Any], known: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+def stated(
+    values: dict[str, Any], known: dict[str, Any], place: str = ""
+) -> Iterator[tuple[str, Any]]:
     """Yield the settings of a file, as deep as those of the models go."""
     for name, value in values.items():
         path = f"{place}.{name}" if place else name
@@ -144,8 +158,12 @@ def stated(values: dict[str, Any], known: dict[str, Any], place: str = "") -> It
 
 @pytest.fixture(scope="module")
 def defaults(models: dict[str, Any]) -> dict[str, Any]:
-    branches = {name: model for name, model in models.items() if name != "recipes" and "." not in name}
-    return {path: value for name, model in branches.items() for path, value in leaves(model(), name)}
+    branches = {
+        name: model for name, model in models.items() if name != "recipes" and "." not in name
+    }
+    return {
+        path: value for name, model in branches.items() for path, value in leaves(model(), name)
+    }
 
 
 def test_conf_base_states_every_setting_with_its_default(defaults: dict[str, Any]) -> None:

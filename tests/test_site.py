@@ -20,15 +20,29 @@ ROOT = Path(__file__).parents[1]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Strict: a page that no menu shows, or a link that leads nowhere, is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--site-dir",
+        str(folder),
+    ]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
 def test_every_page_is_there_and_can_be_searched(site: Path) -> None:
-    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    pages = {
+        path.relative_to(ROOT / "docs").with_suffix(".html")
+        for path in (ROOT / "docs").rglob("*.md")
+    }
     assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     assert {entry["location"].partition("#")[0] for entry in found} >= {str(page) for page in pages}
@@ -36,8 +50,16 @@ def test_every_page_is_there_and_can_be_searched(site: Path) -> None:
 
 
 def test_the_menu_names_every_page() -> None:
-    named = set(re.findall(r"- ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.MULTILINE))
-    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    named = set(
+        re.findall(
+            r"- ([\w/]+\.md)$",
+            (ROOT / "mkdocs.yml").read_text(encoding="utf-8"),
+            flags=re.MULTILINE,
+        )
+    )
+    assert named == {
+        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    }
 
 
 def test_the_reference_has_settings_and_signatures(site: Path) -> None:
@@ -46,7 +68,10 @@ def test_the_reference_has_settings_and_signatures(site: Path) -> None:
         branch = file.stem.removeprefix("parameters_")
         assert f"{branch}:" in re.sub(r"<[^>]+>", "", settings) or branch == "parameters", file.name
     assert not [name for name in STEPS if f"<code>{name}</code>" not in settings]
-    assert all(f"<code>{kind}</code>" in settings for kind in ("loss: debiased", "curriculum: tiers", "tau_plus"))
+    assert all(
+        f"<code>{kind}</code>" in settings
+        for kind in ("loss: debiased", "curriculum: tiers", "tau_plus")
+    )
     assert "HybridSearch" in (site / "reference" / "python.html").read_text(encoding="utf-8")
 
 
@@ -56,7 +81,9 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         sources = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"([^\"]+)", text)
         assert not [source for source in sources if source.startswith(("http", "//"))], page.name
         own = [source for source in sources if not source.startswith(("http", "#", "data:", "/"))]
-        assert not [source for source in own if not (page.parent / source.partition("#")[0]).exists()], page.name
+        assert not [
+            source for source in own if not (page.parent / source.partition("#")[0]).exists()
+        ], page.name
         # The theme would fetch a script to draw these.
         assert 'class="mermaid"' not in text, page.name
 
@@ -65,7 +92,9 @@ def test_formulas_are_drawn_without_a_script(site: Path) -> None:
     text = (site / "methods.html").read_text(encoding="utf-8")
     assert text.count("<math ") >= 8 and "arithmatex" not in text
     # A mark that the converter does not know stays as it is.
-    assert not [formula for formula in re.findall(r"<math .*?</math>", text, re.DOTALL) if "\\" in formula]
+    assert not [
+        formula for formula in re.findall(r"<math .*?</math>", text, re.DOTALL) if "\\" in formula
+    ]
 
 
 def test_the_readme_leads_to_pages_that_are_there() -> None:

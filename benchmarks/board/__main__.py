@@ -36,8 +36,12 @@ def main() -> None:
     judge = commands.add_parser("score", help="score a file of negatives")
     judge.add_argument("collection", choices=COLLECTIONS)
     judge.add_argument("submission", type=Path)
-    judge.add_argument("--train", action="store_true", help="train on them as well, for nDCG@10 on test")
-    every = commands.add_parser("run", help="run the miners that are here, and write the table of README.md")
+    judge.add_argument(
+        "--train", action="store_true", help="train on them as well, for nDCG@10 on test"
+    )
+    every = commands.add_parser(
+        "run", help="run the miners that are here, and write the table of README.md"
+    )
     every.add_argument("--collections", nargs="+", choices=COLLECTIONS, default=list(COLLECTIONS))
     asked = arguments.parse_args()
     try:
@@ -45,7 +49,12 @@ def main() -> None:
             Task.of(asked.collection).write(asked.folder)
         elif asked.command == "score":
             task = Task.of(asked.collection)
-            print(json.dumps(measured(task, read_submission(asked.submission, task), train=asked.train), indent=1))
+            print(
+                json.dumps(
+                    measured(task, read_submission(asked.submission, task), train=asked.train),
+                    indent=1,
+                )
+            )
         else:
             run(asked.collections)
     except (AnmiError, OSError) as error:
@@ -63,7 +72,9 @@ def run(collections: list[str]) -> None:
     for name in collections:
         task = Task.of(name)
         for miner, mine in MINERS.items():
-            rows.append({"collection": name, "miner": miner} | measured(task, mine(task), train=True))
+            rows.append(
+                {"collection": name, "miner": miner} | measured(task, mine(task), train=True)
+            )
             print(json.dumps(rows[-1]), flush=True)
     rows.sort(key=lambda row: list(COLLECTIONS).index(row["collection"]))
     save("board", {**about(), "rows": rows})
@@ -75,12 +86,16 @@ def table(rows: list[dict[str, Any]]) -> str:
     heads = ["false negatives", "95 % interval", "gap", "all 7 negatives", "nDCG@10 after training"]
     lines = [
         [
-            row["collection"], row["miner"], f"{row['false_negative_rate']:.1%}",
-            f"{row['low']:.1%} to {row['high']:.1%}", f"{row['gap']:.3f}", f"{row['coverage']:.0%}",
+            row["collection"],
+            row["miner"],
+            f"{row['false_negative_rate']:.1%}",
+            f"{row['low']:.1%} to {row['high']:.1%}",
+            f"{row['gap']:.3f}",
+            f"{row['coverage']:.0%}",
             f"{row['ndcg_10']:.3f}",
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return markdown(["collection", "miner", *heads], lines)
 
 

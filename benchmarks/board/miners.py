@@ -24,24 +24,39 @@ WITHOUT: Final = {"kg_webnlg": "kg_webnlg/beir_en"}
 DEPTH: Final = 300
 
 
-def by_dense(task: Task, choose: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]) -> pd.DataFrame:
+def by_dense(
+    task: Task, choose: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
+) -> pd.DataFrame:
     """Let a rule choose from the nearest documents that are not known positives.
 
-    ``choose`` gets their cosines [Q, M], best first, which of them there are [Q, M], and the cosine of each query's
-    least similar known positive [Q, 1]; it returns which are negatives, [Q, M].
+    ``choose`` gets their cosines [Q, M], best first, which of them there are [Q, M], and the cosine
+    of each query's least similar known positive [Q, 1]; it returns which are negatives, [Q, M].
     """
     model = load_encoder("static", MODELS)
     documents = vectors(model, document_texts(task.corpus), "document")
     cosines = vectors(model, task.queries.text.tolist(), "query") @ documents.T
-    row = task.known.query_id.map(dict(zip(task.queries.query_id, range(len(task.queries)), strict=True)))
-    place = task.known.document_id.map(dict(zip(task.corpus.document_id, range(len(task.corpus)), strict=True)))
-    own = pd.Series(cosines[row, place]).groupby(row).min().reindex(range(len(cosines))).to_numpy()[:, None]
+    row = task.known.query_id.map(
+        dict(zip(task.queries.query_id, range(len(task.queries)), strict=True))
+    )
+    place = task.known.document_id.map(
+        dict(zip(task.corpus.document_id, range(len(task.corpus)), strict=True))
+    )
+    own = (
+        pd.Series(cosines[row, place])
+        .groupby(row)
+        .min()
+        .reindex(range(len(cosines)))
+        .to_numpy()[:, None]
+    )
     cosines[row, place] = -np.inf
     found, values = best(cosines, min(DEPTH, cosines.shape[1]))
     taken = choose(values, np.isfinite(values), own)
     taken &= np.cumsum(taken, axis=1) <= NEGATIVES
     query, slot = np.nonzero(taken)
-    return numbered(task.queries.query_id.to_numpy()[query], task.corpus.document_id.to_numpy()[found[query, slot]])
+    return numbered(
+        task.queries.query_id.to_numpy()[query],
+        task.corpus.document_id.to_numpy()[found[query, slot]],
+    )
 
 
 def numbered(queries: Any, documents: Any) -> pd.DataFrame:
@@ -68,18 +83,30 @@ def by_sentence_transformers(task: Task) -> pd.DataFrame:
     by_text = dict(zip(reversed(texts), reversed(task.corpus.document_id.tolist()), strict=True))
     of = dict(zip(task.corpus.document_id, texts, strict=True))
     asked = dict(zip(task.queries.query_id, task.queries.text, strict=True))
-    data = Dataset.from_dict({
-        "anchor": [asked[query] for query in task.known.query_id],
-        "positive": [of[document] for document in task.known.document_id],
-    })  # fmt: skip
+    data = Dataset.from_dict(
+        {
+            "anchor": [asked[query] for query in task.known.query_id],
+            "positive": [of[document] for document in task.known.document_id],
+        }
+    )
     mined = mine_hard_negatives(
-        data, load_encoder("static", MODELS), corpus=texts, relative_margin=0.05, range_max=100,
-        num_negatives=NEGATIVES, output_format="n-tuple", verbose=False,
-    )  # fmt: skip
+        data,
+        load_encoder("static", MODELS),
+        corpus=texts,
+        relative_margin=0.05,
+        range_max=100,
+        num_negatives=NEGATIVES,
+        output_format="n-tuple",
+        verbose=False,
+    )
     name = dict(zip(task.queries.text, task.queries.query_id, strict=True))
     columns = [f"negative_{i}" for i in range(1, NEGATIVES + 1)]
-    chosen: dict[str, list[str]] = {name[row["anchor"]]: [by_text[row[column]] for column in columns] for row in mined}
-    pairs = [(query, document) for query, found in chosen.items() for document in dict.fromkeys(found)]
+    chosen: dict[str, list[str]] = {
+        name[row["anchor"]]: [by_text[row[column]] for column in columns] for row in mined
+    }
+    pairs = [
+        (query, document) for query, found in chosen.items() for document in dict.fromkeys(found)
+    ]
     return numbered(*zip(*pairs, strict=True))
 
 
@@ -91,10 +118,22 @@ def by_anmi(task: Task, recipe: str) -> pd.DataFrame:
         # All queries are of training: none is cut off for dev or test.
         given += f"{WITHOUT.get(task.name, task.name)},ingestion.dev_share=1e-9,ingestion.test_share=1e-9"
         data = Path(scratch) / "data"
-        kedro("run", "--pipelines", "mining", "--params", given, data=data, store=Path(scratch) / "store")
+        kedro(
+            "run",
+            "--pipelines",
+            "mining",
+            "--params",
+            given,
+            data=data,
+            store=Path(scratch) / "store",
+        )
         rows = table(data, "training_rows")
     chosen = rows.drop_duplicates("query_id")
-    pairs = [(q, d) for q, found in zip(chosen.query_id, chosen.negative_ids, strict=True) for d in found[:NEGATIVES]]
+    pairs = [
+        (q, d)
+        for q, found in zip(chosen.query_id, chosen.negative_ids, strict=True)
+        for d in found[:NEGATIVES]
+    ]
     return numbered(*zip(*pairs, strict=True))
 
 
@@ -102,8 +141,12 @@ MINERS: Final[dict[str, Callable[[Task], pd.DataFrame]]] = {
     "random": partial(by_dense, choose=lambda cosines, there, own: drawn_from(0, DEPTH, there)),
     "naive_top": partial(by_dense, choose=lambda cosines, there, own: there),
     "sentence-transformers, relative margin .05": by_sentence_transformers,
-    "FlagEmbedding, ranks 10 to 210": partial(by_dense, choose=lambda cosines, there, own: drawn_from(10, 210, there)),
-    "NeMo, 95 % of the positive": partial(by_dense, choose=lambda cosines, there, own: there & (cosines < 0.95 * own)),
+    "FlagEmbedding, ranks 10 to 210": partial(
+        by_dense, choose=lambda cosines, there, own: drawn_from(10, 210, there)
+    ),
+    "NeMo, 95 % of the positive": partial(
+        by_dense, choose=lambda cosines, there, own: there & (cosines < 0.95 * own)
+    ),
     "ANMI, clean_top": partial(by_anmi, recipe="clean_top"),
     "ANMI, anmi_labels_only": partial(by_anmi, recipe="anmi_labels_only"),
 }

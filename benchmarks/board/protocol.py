@@ -28,7 +28,8 @@ from common import DATA, METRIC, MODELS, write_beir
 NEGATIVES: Final = 7
 MOST_QUERIES: Final = 3000
 SEED: Final = 42
-# By name: what is read. Truth beyond the labels is known of the first two, and made of further positives in the others.
+# By name: what is read. Truth beyond the labels is known of the first two, and made of further
+# positives in the others.
 COLLECTIONS: Final = {
     "kg_webnlg": f"beir:{DATA}/kg_webnlg/beir_en",
     "api_docs": "api_docs",
@@ -45,7 +46,8 @@ class Task:
     corpus: pd.DataFrame
     # ``query_id, text`` of training.
     queries: pd.DataFrame
-    # ``query_id, document_id``: the labels that a miner gets, one per query where further ones are the truth.
+    # ``query_id, document_id``: the labels that a miner gets, one per query where further ones are
+    # the truth.
     known: pd.DataFrame
     # The same of all documents that are relevant, known ones and copies included.
     relevant: pd.DataFrame
@@ -57,26 +59,41 @@ class Task:
     def of(name: str) -> Task:
         """Read a collection."""
         if name not in COLLECTIONS:
-            raise AnmiError(f'there is no collection "{name}" on the board: take one of {", ".join(COLLECTIONS)}')
+            raise AnmiError(
+                f'there is no collection "{name}" on the board: take one of'
+                f" {', '.join(COLLECTIONS)}"
+            )
         read = load_collection(COLLECTIONS[name], seed=SEED)
         queries = read.queries[["query_id", "text", "split"]]
         labels = read.qrels[read.qrels.relevance > 0]
         train, test = (
-            queries[(queries.split == s) & queries.query_id.isin(labels.query_id)] for s in ("train", "test")
+            queries[(queries.split == s) & queries.query_id.isin(labels.query_id)]
+            for s in ("train", "test")
         )
-        # One query of each text: a reader that merges equal queries would learn the labels of one from the other.
-        train = train[~pd.Series([normalised(text) for text in train.text], index=train.index).duplicated()]
-        order = np.argsort(position(SEED, "board/queries", train.text.tolist()), kind="stable")[:MOST_QUERIES]
+        # One query of each text: a reader that merges equal queries would learn the labels of one
+        # from the other.
+        train = train[
+            ~pd.Series([normalised(text) for text in train.text], index=train.index).duplicated()
+        ]
+        order = np.argsort(position(SEED, "board/queries", train.text.tolist()), kind="stable")[
+            :MOST_QUERIES
+        ]
         train = train.iloc[np.sort(order)]
         labels = labels[labels.query_id.isin(train.query_id)][["query_id", "document_id"]]
-        equivalents = read.equivalents[read.equivalents.query_id.isin(train.query_id)][["query_id", "document_id"]]
+        equivalents = read.equivalents[read.equivalents.query_id.isin(train.query_id)][
+            ["query_id", "document_id"]
+        ]
         known = labels if len(read.equivalents) else one_each(labels)
         own = read.qrels[read.qrels.query_id.isin(test.query_id)]
         return Task(
-            name, read.corpus, train[["query_id", "text"]].reset_index(drop=True), known.reset_index(drop=True),
-            with_copies(pd.concat([labels, equivalents]), read.duplicates), test[["query_id", "text"]],
+            name,
+            read.corpus,
+            train[["query_id", "text"]].reset_index(drop=True),
+            known.reset_index(drop=True),
+            with_copies(pd.concat([labels, equivalents]), read.duplicates),
+            test[["query_id", "text"]],
             completed_judgments(own, read.equivalents) if len(read.equivalents) else own,
-        )  # fmt: skip
+        )
 
     def write(self, folder: Path) -> None:
         """Write what a miner gets as a BEIR folder: corpus, queries and known labels of training."""
@@ -86,16 +103,26 @@ class Task:
 
 def one_each(labels: pd.DataFrame) -> pd.DataFrame:
     """Return one label of each query, drawn by the ids, so that the others are a truth that no miner knows."""
-    drawn = [seeds.key(SEED, "board/known", f"{q}\t{d}")[0] for q, d in labels.itertuples(index=False)]
-    return labels.assign(drawn=drawn).sort_values("drawn", kind="stable").drop_duplicates("query_id")[labels.columns]
+    drawn = [
+        seeds.key(SEED, "board/known", f"{q}\t{d}")[0] for q, d in labels.itertuples(index=False)
+    ]
+    return (
+        labels.assign(drawn=drawn)
+        .sort_values("drawn", kind="stable")
+        .drop_duplicates("query_id")[labels.columns]
+    )
 
 
 def with_copies(pairs: pd.DataFrame, duplicates: pd.DataFrame) -> pd.DataFrame:
     """Return pairs with every copy of their documents beside them."""
     original = duplicates.set_index("document_id").duplicate_of
     firsts = pairs.assign(document_id=pairs.document_id.map(original).fillna(pairs.document_id))
-    copies = firsts.merge(duplicates, left_on="document_id", right_on="duplicate_of", suffixes=("", "_copy"))
-    copies = copies[["query_id", "document_id_copy"]].rename(columns={"document_id_copy": "document_id"})
+    copies = firsts.merge(
+        duplicates, left_on="document_id", right_on="duplicate_of", suffixes=("", "_copy")
+    )
+    copies = copies[["query_id", "document_id_copy"]].rename(
+        columns={"document_id_copy": "document_id"}
+    )
     return pd.concat([pairs, firsts, copies]).drop_duplicates().reset_index(drop=True)
 
 
@@ -110,11 +137,21 @@ def read_submission(path: Path, task: Task) -> pd.DataFrame:
             given = json.loads(line)
             query, negatives = given["query_id"], given["negative_ids"]
         except (ValueError, KeyError, TypeError):
-            raise AnmiError(f'{where}: expected {{"query_id": …, "negative_ids": […]}}, as README.md shows') from None
+            raise AnmiError(
+                f'{where}: expected {{"query_id": …, "negative_ids": […]}}, as README.md shows'
+            ) from None
         if query not in queries or query in seen:
-            raise AnmiError(f'{where}: "{query}" is {"here twice" if query in seen else "no query of training"}')
-        if not isinstance(negatives, list) or len(negatives) > NEGATIVES or len(set(negatives)) < len(negatives):
-            raise AnmiError(f'{where}: "{query}" must have at most {NEGATIVES} negatives, all different')
+            raise AnmiError(
+                f'{where}: "{query}" is {"here twice" if query in seen else "no query of training"}'
+            )
+        if (
+            not isinstance(negatives, list)
+            or len(negatives) > NEGATIVES
+            or len(set(negatives)) < len(negatives)
+        ):
+            raise AnmiError(
+                f'{where}: "{query}" must have at most {NEGATIVES} negatives, all different'
+            )
         if unknown := [document for document in negatives if document not in documents]:
             raise AnmiError(f'{where}: there is no document "{unknown[0]}" in {task.name}')
         seen.add(query)
@@ -125,9 +162,9 @@ def read_submission(path: Path, task: Task) -> pd.DataFrame:
 def score(task: Task, chosen: pd.DataFrame) -> dict[str, Any]:
     """Return how clean, how hard and how complete negatives are.
 
-    False negatives are counted on queries that are known to have more relevant documents than the labels say; the
-    interval is over queries. The gap is the mean over negatives of the positive's cosine minus the negative's by the
-    untrained encoder: the smaller, the harder.
+    False negatives are counted on queries that are known to have more relevant documents than the
+    labels say; the interval is over queries. The gap is the mean over negatives of the positive's
+    cosine minus the negative's by the untrained encoder: the smaller, the harder.
     """
     true = chosen.merge(task.relevant, on=["query_id", "document_id"]).groupby("query_id").size()
     known = task.known.groupby("query_id").size().reindex(task.queries.query_id, fill_value=0)
@@ -136,10 +173,14 @@ def score(task: Task, chosen: pd.DataFrame) -> dict[str, Any]:
     rate = share(true.reindex(counted.index, fill_value=0).to_numpy(), counted.to_numpy(), seed=1)
     filled = chosen.groupby("query_id").size().reindex(task.queries.query_id, fill_value=0)
     return {
-        "false_negative_rate": round(rate.value, 5), "low": round(rate.low, 5), "high": round(rate.high, 5),
-        "gap": round(gap(task, chosen), 4), "coverage": round(float((filled == NEGATIVES).mean()), 4),
-        "queries": len(task.queries), "counted_queries": rate.queries,
-    }  # fmt: skip
+        "false_negative_rate": round(rate.value, 5),
+        "low": round(rate.low, 5),
+        "high": round(rate.high, 5),
+        "gap": round(gap(task, chosen), 4),
+        "coverage": round(float((filled == NEGATIVES).mean()), 4),
+        "queries": len(task.queries),
+        "counted_queries": rate.queries,
+    }
 
 
 def gap(task: Task, chosen: pd.DataFrame) -> float:
@@ -163,20 +204,29 @@ def trained(task: Task, chosen: pd.DataFrame, seed: int = 1) -> float:
     texts = pd.Series(document_texts(task.corpus), index=task.corpus.document_id)
     negatives = chosen.sort_values(["query_id", "rank"]).groupby("query_id").document_id.agg(list)
     labels = task.known.groupby("query_id").document_id.agg(list)
-    rows = task.known.merge(task.queries, on="query_id").rename(columns={"text": "query", "document_id": "positive_id"})
+    rows = task.known.merge(task.queries, on="query_id").rename(
+        columns={"text": "query", "document_id": "positive_id"}
+    )
     rows["negative_ids"] = [negatives.get(query, []) for query in rows.query_id]
     rows = rows.assign(
-        positive=rows.positive_id.map(texts), query_weight=1.0, positive_ids=rows.query_id.map(labels),
+        positive=rows.positive_id.map(texts),
+        query_weight=1.0,
+        positive_ids=rows.query_id.map(labels),
         negatives=[texts[ids].tolist() for ids in rows.negative_ids],
         weights=[[1.0] * len(ids) for ids in rows.negative_ids],
-    )  # fmt: skip
+    )
     model = train(
-        rows, encoder=load_encoder("static", MODELS), options=TrainingOptions(negatives=NEGATIVES), output=None,
+        rows,
+        encoder=load_encoder("static", MODELS),
+        options=TrainingOptions(negatives=NEGATIVES),
+        output=None,
         seed=seed,
-    ).model  # fmt: skip
+    ).model
     ids = task.corpus.document_id.tolist()
     index = DenseIndex.build(vectors(model, texts.tolist(), "document"), ids)
     ranking = Ranking.of(task.test_queries, task.test_judgments, task.corpus, 10)
-    found = ranking.lists(*index.search(vectors(model, task.test_queries.text.tolist(), "query"), ranking.searched))
+    found = ranking.lists(
+        *index.search(vectors(model, task.test_queries.text.tolist(), "query"), ranking.searched)
+    )
     table = evaluate(task.test_judgments, ranking.run(*found), (10,))
     return round(float(table[METRIC].mean()), 4)

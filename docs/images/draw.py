@@ -2,8 +2,9 @@
 
     python docs/images/draw.py
 
-The pictures are of the formulas as the code has them, or of files in benchmarks/results; each says which. Their colours
-are of middle lightness on no background, so that they can be read on light and on dark pages.
+The pictures are of the formulas as the code has them, or of files in benchmarks/results; each says
+which. Their colours are of middle lightness on no background, so that they can be read on light and
+on dark pages.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STYLE: Final = {
     "axes.spines.right": False,
     "text.color": GREY, "axes.labelcolor": GREY, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY,
     "axes.titlesize": 9, "axes.titlecolor": GREY, "legend.frameon": False, "lines.linewidth": 2,
-}  # fmt: skip
+}
 
 
 def stages() -> Figure:
@@ -48,7 +49,7 @@ def stages() -> Figure:
          ("selection", "negatives\nand weights"), ("adaptation", "pseudo-queries")],
         [("training", "the retriever"), ("evaluation", "systems on\ntest queries"),
          ("reporting", "report and\nnumbers")],
-    ]  # fmt: skip
+    ]
     figure, axes = plt.subplots(figsize=(7.2, 3.3))
     axes.axis("off")
     axes.set(xlim=(-0.05, 4), ylim=(-3, 0.05))
@@ -75,11 +76,11 @@ def corpus_encoder() -> Figure:
         (1, -0.9, "MiniLM", "what the piece\nmeans elsewhere", ORANGE),
         (2, -0.45, "× idf", "side by side,\n256 + 256", GREEN),
         (3, -0.45, "table", "a text is the sum\nof its pieces", GREEN),
-    ]  # fmt: skip
+    ]
     for box in boxes:
         _box(axes, *box)
     for start, end in (((0.86, -0.75), (1.02, -0.45)), ((0.86, -0.97), (1.02, -1.27)), ((1.86, -0.45), (2.02, -0.75)),
-                       ((1.86, -1.27), (2.02, -0.97)), ((2.86, -0.86), (3.02, -0.86))):  # fmt: skip
+                       ((1.86, -1.27), (2.02, -0.97)), ((2.86, -0.86), (3.02, -0.86))):
         _arrow(axes, start, end)
     return figure
 
@@ -103,7 +104,7 @@ def clean_and_hard() -> Figure:
     marks = {
         "naive_top": ("nearest", "o", PINK), "nv_retriever": ("below 95 % of the positive", "s", ORANGE),
         "shift": ("without the first ten", "^", VIOLET),
-    }  # fmt: skip
+    }
     figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.5), sharey=True, layout="constrained")
     for axes, (collection, name) in zip(parts, names.items(), strict=True):
         here = [row for row in rows if row["collection"] == collection]
@@ -159,7 +160,7 @@ def debiased() -> Figure:
         for tau, form, colour, style in (
             (0.0, "source", GREY, "-"), (0.1, "source", BLUE, "-"), (0.01, "source", GREEN, "--"),
             (0.1, "paraphrase", ORANGE, "-."),
-        ):  # fmt: skip
+        ):
             loss = DebiasedContrastive(Temperature(t), DebiasedOptions(tau_plus=tau, form=form))
             values = loss(0.3 + lead, negatives, torch.zeros(len(lead), 7)).detach()
             name = f"τ⁺ = {tau}, {form}" if tau else "InfoNCE (τ⁺ = 0)"
@@ -195,7 +196,7 @@ def simans() -> Figure:
     for a, name, colour, style in (
         (0.5, "a = 0.5, as the paper has it", ORANGE, "--"),
         (0.5 / 0.1**2, "a = 0.5 / variance (deviation 0.1)", BLUE, "-"),
-    ):  # fmt: skip
+    ):
         parts[0].plot(gap, np.exp(-a * gap**2), color=colour, ls=style, label=name)
     parts[0].set(xlabel="s − s⁺ (cosines)", ylabel="chance, relative", ylim=(0, 1.3), title="form score")
     parts[0].legend(fontsize=8)
@@ -226,7 +227,7 @@ def hans() -> Figure:
     settings = [
         ("negatives", 1, 3, "rising", "rising"), ("weight of the query", 0.5, 1.5, "rising", "falling"),
         ("temperature, factor", 0.5, 1.0, "falling", "rising"), ("margin", 0.1, 0.5, "rising", "falling"),
-    ]  # fmt: skip
+    ]
     figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.1), layout="constrained")
     for axes, (name, low, high, prose, formulas) in zip(parts, settings, strict=True):
         for direction, colour, style in ((prose, BLUE, "-"), (formulas, ORANGE, "--")):
@@ -280,7 +281,7 @@ def scale() -> Figure:
 PICTURES: Final = (
     stages, corpus_encoder, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans,
     dnh_schedules, scale,
-)  # fmt: skip
+)
 
 
 def _results(file: str) -> Any:

@@ -5,10 +5,10 @@ import sys
 
 __version__ = "0.1.0"
 
-# Libraries read these when they are imported. Telemetry stays silent (MLflow takes only `true`, Kedro takes 1), and so
-# does MLflow's start; an unreachable server is noticed in seconds, where the default is minutes. Tokenizers do not warn
-# at every fork, local models load without waiting for a hub (unless ANMI_ONLINE allows it), and there are no progress
-# bars where nobody watches.
+# Libraries read these when they are imported. Telemetry stays silent (MLflow takes only `true`,
+# Kedro takes 1), and so does MLflow's start; an unreachable server is noticed in seconds, where the
+# default is minutes. Tokenizers do not warn at every fork, local models load without waiting for a
+# hub (unless ANMI_ONLINE allows it), and there are no progress bars where nobody watches.
 for _name, _value in {
     "DO_NOT_TRACK": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",

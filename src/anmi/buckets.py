@@ -1,7 +1,8 @@
 """What only fsspec knows, such as a bucket: its file system, its errors in one sentence, and what lies in it.
 
-Credentials come from the environment alone, read by the file system's own library (for S3 ``AWS_ACCESS_KEY_ID`` and
-the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this project ever holds them.
+Credentials come from the environment alone, read by the file system's own library (for S3
+``AWS_ACCESS_KEY_ID`` and the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this
+project ever holds them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from anmi.fingerprint import files_in
 
 # Parts of a large file at a time, each of which s3fs holds in memory.
 _PARTS: Final = 4
-# Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice a part, so that an
-# upload takes some 800 MiB at worst and not 64 GiB.
+# Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice
+# a part, so that an upload takes some 800 MiB at worst and not 64 GiB.
 _FILES: Final = 4
 # Marks in a bucket a folder of which all is there.
 COMPLETE: Final = "_complete"
@@ -52,7 +53,9 @@ def listed(files: Any, path: str) -> list[str]:
     """Return the names of what lies in a folder, sorted; none where it is not there."""
     files.invalidate_cache(path)
     try:
-        return sorted(entry.rstrip("/").rpartition("/")[2] for entry in files.ls(path, detail=False))
+        return sorted(
+            entry.rstrip("/").rpartition("/")[2] for entry in files.ls(path, detail=False)
+        )
     except FileNotFoundError as error:
         if lacks_bucket(error):
             raise
@@ -130,19 +133,29 @@ def download(files: Any, source: str, local: Path, place: str) -> None:
             return
         local.mkdir()
         # A file system may or may not begin its paths with a slash.
-        inside = {path: path.strip("/").removeprefix(source.strip("/")).strip("/") for path in files.find(source)}
+        inside = {
+            path: path.strip("/").removeprefix(source.strip("/")).strip("/")
+            for path in files.find(source)
+        }
         if any(".." in PurePosixPath(name).parts for name in inside.values()):
-            raise AnmiError(f"{place} holds a name with .. in it, which would lead out of its folder: remove it")
+            raise AnmiError(
+                f"{place} holds a name with .. in it, which would lead out of its folder: remove it"
+            )
         inside = {path: name for path, name in inside.items() if name and name != COMPLETE}
         for name in inside.values():
             (local / name).parent.mkdir(parents=True, exist_ok=True)
         if inside:
-            files.get(list(inside), [str(local / name) for name in inside.values()], batch_size=_FILES)
+            files.get(
+                list(inside), [str(local / name) for name in inside.values()], batch_size=_FILES
+            )
 
 
 def lacks_bucket(error: BaseException) -> bool:
     """Tell whether the bucket itself is not there, rather than something in it."""
-    return any(re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}") for found in causes(error))
+    return any(
+        re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}")
+        for found in causes(error)
+    )
 
 
 @contextmanager
@@ -167,20 +180,37 @@ AWS_SECRET_ACCESS_KEY) and what they allow'
     """
     kinds = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
     reason, s3 = first_line(error), place.startswith(("s3:", "s3a:"))
-    keys, endpoint = (" (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)", " and AWS_ENDPOINT_URL") if s3 else ("", "")
+    keys, endpoint = (
+        (" (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)", " and AWS_ENDPOINT_URL") if s3 else ("", "")
+    )
     if lacks_bucket(error):
         return f"{place}: there is no such bucket: create it, or correct ANMI_DATA_ROOT"
     package = 'pip install "anmi[s3]"' if s3 else "install it"
     for names, said in (
         ({"ImportError"}, f" needs a package that is not installed ({reason}): {package}"),
-        ({"NoCredentialsError", "PartialCredentialsError"},
-         f" cannot be used without credentials: set them in the environment{keys}"),
-        ({"PermissionError"}, f" may not be used ({reason}): check the credentials in the environment{keys} and what "
-         "they allow"),
+        (
+            {"NoCredentialsError", "PartialCredentialsError"},
+            f" cannot be used without credentials: set them in the environment{keys}",
+        ),
+        (
+            {"PermissionError"},
+            (
+                f" may not be used ({reason}): check the credentials in the environment{keys} and"
+                " what they allow"
+            ),
+        ),
         ({"FileNotFoundError"}, f" is not there, or not all of it ({reason})"),
-        ({"ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror"},
-         f" cannot be reached ({reason}): check the network{endpoint}"),
-    ):  # fmt: skip
+        (
+            {
+                "ConnectionError",
+                "ConnectTimeoutError",
+                "HTTPClientError",
+                "TimeoutError",
+                "gaierror",
+            },
+            f" cannot be reached ({reason}): check the network{endpoint}",
+        ),
+    ):
         if kinds & names:
             return place + said
     return f"{place} cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"

@@ -12,12 +12,16 @@ from functools import lru_cache
 from operator import eq
 from typing import Any, Final
 
-# User and password of an address. A password may hold any of these characters, but digits up to a slash are a port.
+# User and password of an address. A password may hold any of these characters, but digits up to a
+# slash are a port.
 _USER: Final = re.compile(r"""(?<=//)[^\s/@:'"<>]*(?::(?!\d{1,5}/)[^\s'"<>]*)?@""")
 _SIGNED: Final = re.compile(
-    r"""([?&;][\w.-]*(?:key|token|secret|passw(?:or)?d|sig|signature|credential|auth)=)[^&;\s"'<>]+""", re.IGNORECASE
+    r"""([?&;][\w.-]*(?:key|token|secret|passw(?:or)?d|sig|signature|credential|auth)=)[^&;\s"'<>]+""",
+    re.IGNORECASE,
 )
-_SECRET: Final = frozenset({"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"})
+_SECRET: Final = frozenset(
+    {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"}
+)
 # Variables that say where a secret lies hold none.
 _PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
 _SHORTEST_SECRET: Final = 8
@@ -27,7 +31,8 @@ _LONGEST_LINE: Final = 200
 _MANY: Final = 30
 # Of which so many are compared letter by letter.
 _LIKELY: Final = 2000
-# Control characters but for tab and line feed, and those that turn the direction of writing: a terminal obeys them.
+# Control characters but for tab and line feed, and those that turn the direction of writing: a
+# terminal obeys them.
 COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
 
@@ -35,12 +40,15 @@ _PLAIN_NAME: Final = re.compile(r"[^\W_][\w.-]{0,99}")
 class AnmiError(Exception):
     """A one-sentence message that names what is wrong, where, and what to do.
 
-    The command line prints it without a traceback; anything else that is raised is a defect of ours. Whatever the
-    sentence quotes, it shows no password, gives no command to a terminal, and fits a screen.
+    The command line prints it without a traceback; anything else that is raised is a defect of
+    ours. Whatever the sentence quotes, it shows no password, gives no command to a terminal, and
+    fits a screen.
     """
 
     def __init__(self, *parts: Any) -> None:
-        super().__init__(*(shortened(visible(masked(part))) if isinstance(part, str) else part for part in parts))
+        super().__init__(
+            *(shortened(visible(masked(part))) if isinstance(part, str) else part for part in parts)
+        )
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -179,9 +187,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("recipe_7x", [f"recipe_{number}" for number in range(60)])
     'did you mean "recipe_7"? There are 60, such as recipe_57, recipe_47'
     """
-    # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end as they are.
+    # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end
+    # as they are.
     names = sorted(known)
-    likely = heapq.nlargest(_LIKELY, names, lambda one: sum(map(eq, name, one)) + sum(map(eq, name[::-1], one[::-1])))
+    likely = heapq.nlargest(
+        _LIKELY, names, lambda one: sum(map(eq, name, one)) + sum(map(eq, name[::-1], one[::-1]))
+    )
     close = difflib.get_close_matches(name, likely, n=3, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     if len(names) > _MANY and len(close) > 1:

@@ -20,15 +20,34 @@ from anmi.errors import AnmiError, causes
 from anmi.fingerprint import files_in, hash_file, hash_named
 
 _FREE: Final = "free some (`kedro anmi prune`)"
-# The system's numbers, what libraries say that keep the number to themselves (NumPy counts what it wrote), and why.
+# The system's numbers, what libraries say that keep the number to themselves (NumPy counts what it
+# wrote), and why.
 _DISK: Final = (
-    ({errno.ENOSPC}, "no space left on device|database or disk is full|items? requested but|requested and .+ written",
-     f"there is no space left on its disk: {_FREE}"),
+    (
+        {errno.ENOSPC},
+        (
+            "no space left on device|database or disk is full|items? requested but|requested and .+"
+            " written"
+        ),
+        f"there is no space left on its disk: {_FREE}",
+    ),
     ({errno.EDQUOT}, "quota exceeded", f"the quota of its disk is used up: {_FREE}"),
-    ({errno.EROFS}, "read-?only (file system|database)", "its file system is read-only: make it writable"),
-    ({errno.EACCES, errno.EPERM}, "permission denied|access ?denied", "this user may not write there: allow it to"),
-    ({errno.EFBIG}, "file too large", "files may not become so large there: raise the limit (`ulimit -f`)"),
-)  # fmt: skip
+    (
+        {errno.EROFS},
+        "read-?only (file system|database)",
+        "its file system is read-only: make it writable",
+    ),
+    (
+        {errno.EACCES, errno.EPERM},
+        "permission denied|access ?denied",
+        "this user may not write there: allow it to",
+    ),
+    (
+        {errno.EFBIG},
+        "file too large",
+        "files may not become so large there: raise the limit (`ulimit -f`)",
+    ),
+)
 
 
 def plain(value: Any) -> Any:
@@ -60,8 +79,8 @@ def is_held(path: Path) -> bool:
 def aside(target: Path) -> Iterator[Path]:
     """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
 
-    The temporary name starts with a dot and does not end like an artifact, so what a killed process leaves behind is
-    never taken for a version.
+    The temporary name starts with a dot and does not end like an artifact, so what a killed process
+    leaves behind is never taken for a version.
 
     Examples
     --------
@@ -104,7 +123,8 @@ def _room(folder: Path, name: str) -> Path:
 def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:
     """Return the sentence for what could not be written because of its disk; None where that is not the reason.
 
-    What the error stems from is looked at as well; ``setting`` is the environment variable that chooses the place.
+    What the error stems from is looked at as well; ``setting`` is the environment variable that
+    chooses the place.
 
     Examples
     --------
@@ -119,14 +139,18 @@ prune`), or set ANMI_DATA_ROOT to another place
         code, text = getattr(found, "errno", None), str(found).lower()
         for codes, said, why in _DISK:
             if code in codes or re.search(said, text):
-                return AnmiError(f"{place} could not be written, since {why}, or set {setting} to another place")
+                return AnmiError(
+                    f"{place} could not be written, since {why}, or set {setting} to another place"
+                )
     return None
 
 
 def unwritable(error: OSError) -> AnmiError | None:
     """Return the sentence for an error of the system that nobody closer to it has told; None for other errors."""
     place = error.filename
-    if error.errno in (errno.EACCES, errno.EPERM) and (place is None or not os.access(place, os.R_OK)):
+    if error.errno in (errno.EACCES, errno.EPERM) and (
+        place is None or not os.access(place, os.R_OK)
+    ):
         # Perhaps it was only to be read.
         parent = None if place is None else Path(os.fsdecode(place)).parent
         if parent is None or Path(os.fsdecode(place)).exists() or not os.access(parent, os.X_OK):
@@ -150,7 +174,8 @@ def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None
 def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return number and bytes of the files of an artifact, and hashes: of all of it, and of its weights.
 
-    ``known`` holds hashes by name, so that those files are not read; the others take a second per gigabyte.
+    ``known`` holds hashes by name, so that those files are not read; the others take a second per
+    gigabyte.
 
     Examples
     --------
@@ -165,7 +190,9 @@ def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, An
     hashes = {name: (known or {}).get(name) or hash_file(file) for name, file in found.items()}
     size = sum(file.stat().st_size for file in files)
     facts = {"files": len(files), "bytes": size, "digest": hash_named(hashes.items())}
-    if weights := [(name, found) for name, found in hashes.items() if name.endswith(".safetensors")]:
+    if weights := [
+        (name, found) for name, found in hashes.items() if name.endswith(".safetensors")
+    ]:
         facts["weights"] = hash_named(weights)
     return facts
 

@@ -1,6 +1,7 @@
 """Hashes that tell whether something is as it was: of texts, plain values, files and several of them by name.
 
-Stores, checkpoints and manifests on disk hold them, so what is hashed stays as it is, byte for byte.
+Stores, checkpoints and manifests on disk hold them, so what is hashed stays as it is, byte for
+byte.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ _MOST_FOLDERS: Final = 20_000
 def files_in(folder: Path) -> list[Path]:
     """Return the files below a folder in order, also those behind links to files and folders, by the names links give.
 
-    What guards, hashes, copies or reads a folder goes by this list, so that none sees what another does not. A link
-    back to a folder that it lies in is not followed.
+    What guards, hashes, copies or reads a folder goes by this list, so that none sees what another
+    does not. A link back to a folder that it lies in is not followed.
 
     Raises
     ------
@@ -91,7 +92,8 @@ def files_in(folder: Path) -> list[Path]:
     for count, (place, above) in enumerate(waiting):
         if count > _MOST_FOLDERS:
             raise AnmiError(
-                f"{folder} has more than {_MOST_FOLDERS:,} folders; links in it lead to each other: undo them"
+                f"{folder} has more than {_MOST_FOLDERS:,} folders; links in it lead to each other:"
+                " undo them"
             )
         for entry in os.scandir(place):
             path = place / entry.name

@@ -27,12 +27,16 @@ def register_pipelines() -> dict[str, Pipeline]:
 
     Mining asks the corpus for no pseudo-queries: it reads none, and training does.
 
-    Besides there are ``audit``, which runs stages of its own on a collection of its own, and ``retrain``: all stages,
-    the audit of the recipe, and the promotion of what was trained.
+    Besides there are ``audit``, which runs stages of its own on a collection of its own, and
+    ``retrain``: all stages, the audit of the recipe, and the promotion of what was trained.
 
-    Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of that name.
+    Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of
+    that name.
     """
-    stages = {name: importlib.import_module(f"anmi.pipelines.{name}.pipeline").create_pipeline() for name in STAGES}
+    stages = {
+        name: importlib.import_module(f"anmi.pipelines.{name}.pipeline").create_pipeline()
+        for name in STAGES
+    }
     mining = STAGES[: STAGES.index("selection") + 1]
     whole = sum(stages.values(), Pipeline([]))
     audit = importlib.import_module("anmi.pipelines.audit.pipeline").create_pipeline()

@@ -45,7 +45,9 @@ def padded_array(column: pa.ChunkedArray, padding: float, least: int = 0) -> NDA
 
 
 def read_table(
-    source: bytes | Path, choose: Callable[[list[str]], list[str] | None] | None = None, **options: Any
+    source: bytes | Path,
+    choose: Callable[[list[str]], list[str] | None] | None = None,
+    **options: Any,
 ) -> pa.Table:
     """Read a Parquet file, or the bytes of one, and compare its pages with the checksums that we write.
 
@@ -67,18 +69,21 @@ def read_table(
     try:
         with pq.ParquetFile(stored, page_checksum_verification=True, **options) as file:
             names = choose and choose(file.schema_arrow.names)
-            # One after the other: Arrow cannot read lists of dictionaries from several row groups at once.
+            # One after the other: Arrow cannot read lists of dictionaries from several row groups
+            # at once.
             groups = [file.read_row_group(place, names) for place in range(file.num_row_groups)]
             return pa.concat_tables(groups) if groups else file.read(names)
     except (OSError, ValueError, pa.ArrowException) as error:
         place = "a part" if isinstance(source, bytes) else source
-        raise AnmiError(f"{place} is damaged ({str(error)[:200]}): make it again with `kedro run`") from error
+        raise AnmiError(
+            f"{place} is damaged ({str(error)[:200]}): make it again with `kedro run`"
+        ) from error
 
 
 def table_bytes(table: pa.Table) -> bytes:
     """Return a table of such lists as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
-    # Measurements hardly repeat: dictionaries of them take most of the time and some of the space, and lz4 takes less
-    # time than zstd to write and to read, for more space.
+    # Measurements hardly repeat: dictionaries of them take most of the time and some of the space,
+    # and lz4 takes less time than zstd to write and to read, for more space.
     pq.write_table(table, sink, compression="lz4", use_dictionary=False, write_page_checksum=True)
     return bytes(sink.getvalue())

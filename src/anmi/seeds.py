@@ -1,8 +1,9 @@
 """Random streams that depend on (seed, step, query) and on nothing else.
 
-A draw keyed this way is the same whatever the shard size, the number of workers, the engine or the order
-of the candidates. ``stream`` gives a NumPy generator for one query; ``uniform`` gives one number for every
-(query, document) slot of a block at once, by evaluating the same Philox counter cipher on whole arrays.
+A draw keyed this way is the same whatever the shard size, the number of workers, the engine or the
+order of the candidates. ``stream`` gives a NumPy generator for one query; ``uniform`` gives one
+number for every (query, document) slot of a block at once, by evaluating the same Philox counter
+cipher on whole arrays.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def uniform(
     query_ids
         Q identifiers.
     documents
-        Document indexes, shape [Q, M]; a document has the same number wherever it stands in the row.
+        Document indexes, shape [Q, M]; a document has the same number wherever it stands in the
+        row.
 
     Returns
     -------
@@ -88,7 +90,9 @@ def uniform(
         Shape [Q, M].
     """
     with np.errstate(over="ignore"):
-        words = np.array([key(seed, step, str(q)) for q in query_ids], dtype=np.uint64).reshape(-1, 2)
+        words = np.array([key(seed, step, str(q)) for q in query_ids], dtype=np.uint64).reshape(
+            -1, 2
+        )
         k0, k1 = words[:, :1], words[:, 1:]
         c0 = documents.astype(np.int64).astype(np.uint64)
         c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
@@ -104,8 +108,9 @@ def uniform(
 def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float64]:
     """Return a number in [0, 1) for every text, the same in every process and for every order.
 
-    Splits depend on texts: an id says nothing of what is asked. Were it hashed, queries of one text could fall into two
-    splits, or a query move to another one when its text comes again under another id.
+    Splits depend on texts: an id says nothing of what is asked. Were it hashed, queries of one text
+    could fall into two splits, or a query move to another one when its text comes again under
+    another id.
 
     Examples
     --------
@@ -118,7 +123,9 @@ def position(seed: int, purpose: str, texts: Sequence[str]) -> NDArray[np.float6
     return (np.frombuffer(words, dtype="<u8") >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: float = 0.0) -> NDArray[np.str_]:
+def cut(
+    texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: float = 0.0
+) -> NDArray[np.str_]:
     """Cut dev and test from training queries.
 
     Parameters
@@ -136,7 +143,9 @@ def cut(texts: Sequence[str], seed: int, *, dev_share: float = 0.0, test_share: 
         ``train``, ``dev`` or ``test`` for every text; equal texts get the same.
     """
     place = position(seed, "split", texts)
-    return np.select([place < test_share, place < test_share + dev_share], ["test", "dev"], default="train")
+    return np.select(
+        [place < test_share, place < test_share + dev_share], ["test", "dev"], default="train"
+    )
 
 
 def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:

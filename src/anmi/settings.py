@@ -5,8 +5,8 @@ from omegaconf.resolvers import oc
 
 from anmi.hooks import CheckHooks, MlflowHooks, RunHooks, RunRecord
 
-# Pluggy calls hooks last registered first: checks run before a record or an MLflow run is opened, and the record
-# is complete when tracking reads it.
+# Pluggy calls hooks last registered first: checks run before a record or an MLflow run is opened,
+# and the record is complete when tracking reads it.
 _record = RunRecord()
 HOOKS = (MlflowHooks(_record), RunHooks(_record), CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)

@@ -17,8 +17,25 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from tests.judging.conftest import Server, completion
 
 from anmi.adaptation import kinds
-from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions, View, heading, keyphrase, title
-from anmi.adaptation.make import COLUMNS, DROPPED, KEPT, FilterOptions, PseudoQueries, make_pseudo_queries, reasons
+from anmi.adaptation.kinds import (
+    KINDS,
+    Document,
+    Material,
+    QuestionOptions,
+    View,
+    heading,
+    keyphrase,
+    title,
+)
+from anmi.adaptation.make import (
+    COLUMNS,
+    DROPPED,
+    KEPT,
+    FilterOptions,
+    PseudoQueries,
+    make_pseudo_queries,
+    reasons,
+)
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.adaptation.written import Writer, queries_in
 from anmi.errors import AnmiError
@@ -35,7 +52,9 @@ LANGUAGES = ["en", "ko", "zh", "ja", "th"]
 CHINESE = "今天下雨了,我们没有带伞。明天会是晴天,大家都去公园散步。后天也许还会下雪,天气很冷。"
 JAPANESE = "今日は雨が降っています。明日は晴れるでしょう。公園を散歩しましょう。"
 THAI = "วันนี้ฝนตกหนักมากในกรุงเทพมหานคร พรุ่งนี้อากาศจะแจ่มใสตลอดทั้งวัน เราจะไปเดินเล่นในสวนสาธารณะ"
-PROSE = st.lists(st.lists(st.sampled_from(["rain", "falls", "x", "3"]), min_size=1).map(" ".join)).map(". ".join)
+PROSE = st.lists(
+    st.lists(st.sampled_from(["rain", "falls", "x", "3"]), min_size=1).map(" ".join)
+).map(". ".join)
 TEXTS = st.one_of(st.text(st.characters()), PROSE, st.sampled_from([CHINESE, JAPANESE, THAI]))
 
 
@@ -59,7 +78,13 @@ def test_query_and_positive_are_the_document_and_share_nothing(
 
 
 @pytest.mark.parametrize("kind", OFFLINE)
-@given(name=TEXTS, text=TEXTS, language=st.sampled_from(LANGUAGES), most=st.integers(0, 6), seed=st.integers(0, 3))
+@given(
+    name=TEXTS,
+    text=TEXTS,
+    language=st.sampled_from(LANGUAGES),
+    most=st.integers(0, 6),
+    seed=st.integers(0, 3),
+)
 @example(name="a", text="", language="en", most=5, seed=0)
 @example(name="", text="word", language="en", most=5, seed=0)
 @example(name="same", text="same", language="en", most=5, seed=0)
@@ -74,7 +99,9 @@ def test_views_are_no_more_than_asked_for_differ_and_come_again(
 
 @pytest.mark.parametrize(("language", "text"), [("zh", CHINESE), ("ja", JAPANESE), ("th", THAI)])
 @pytest.mark.parametrize("kind", CUTS)
-def test_languages_without_blanks_have_sentences_and_crops(kind: str, language: str, text: str) -> None:
+def test_languages_without_blanks_have_sentences_and_crops(
+    kind: str, language: str, text: str
+) -> None:
     views = made_by(kind, Document("d", "", text, language), 5, seed=1)
     assert views and all(4 < len(view.query) < len(text) for view in views)
 
@@ -90,8 +117,10 @@ def test_languages_without_blanks_have_sentences_and_crops(kind: str, language: 
         ("Rain", " rain. ", []),
         ("", "It falls.", []),
     ],
-)  # fmt: skip
-def test_a_title_is_taken_out_of_where_the_text_begins(name: str, text: str, expected: list[View]) -> None:
+)
+def test_a_title_is_taken_out_of_where_the_text_begins(
+    name: str, text: str, expected: list[View]
+) -> None:
     assert title(Document("d", name, text, "en"), 5, seed=1) == expected
 
 
@@ -101,19 +130,31 @@ def test_a_heading_asks_for_its_section_alone() -> None:
     assert sorted(found) == [View("One", "T First."), View("Three", "T Third\nends.")]
 
 
-def asked(metadata: dict[str, object], language: str = "en", most: int = 5, **keys: str) -> list[View]:
+def asked(
+    metadata: dict[str, object], language: str = "en", most: int = 5, **keys: str
+) -> list[View]:
     document = Document("d", "Title", "Text.", language, json.dumps(metadata))
-    return kinds.question(Material([document], language, QuestionOptions(**keys)))(document, most, 1)
+    return kinds.question(Material([document], language, QuestionOptions(**keys)))(
+        document, most, 1
+    )
 
 
 def test_the_type_chooses_the_questions_and_the_focus_is_asked_for() -> None:
     found = asked({"focus": "Gout", "qtype": "Treatment"})
-    assert {view.query for view in found} == {"How is Gout treated?", "What are the treatments for Gout?"}
+    assert {view.query for view in found} == {
+        "How is Gout treated?",
+        "What are the treatments for Gout?",
+    }
     assert {view.positive for view in found} == {"Title Text."}
     assert asked({"focus": "Gout", "qtype": "treatment"}, most=1) == found[:1]
 
     # What is not known is not asked.
-    for metadata in ({}, {"focus": "Gout"}, {"focus": "", "qtype": "stages"}, {"focus": "Gout", "qtype": "poems"}):
+    for metadata in (
+        {},
+        {"focus": "Gout"},
+        {"focus": "", "qtype": "stages"},
+        {"focus": "Gout", "qtype": "poems"},
+    ):
         assert asked(metadata) == []
 
 
@@ -124,7 +165,10 @@ NONE: frozenset[str] = frozenset()
 
 
 def why(
-    *rows: tuple[str, str, str, str], copies: frozenset[str] = NONE, tests: frozenset[str] = NONE, **options: float
+    *rows: tuple[str, str, str, str],
+    copies: frozenset[str] = NONE,
+    tests: frozenset[str] = NONE,
+    **options: float,
 ) -> list[str]:
     """Reasons of rows of document, kind, query and positive."""
     made = pd.DataFrame(rows, columns=["document_id", "kind", "text", "positive_text"])
@@ -132,7 +176,10 @@ def why(
 
 
 def test_nothing_asks_what_a_test_query_asks() -> None:
-    rows = [("a", "question", "What is rain like?", REST), ("b", "question", "What is snow like?", REST)]
+    rows = [
+        ("a", "question", "What is rain like?", REST),
+        ("b", "question", "What is snow like?", REST),
+    ]
     assert why(*rows, tests=frozenset(["what is rain like"])) == ["test_query", ""]
 
 
@@ -160,7 +207,8 @@ def test_the_reason_of_a_pseudo_query(kind: str, query: str, positive: str, reas
 
 def test_what_several_documents_ask_is_boilerplate_however_it_is_written() -> None:
     rows = [
-        (f"d{n}", "cloze", text, REST) for n, text in enumerate(["See the web site.", "see  THE web site", "other"])
+        (f"d{n}", "cloze", text, REST)
+        for n, text in enumerate(["See the web site.", "see  THE web site", "other"])
     ]
     asked = [(*row[:2], "all rights are reserved", row[3]) for row in rows]
     assert why(*rows[:2], *asked) == [KEPT, KEPT, *["boilerplate"] * 3]
@@ -174,7 +222,10 @@ def test_copies_ask_nothing_and_are_no_boilerplate() -> None:
 
 
 KEYPHRASE_TEXTS = [
-    "Insulin lowers the blood sugar; diabetics inject insulin before meals, and measure their sugar after them.",
+    (
+        "Insulin lowers the blood sugar; diabetics inject insulin before meals, and measure their"
+        " sugar after them."
+    ),
     "The moon orbits the earth once a month, and pulls its oceans after it.",
     "Sugar cane grows in the tropics; mills press its juice, and boil it until sugar is left.",
     "The blood carries oxygen from the lungs to the muscles, and carbon dioxide back.",
@@ -193,7 +244,10 @@ def test_the_terms_are_the_best_that_scikit_learn_finds(place: int) -> None:
     weights = vectorizer.fit_transform(KEYPHRASE_TEXTS)[place].toarray()[0]
     names = vectorizer.get_feature_names_out()
     found = views(KEYPHRASE_TEXTS, "en", place)
-    assert sorted(len(view.query.split()) for view in found) == [2, 3, 4, 5, 6][: len(found)] and len(found) >= 2
+    assert (
+        sorted(len(view.query.split()) for view in found) == [2, 3, 4, 5, 6][: len(found)]
+        and len(found) >= 2
+    )
     for view in found:
         terms = stem([view.query])[0]
         inside = [weights[names.tolist().index(term)] for term in terms]
@@ -206,20 +260,42 @@ def test_how_rare_a_term_is_is_not_learned_from_new_documents() -> None:
     texts = ["alpha beta gamma delta", "alpha beta one two", *["gamma delta three four"] * 9]
     documents = [Document(f"d{number}", "", text, "en") for number, text in enumerate(texts)]
     new = [document.document_id for document in documents[2:]]
-    asked = [keyphrase(Material(documents, "en", new=each))(documents[0], 1, 1)[0].query for each in ([], new)]
+    asked = [
+        keyphrase(Material(documents, "en", new=each))(documents[0], 1, 1)[0].query
+        for each in ([], new)
+    ]
     assert asked == ["alpha beta", "gamma delta"]
-    assert keyphrase(Material(documents, "en", new=new))(documents[-1], 1, 1), "a new document asks all the same"
+    assert keyphrase(Material(documents, "en", new=new))(documents[-1], 1, 1), (
+        "a new document asks all the same"
+    )
 
 
 @pytest.mark.parametrize(
     ("language", "text", "term"),
     [
-        ("ko", "인슐린은 혈당을 낮춘다. 당뇨병 환자는 식사 전에 인슐린을 주사하고 혈당을 잰다.", "인슐린"),
-        ("zh", "胰岛素降低血糖。糖尿病患者在饭前注射胰岛素,并在饭后测量血糖。医生建议每天运动。", "血糖"),
-        ("pl", "Insulina obniża poziom cukru we krwi; chorzy wstrzykują insulina przed każdym posiłkiem.", "insulina"),
+        (
+            "ko",
+            "인슐린은 혈당을 낮춘다. 당뇨병 환자는 식사 전에 인슐린을 주사하고 혈당을 잰다.",
+            "인슐린",
+        ),
+        (
+            "zh",
+            "胰岛素降低血糖。糖尿病患者在饭前注射胰岛素,并在饭后测量血糖。医生建议每天运动。",
+            "血糖",
+        ),
+        (
+            "pl",
+            (
+                "Insulina obniża poziom cukru we krwi; chorzy wstrzykują insulina przed każdym"
+                " posiłkiem."
+            ),
+            "insulina",
+        ),
     ],
 )
-def test_terms_are_words_of_the_language_and_dictionaries_are_asked_once(language: str, text: str, term: str) -> None:
+def test_terms_are_words_of_the_language_and_dictionaries_are_asked_once(
+    language: str, text: str, term: str
+) -> None:
     found = views([text], language)
     assert found and any(term in view.query.casefold().split() for view in found)
     cut = replace(Terms.cut([text], language), tokenize=None)
@@ -228,7 +304,9 @@ def test_terms_are_words_of_the_language_and_dictionaries_are_asked_once(languag
     assert keyphrase(Material([document], language, terms=cut))(document, 5, 1) == found
 
 
-def test_short_documents_are_not_asked_by_all_that_they_say_and_languages_without_words_by_nothing() -> None:
+def test_short_documents_are_not_asked_by_all_that_they_say_and_languages_without_words_by_nothing() -> (
+    None
+):
     assert views(["Insulin lowers sugar."], "en") == []
     assert views(["血糖値を下げる薬です。วันนี้ฝนตกหนักมากในกรุงเทพ"], "ja") == []
     assert [len(view.query.split()) for view in views(["Insulin lowers blood sugar."], "en")] == [2]
@@ -237,17 +315,24 @@ def test_short_documents_are_not_asked_by_all_that_they_say_and_languages_withou
 # What one document gives depends on no other one; keyphrases need the statistics of all.
 ALONE = tuple(kind for kind in OFFLINE if kind != "keyphrase")
 ANYTHING = FilterOptions(most_documents=1_000)
-WORDS = st.lists(st.sampled_from(["rain", "falls", "on", "Spain", "today", "3"]), min_size=1, max_size=8)
+WORDS = st.lists(
+    st.sampled_from(["rain", "falls", "on", "Spain", "today", "3"]), min_size=1, max_size=8
+)
 PHRASES = st.lists(WORDS.map(" ".join), max_size=5).map(". ".join)
 
 
-def made_of(corpus: pd.DataFrame, kinds: tuple[str, ...] = OFFLINE, **changes: Any) -> PseudoQueries:
-    return make_pseudo_queries(corpus, kinds, **({"language": "en", "seed": 1, "show_progress": False} | changes))
+def made_of(
+    corpus: pd.DataFrame, kinds: tuple[str, ...] = OFFLINE, **changes: Any
+) -> PseudoQueries:
+    return make_pseudo_queries(
+        corpus, kinds, **({"language": "en", "seed": 1, "show_progress": False} | changes)
+    )
 
 
 def corpus(texts: list[str], titles: list[str] | None = None) -> pd.DataFrame:
     rows = [
-        (f"d{place}", title, text) for place, (title, text) in enumerate(zip(titles or [""] * 999, texts, strict=False))
+        (f"d{place}", title, text)
+        for place, (title, text) in enumerate(zip(titles or [""] * 999, texts, strict=False))
     ]
     return pd.DataFrame(rows, columns=["document_id", "title", "text"], dtype=object)
 
@@ -260,7 +345,9 @@ def by_id(table: pd.DataFrame) -> pd.DataFrame:
     texts=st.lists(st.tuples(PHRASES, PHRASES), min_size=1, max_size=6),
     shuffled=st.randoms(use_true_random=False),
 )
-def test_a_document_asks_the_same_alone_and_in_any_order(texts: list[tuple[str, str]], shuffled: Any) -> None:
+def test_a_document_asks_the_same_alone_and_in_any_order(
+    texts: list[tuple[str, str]], shuffled: Any
+) -> None:
     table = corpus([text for _, text in texts], [title for title, _ in texts])
     order = list(range(len(texts)))
     shuffled.shuffle(order)
@@ -274,7 +361,9 @@ def test_a_document_asks_the_same_alone_and_in_any_order(texts: list[tuple[str, 
 
 
 def test_rows_are_numbered_whole_and_of_the_split_of_their_document() -> None:
-    table = corpus([". ".join(f"Ship {n} enters port {n * m} today" for m in range(9)) for n in range(1, 201)])
+    table = corpus(
+        [". ".join(f"Ship {n} enters port {n * m} today" for m in range(9)) for n in range(1, 201)]
+    )
     new = dict(zip(table.document_id[:60], ("dev", "test") * 30, strict=True))
     made = made_of(table, ("cloze", "crop"), views=3, new=new, filters=ANYTHING).kept
     assert made.columns.tolist() == list(COLUMNS) and not made.isna().any().any()
@@ -291,14 +380,24 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
     made = made_of(table, ("cloze",))
     assert made.dropped.columns.tolist() == list(DROPPED) and made.kept.empty
     assert made.summary == {
-        "documents": 3, "new": 0,
-        "kinds": {"cloze": {"made": 9, "kept": 0, "documents": 0, "dropped": {"boilerplate": 6, "code_or_table": 3}}},
-    }  # fmt: skip
+        "documents": 3,
+        "new": 0,
+        "kinds": {
+            "cloze": {
+                "made": 9,
+                "kept": 0,
+                "documents": 0,
+                "dropped": {"boilerplate": 6, "code_or_table": 3},
+            }
+        },
+    }
 
 
 def test_no_more_documents_ask_than_may() -> None:
     table = corpus([f"Ship {n} is here today. It left port {n} late." for n in range(50)])
-    few, many = (set(made_of(table, ("cloze",), most_documents=n).kept.document_id) for n in (5, 20))
+    few, many = (
+        set(made_of(table, ("cloze",), most_documents=n).kept.document_id) for n in (5, 20)
+    )
     assert len(few) == 5 and len(many) == 20 and few < many
 
 
@@ -308,7 +407,11 @@ BAD = {
     "of one word": ["rain", "snow", "sun"],
     "without letters": ["12 34. 56 78.", "| - | - |", "..."],
     "all alike": ["Ship one is here now. It left the port today."] * 10,
-    "without sentences": ["a list of words without any stop " * 9, "another list of words " * 9, "- \n- \n"],
+    "without sentences": [
+        "a list of words without any stop " * 9,
+        "another list of words " * 9,
+        "- \n- \n",
+    ],
     "no text at all": ["\ufffd\x00", "\u200b", "\ue000"],
     "Chinese": ["今天下雨了。我们没有带伞。明天会是晴天。"] * 2,
 }
@@ -335,7 +438,11 @@ def test_the_docs_list_every_kind() -> None:
 
 def test_the_docs_list_every_reason() -> None:
     table = DOCS.partition("### Filters")[2].partition("\n### ")[0]
-    listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
+    listed = [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    ]
     described = (reasons.__doc__ or "").partition("Returns")[2]
     assert listed == re.findall(r"``(\w+)``", described)
 
@@ -362,24 +469,37 @@ def server(server: Server) -> Server:
 
 def writer(server: Server, store: Store, budget: int = 100, queries: int = 2) -> Writer:
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    ask = Endpoint(EndpointOptions(base_url=address, model="writer", timeout=5.0, retries=1, max_tokens=256)).ask
-    return Writer(ask, store, ("writer", address), budget=budget, max_characters=100, queries=queries)
+    ask = Endpoint(
+        EndpointOptions(base_url=address, model="writer", timeout=5.0, retries=1, max_tokens=256)
+    ).ask
+    return Writer(
+        ask, store, ("writer", address), budget=budget, max_characters=100, queries=queries
+    )
 
 
-def test_each_document_is_asked_about_once_and_the_answers_are_kept(server: Server, store: Store) -> None:
+def test_each_document_is_asked_about_once_and_the_answers_are_kept(
+    server: Server, store: Store
+) -> None:
     found = writer(server, store).write(DOCUMENTS, 1)
     assert found == {document.document_id: expected(document) for document in DOCUMENTS}
-    assert len(server.bodies) == 30 and "write 2 different queries" in server.bodies[0]["messages"][0]["content"]
+    assert (
+        len(server.bodies) == 30
+        and "write 2 different queries" in server.bodies[0]["messages"][0]["content"]
+    )
     assert writer(server, store).write(DOCUMENTS[::-1], 1) == found and len(server.bodies) == 30
     writer(server, store, queries=3).write(DOCUMENTS[:1], 1)
     assert len(server.bodies) == 31, "another prompt has other answers"
-    make = KINDS["llm"](Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1)))
+    make = KINDS["llm"](
+        Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1))
+    )
     assert make(DOCUMENTS[4], 1, 0) == [(expected(DOCUMENTS[4])[0], "Title 4 Text number 4.")]
     with pytest.raises(AnmiError, match=r"set adaptation\.llm\.base_url"):
         KINDS["llm"](Material(DOCUMENTS, "en"))
 
 
-def test_the_budget_bounds_the_calls_and_a_larger_one_holds_the_smaller(server: Server, store: Store) -> None:
+def test_the_budget_bounds_the_calls_and_a_larger_one_holds_the_smaller(
+    server: Server, store: Store
+) -> None:
     few = writer(server, store, budget=7).write(DOCUMENTS, 1)
     assert len(few) == len(server.bodies) == 7
     assert writer(server, store, budget=7).write(DOCUMENTS, 1) == few and len(server.bodies) == 7
@@ -388,7 +508,9 @@ def test_the_budget_bounds_the_calls_and_a_larger_one_holds_the_smaller(server: 
     assert writer(server, store, budget=0).write(DOCUMENTS, 1) == {}
 
 
-def test_answers_of_any_length_and_language_are_kept_in_whole_lines(server: Server, store: Store) -> None:
+def test_answers_of_any_length_and_language_are_kept_in_whole_lines(
+    server: Server, store: Store
+) -> None:
     lines = [f"{n} 今天下雨了吗 {'雨' * 50}" for n in range(40)]
     server.says("\n".join(lines) + "\n" + "x" * 5000)
     for _ in range(2):
@@ -401,7 +523,10 @@ def test_answers_of_any_length_and_language_are_kept_in_whole_lines(server: Serv
     [
         ("- what is gout\n* gout diet\n", ["what is gout", "gout diet"]),
         ("1) 'gout'\n\n2) “gout pain”", ["gout", "gout pain"]),
-        ("3 ways to treat gout\n2024 gout guideline", ["3 ways to treat gout", "2024 gout guideline"]),
+        (
+            "3 ways to treat gout\n2024 gout guideline",
+            ["3 ways to treat gout", "2024 gout guideline"],
+        ),
         ("Here are some queries:\ngout", ["gout"]),
         ("", []),
         ("Sure, I can do that", []),
@@ -411,35 +536,62 @@ def test_lines_are_queries(text: str, queries: list[str]) -> None:
     assert queries_in(text) == queries
 
 
-QUERIES = pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"], "metadata": ["{}"], "same_as": [""]})
-QRELS = pd.DataFrame({"query_id": ["q"], "document_id": ["c"], "relevance": [1], "split": ["train"]})
-PARTS = [f"{word} is here." for word in ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")]
+QUERIES = pd.DataFrame(
+    {"query_id": ["q"], "text": ["?"], "split": ["train"], "metadata": ["{}"], "same_as": [""]}
+)
+QRELS = pd.DataFrame(
+    {"query_id": ["q"], "document_id": ["c"], "relevance": [1], "split": ["train"]}
+)
+PARTS = [
+    f"{word} is here." for word in ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+]
 TEXT = " ".join(PARTS)
 VIEWS = [
     *[("cloze", part, "A " + TEXT.replace(part, "")) for part in PARTS],
     ("title", "A", TEXT),
     *[("keyphrase", f"here {number}", f"A {TEXT}") for number in range(5)],
-]  # fmt: skip
+]
 
 
-def asked_and_left(count: int, kinds: tuple[str, ...] = ("cloze", "title", "keyphrase")) -> tuple[list[str], str]:
+def asked_and_left(
+    count: int, kinds: tuple[str, ...] = ("cloze", "title", "keyphrase")
+) -> tuple[list[str], str]:
     """What the first of so many new documents asks, by kind, and what is left of its text."""
     names = [f"d{number}" for number in range(count)]
     whole = pd.DataFrame({"document_id": names, "title": "A", "text": TEXT, "metadata": "{}"})
-    made = pd.DataFrame([
-        {"query_id": f"{kind}:{place}:{name}", "text": text, "document_id": name, "positive_text": positive,
-         "kind": kind, "weight": 1.0, "split": "test"}
-        for name in names for place, (kind, text, positive) in enumerate(VIEWS) if kind in kinds
-    ])  # fmt: skip
-    corpus, queries, qrels = with_pseudo_tests(whole, QUERIES, QRELS, made, unlabelled_splits(QUERIES, QRELS))
-    assert queries.columns.tolist() == QUERIES.columns.tolist() and qrels.dtypes.equals(QRELS.dtypes)
+    made = pd.DataFrame(
+        [
+            {
+                "query_id": f"{kind}:{place}:{name}",
+                "text": text,
+                "document_id": name,
+                "positive_text": positive,
+                "kind": kind,
+                "weight": 1.0,
+                "split": "test",
+            }
+            for name in names
+            for place, (kind, text, positive) in enumerate(VIEWS)
+            if kind in kinds
+        ]
+    )
+    corpus, queries, qrels = with_pseudo_tests(
+        whole, QUERIES, QRELS, made, unlabelled_splits(QUERIES, QRELS)
+    )
+    assert queries.columns.tolist() == QUERIES.columns.tolist() and qrels.dtypes.equals(
+        QRELS.dtypes
+    )
     own = queries[queries.query_id.isin(qrels.query_id[qrels.document_id == "d0"])]
     assert set(own.split) == {"test"} and set(corpus.title) == {""}
-    assert not any(text in corpus.text[0] for text in own.text if text in PARTS), "what is asked is taken out"
+    assert not any(text in corpus.text[0] for text in own.text if text in PARTS), (
+        "what is asked is taken out"
+    )
     return own.query_id.str.split(":").str[0].tolist(), corpus.text[0]
 
 
-def test_new_documents_ask_once_or_where_they_are_few_up_to_five_times_and_half_of_the_text_is_left() -> None:
+def test_new_documents_ask_once_or_where_they_are_few_up_to_five_times_and_half_of_the_text_is_left() -> (
+    None
+):
     assert [len(asked_and_left(count)[0]) for count in (40, 30, 15, 10, 3, 1)] == [1, 1, 2, 3, 5, 5]
     assert "keyphrase" not in asked_and_left(15)[0] and asked_and_left(3)[0].count("keyphrase") <= 1
     asked, left = asked_and_left(3, ("cloze",))

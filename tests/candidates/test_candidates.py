@@ -18,7 +18,8 @@ from anmi.ragged import read_table
 Row = tuple[list[int], list[int]]
 ROWS = st.lists(
     st.tuples(
-        st.lists(st.integers(0, 30), max_size=3, unique=True), st.lists(st.integers(31, 90), max_size=6, unique=True)
+        st.lists(st.integers(0, 30), max_size=3, unique=True),
+        st.lists(st.integers(31, 90), max_size=6, unique=True),
     ),
     max_size=6,
 )
@@ -26,7 +27,9 @@ ROWS = st.lists(
 
 def ragged(rows: list[list[int]], width: int | None = None) -> np.ndarray:
     width = max(map(len, rows), default=0) if width is None else width
-    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(
+        len(rows), width
+    )
 
 
 def block_of(rows: list[Row], **changes: object) -> Candidates:
@@ -39,7 +42,9 @@ def block_of(rows: list[Row], **changes: object) -> Candidates:
         "documents": documents,
         "source": np.where(filled, 1 + documents % 3, 0).astype(np.uint8),
         "columns": {"dense": np.where(filled, documents / 100, np.nan).astype(np.float32)},
-        "positive_columns": {"dense": np.where(positives >= 0, positives / 100, np.nan).astype(np.float32)},
+        "positive_columns": {
+            "dense": np.where(positives >= 0, positives / 100, np.nan).astype(np.float32)
+        },
         "query_columns": {"rank": np.arange(len(rows), dtype=np.float32)},
         "verdict": np.where(filled, documents % 3, 0).astype(np.int16),
         "weight": np.where(filled, documents / 200, 0).astype(np.float32),
@@ -54,18 +59,26 @@ def contents(block: Candidates) -> list[object]:
     rows: list[object] = []
     for i in range(len(block)):
         filled, known = block.filled[i], block.positives[i] != PADDING
-        rows.append((
-            str(block.query_ids[i]),
-            block.positives[i][known].tolist(),
-            block.documents[i][filled].tolist(),
-            block.source[i][filled].tolist(),
-            [block.legend[code] for code in block.verdict[i][filled]],
-            block.weight[i][filled].tolist(),
-            block.legend[block.query_verdict[i]],
-            {name: np.nan_to_num(c[i][filled], nan=-9).tolist() for name, c in sorted(block.columns.items())},
-            {name: np.nan_to_num(c[i][known], nan=-9).tolist() for name, c in sorted(block.positive_columns.items())},
-            {name: float(c[i]) for name, c in sorted(block.query_columns.items())},
-        ))  # fmt: skip
+        rows.append(
+            (
+                str(block.query_ids[i]),
+                block.positives[i][known].tolist(),
+                block.documents[i][filled].tolist(),
+                block.source[i][filled].tolist(),
+                [block.legend[code] for code in block.verdict[i][filled]],
+                block.weight[i][filled].tolist(),
+                block.legend[block.query_verdict[i]],
+                {
+                    name: np.nan_to_num(c[i][filled], nan=-9).tolist()
+                    for name, c in sorted(block.columns.items())
+                },
+                {
+                    name: np.nan_to_num(c[i][known], nan=-9).tolist()
+                    for name, c in sorted(block.positive_columns.items())
+                },
+                {name: float(c[i]) for name, c in sorted(block.query_columns.items())},
+            )
+        )
     return rows
 
 
@@ -77,7 +90,9 @@ def test_a_block_survives_a_parquet_file(rows: list[Row]) -> None:
     assert back.legend == block.legend
     for name in ("positives", "documents", "source", "verdict", "weight", "query_verdict"):
         assert getattr(back, name).dtype == getattr(block, name).dtype
-    assert {c.dtype for c in [*back.columns.values(), *back.query_columns.values()]} == {np.dtype(np.float32)}
+    assert {c.dtype for c in [*back.columns.values(), *back.query_columns.values()]} == {
+        np.dtype(np.float32)
+    }
 
 
 def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
@@ -88,7 +103,11 @@ def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
 
 
 def test_the_first_verdict_stands() -> None:
-    block = block_of([([1], [40, 41, 42])], verdict=np.zeros((1, 3), np.int16), query_verdict=np.zeros(1, np.int16))
+    block = block_of(
+        [([1], [40, 41, 42])],
+        verdict=np.zeros((1, 3), np.int16),
+        query_verdict=np.zeros(1, np.int16),
+    )
     block = block.rejected("margin", np.array([[True, False, False]]))
     block = block.rejected("denoise", np.array([[True, True, False]]))
     assert [block.legend[code] for code in block.verdict[0]] == ["margin", "denoise", "open"]
@@ -98,22 +117,32 @@ def test_the_first_verdict_stands() -> None:
 def test_a_dropped_query_keeps_its_first_reason_and_its_candidates_are_left_alone() -> None:
     rows: list[Row] = [([1], [40]), ([2], [50])]
     block = block_of(rows, verdict=np.zeros((2, 1), np.int16), query_verdict=np.zeros(2, np.int16))
-    block = block.dropped("consistency", np.array([True, False])).dropped("min_negatives", np.array([True, True]))
+    block = block.dropped("consistency", np.array([True, False])).dropped(
+        "min_negatives", np.array([True, True])
+    )
     assert [block.legend[code] for code in block.query_verdict] == ["consistency", "min_negatives"]
     block = block.rejected("x", np.ones((2, 1), bool))
     assert not block.verdict.any() and not block.undecided.any()
 
 
 @given(ROWS, ROWS)
-def test_stacking_keeps_every_row_whatever_the_widths_and_legends(first: list[Row], second: list[Row]) -> None:
+def test_stacking_keeps_every_row_whatever_the_widths_and_legends(
+    first: list[Row], second: list[Row]
+) -> None:
     a = block_of(first)
-    b = block_of(second, legend=("open", "negative", "margin"), query_columns={"rank": np.zeros(len(second), "f4")})
+    b = block_of(
+        second,
+        legend=("open", "negative", "margin"),
+        query_columns={"rank": np.zeros(len(second), "f4")},
+    )
     assert contents(Candidates.concatenate([a, b])) == contents(a) + contents(b)
 
 
 def on_disk(blocks: list[Candidates], folder: Path) -> CandidateShards:
     folder.mkdir()
-    return CandidateShards.read([folder / part.name for part in CandidateShards.of(blocks).save(folder)])
+    return CandidateShards.read(
+        [folder / part.name for part in CandidateShards.of(blocks).save(folder)]
+    )
 
 
 def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
@@ -123,7 +152,11 @@ def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
     for shards in (on_disk([block], tmp_path / "shards"), CandidateShards.of([block])):
         for _ in range(2):
             (part,) = shards.only("elo")
-            assert set(part.columns) == {"elo"} and not part.positive_columns and not part.query_columns
+            assert (
+                set(part.columns) == {"elo"}
+                and not part.positive_columns
+                and not part.query_columns
+            )
             np.testing.assert_array_equal(part.documents, block.documents)
             np.testing.assert_array_equal(part.of_kind("unsafe"), block.of_kind("unsafe"))
             assert part.rules == block.rules
@@ -150,7 +183,9 @@ class Measure:
 
         number = np.array([int(query[1:]) for query in block.query_ids.tolist()], np.float32)
         return block.with_columns(
-            {self.name: of(block.documents)}, {self.name: of(block.positives)}, {f"{self.name}_of_query": number}
+            {self.name: of(block.documents)},
+            {self.name: of(block.positives)},
+            {f"{self.name}_of_query": number},
         )
 
 
@@ -168,13 +203,18 @@ def saved(shards: CandidateShards) -> list[bytes]:
 
     def ordered(block: Candidates) -> Candidates:
         return block.only(()).with_columns(
-            *(dict(sorted(of.items())) for of in (block.columns, block.positive_columns, block.query_columns))
+            *(
+                dict(sorted(of.items()))
+                for of in (block.columns, block.positive_columns, block.query_columns)
+            )
         )
 
     return [ordered(Candidates.from_table(read_table(part))).to_bytes() for part in shards.parts()]
 
 
-@given(st.lists(ROWS, max_size=3), st.sets(st.sampled_from(["dense", *NAMES, "b_of_query", "other"])))
+@given(
+    st.lists(ROWS, max_size=3), st.sets(st.sampled_from(["dense", *NAMES, "b_of_query", "other"]))
+)
 @settings(max_examples=8)
 def test_joined_columns_are_those_that_were_added_and_only_what_is_asked_for_is_there(
     tmp_path_factory: pytest.TempPathFactory, found: list, asked: set[str]
@@ -226,7 +266,9 @@ def test_columns_of_other_candidates_are_refused_in_one_sentence(
     candidates = CandidateShards.of([whole])
     added = add_columns(IN_PROCESS, A, candidates)
     moved = CandidateShards.of([change(whole)]).joined(added)
-    with pytest.raises(AnmiError, match=r'^"a" was measured for other candidates than those it was to be .* run'):
+    with pytest.raises(
+        AnmiError, match=r'^"a" was measured for other candidates than those it was to be .* run'
+    ):
         moved.whole() if alone else [*map_blocks(IN_PROCESS, Same(), moved.only("a")).parts()]
 
 
@@ -236,7 +278,9 @@ def test_another_number_of_shards_is_refused_in_one_sentence(more: int) -> None:
     added = add_columns(IN_PROCESS, A, CandidateShards.of(blocks[: 2 + more]))
     joined = CandidateShards.of(blocks[:2]).joined(added)
     for read in (lambda: [*joined], lambda: [*joined.layers()]):
-        with pytest.raises(AnmiError, match="not of the same number of shards: run the stages of mining again"):
+        with pytest.raises(
+            AnmiError, match="not of the same number of shards: run the stages of mining again"
+        ):
             read()
 
 
@@ -261,4 +305,6 @@ def test_a_measurement_that_is_replaced_is_the_last(tmp_path: Path) -> None:
     again = add_columns(IN_PROCESS, Measure("a", 8.0), candidates.joined(first))
     (found,) = candidates.joined(first, again).only("a")
     np.testing.assert_array_equal(found.columns["a"], [[80.0, np.nan, 112.0]])
-    assert set(Columns.from_table(read_table(next(again.parts()))).columns) == {"a"}, "and nothing of what was there"
+    assert set(Columns.from_table(read_table(next(again.parts()))).columns) == {"a"}, (
+        "and nothing of what was there"
+    )

@@ -58,7 +58,9 @@ def selection() -> Candidates:
     taken = np.array([[False, False, True], [False] * 3])
     block = block.with_columns({"choice": np.where(taken, 1, np.nan)})
     block = replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
-    return block.dropped("consistency", np.array([False, True]), "BM25 does not find a positive near the top")
+    return block.dropped(
+        "consistency", np.array([False, True]), "BM25 does not find a positive near the top"
+    )
 
 
 @pytest.fixture

@@ -34,11 +34,19 @@ def conf(project: Path, tmp_path: Path) -> Iterator[Path]:
 def collection(tmp_path: Path) -> Path:
     """Twelve documents, eight training queries, no dev split."""
     documents, queries = (
-        [{"_id": f"{name[0]}{i}", "title": "", "text": f"{name} number {i} of the harbour"} for i in range(12)]
+        [
+            {"_id": f"{name[0]}{i}", "title": "", "text": f"{name} number {i} of the harbour"}
+            for i in range(12)
+        ]
         for name in ("corpus", "queries")
     )
     head, rows = "query-id\tcorpus-id\tscore", [f"q{i}\tc{i}\t1" for i in range(12)]
-    return write_beir(tmp_path / "mine", documents, queries, {"train": [head, *rows[:8]], "test": [head, *rows[8:]]})
+    return write_beir(
+        tmp_path / "mine",
+        documents,
+        queries,
+        {"train": [head, *rows[:8]], "test": [head, *rows[8:]]},
+    )
 
 
 def findings(code: int = 0) -> dict[str, list[dict[str, Any]]]:
@@ -68,10 +76,15 @@ def test_the_doctor_of_a_good_place_finds_no_problem_and_writes_nothing(
     assert done.stdout.splitlines()[-1] == "next: kedro run"
 
 
-def test_the_doctor_names_a_collection_that_cannot_be_read_and_warns_of_few_queries(conf: Path, tmp_path: Path) -> None:
+def test_the_doctor_names_a_collection_that_cannot_be_read_and_warns_of_few_queries(
+    conf: Path, tmp_path: Path
+) -> None:
     write(conf, collection="beir:/nowhere")
     found = findings(code=1)
-    assert found["data"][0]["level"] == PROBLEM and "/nowhere is not a folder" in found["data"][0]["text"]
+    assert (
+        found["data"][0]["level"] == PROBLEM
+        and "/nowhere is not a folder" in found["data"][0]["text"]
+    )
     assert found["MiniLM"][0]["level"] == OK, "the others go on"
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("The harbour was built of stone.")
@@ -98,5 +111,7 @@ def test_the_doctor_asks_the_tracking_server_and_says_when_the_disk_is_full(
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         told = findings(code=1)
-        assert said in told["MLflow"][0]["text"] and "MLFLOW_TRACKING_URI" in told["MLflow"][0]["todo"]
+        assert (
+            said in told["MLflow"][0]["text"] and "MLFLOW_TRACKING_URI" in told["MLflow"][0]["todo"]
+        )
         assert told["room for the store"][0]["level"] == PROBLEM

@@ -19,17 +19,28 @@ from anmi.report.explanation import fold_of_query
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         at_home(patch, tmp_path_factory.mktemp("explain"))
-        documents = [(f"d{i}", f"title {i}", f"text [of] document {i}") for i in (*range(8), "2-label")]
+        documents = [
+            (f"d{i}", f"title {i}", f"text [of] document {i}") for i in (*range(8), "2-label")
+        ]
         gone = 'its labels went to the query of the same text "q-alpha"'
         columns = ["kind", "id", "file", "line", "reason"]
         save(
-            selection=CandidateShards.of([selection()]), selection_summary={"negatives_wanted": 1},
+            selection=CandidateShards.of([selection()]),
+            selection_summary={"negatives_wanted": 1},
             corpus=pd.DataFrame(documents, columns=["document_id", "title", "text"]),
-            queries=pd.DataFrame({"query_id": ["q-alpha"], "text": ["what is [alpha]?"], "same_as": ["d4"]}),
-            qrels=pd.DataFrame({"query_id": "q-alpha", "document_id": ["d0", "d5", "d2-label"], "relevance": 1}),
-            quarantine=pd.DataFrame([["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns),
-            related_documents=pd.DataFrame({"document_id": ["d6"], "other_id": ["d0"], "kind": ["copy"]}),
-        )  # fmt: skip
+            queries=pd.DataFrame(
+                {"query_id": ["q-alpha"], "text": ["what is [alpha]?"], "same_as": ["d4"]}
+            ),
+            qrels=pd.DataFrame(
+                {"query_id": "q-alpha", "document_id": ["d0", "d5", "d2-label"], "relevance": 1}
+            ),
+            quarantine=pd.DataFrame(
+                [["query", "q-alfa", "queries.jsonl", 7, gone]], columns=columns
+            ),
+            related_documents=pd.DataFrame(
+                {"document_id": ["d6"], "other_id": ["d0"], "kind": ["copy"]}
+            ),
+        )
         yield
 
 
@@ -59,11 +70,16 @@ def test_each_candidate_is_told_its_fate() -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("q-alpa", 'the selection has no query "q-alpa": did you mean "q-alpha"? Known: q-alpha, q-beta'),
+        (
+            "q-alpa",
+            'the selection has no query "q-alpa": did you mean "q-alpha"? Known: q-alpha, q-beta',
+        ),
         ("q-alfa", 'its labels went to the query of the same text "q-alpha"'),
     ],
 )
-def test_of_a_query_that_is_not_there_the_reason_or_the_nearest_is_told(query: str, said: str) -> None:
+def test_of_a_query_that_is_not_there_the_reason_or_the_nearest_is_told(
+    query: str, said: str
+) -> None:
     done = explained(query)
     assert done.exit_code == 1 and said in done.stderr
 
@@ -84,11 +100,19 @@ def test_a_document_that_is_no_candidate_gets_a_reason(document: str, reason: st
 
 def test_json_holds_every_candidate_whatever_is_shown() -> None:
     found = json.loads(explained("q-alpha", "--json", "--top", "0").stdout)
-    assert found["query"] == "what is [alpha]?" and found["run"] in explained("q-alpha").stdout.splitlines()[0]
+    assert (
+        found["query"] == "what is [alpha]?"
+        and found["run"] in explained("q-alpha").stdout.splitlines()[0]
+    )
     assert [positive["document_id"] for positive in found["positives"]] == ["d0", "d5"]
     assert [c["document_id"] for c in found["candidates"]] == ["d1", "d2", "d3"]
     one = found["candidates"][0]
-    assert (one["verdict"], one["step"], one["here"], one["scores"]["bm25"]) == ("unsafe", "max_ratio", "bm25 ≥ 9", 9.5)
+    assert (one["verdict"], one["step"], one["here"], one["scores"]["bm25"]) == (
+        "unsafe",
+        "max_ratio",
+        "bm25 ≥ 9",
+        9.5,
+    )
     only = json.loads(explained("q-alpha", "--json", "--doc", "d2").stdout)
     assert [candidate["document_id"] for candidate in only["candidates"]] == ["d2"]
     assert only["not_a_candidate"] is None
@@ -96,4 +120,6 @@ def test_json_holds_every_candidate_whatever_is_shown() -> None:
 
 def test_evidence_is_told_by_the_coefficients_that_did_not_see_the_query() -> None:
     assert fold_of_query({"models": [{}]}, "what?", 3) == fold_of_query({}, "what?", 3) == 0
-    assert [fold_of_query({"models": [{}] * 4}, text, 3) for text in "abcdef"] == fold_of(list("abcdef"), 4, 3).tolist()
+    assert [fold_of_query({"models": [{}] * 4}, text, 3) for text in "abcdef"] == fold_of(
+        list("abcdef"), 4, 3
+    ).tolist()

@@ -18,24 +18,45 @@ OLD, VERSION = "2025-01-01T00.00.00.000Z", "2026-01-01T00.00.00.000Z"
 
 
 def rows_of(negatives: list[str]) -> pd.DataFrame:
-    return pd.DataFrame([
-        {
-            "query_id": "q1", "query": "질문", "query_weight": 1.0, "positive_id": "p", "positive": "größer",
-            "positive_ids": ["p"], "negative_ids": negatives, "negatives": [f"text {n}" for n in negatives],
-            "weights": [1.0] * len(negatives), "sources": ["dense"] * len(negatives),
-        },
-        {
-            "query_id": "q2", "query": "query", "query_weight": 1.0, "positive_id": "q", "positive": "text q",
-            "positive_ids": ["q"], "negative_ids": [], "negatives": [], "weights": [], "sources": [],
-        },
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "query_id": "q1",
+                "query": "질문",
+                "query_weight": 1.0,
+                "positive_id": "p",
+                "positive": "größer",
+                "positive_ids": ["p"],
+                "negative_ids": negatives,
+                "negatives": [f"text {n}" for n in negatives],
+                "weights": [1.0] * len(negatives),
+                "sources": ["dense"] * len(negatives),
+            },
+            {
+                "query_id": "q2",
+                "query": "query",
+                "query_weight": 1.0,
+                "positive_id": "q",
+                "positive": "text q",
+                "positive_ids": ["q"],
+                "negative_ids": [],
+                "negatives": [],
+                "weights": [],
+                "sources": [],
+            },
+        ]
+    )
 
 
 def put(data: Path, name: str, content: Any, version: str = VERSION) -> Path:
     """Save a table or a document as a run of that version does."""
     path = data / name / version / Path(name).name
     path.parent.mkdir(parents=True)
-    content.to_parquet(path) if isinstance(content, pd.DataFrame) else path.write_text(json.dumps(content))
+    (
+        content.to_parquet(path)
+        if isinstance(content, pd.DataFrame)
+        else path.write_text(json.dumps(content))
+    )
     return path
 
 
@@ -70,11 +91,17 @@ def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path
     import datasets
 
     read = eval(line.removeprefix("read it with: "), {"datasets": datasets})
-    assert read.to_dict() == {"query": ["질문"] * 2, "positive": ["größer"] * 2, "negative": ["text a", "text b"]}
+    assert read.to_dict() == {
+        "query": ["질문"] * 2,
+        "positive": ["größer"] * 2,
+        "negative": ["text a", "text b"],
+    }
     assert [path.name for path in folder.parent.iterdir()] == ["mined"], "nothing is left beside it"
 
 
-def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(data: Path, tmp_path: Path) -> None:
+def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(
+    data: Path, tmp_path: Path
+) -> None:
     import datasets
 
     rest = {"title": "", "text": "x", "metadata": ""}
@@ -84,35 +111,70 @@ def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(dat
     note(data, parameters=(asked := {"recipe": "anmi_2", "collection": "mine"}))
     expected = {"share": 0.02, "low": 0.01, "high": 0.04, "judged": 150, "doubtful": 0}
     put(data, "05_model_input/selection_summary.json", {"expected": expected})
-    put(data, "03_primary/encoder_info.json", {"encoder": "mine", "prompts": {"query": "찾기: ", "document": ""}})
-    rate = {f"false_negative_rate{end}": value for end, value in (("", 0.03), ("_low", 0.01), ("_high", 0.05))}
-    rows = [asked | rate | {"negatives": 1200}, asked | rate | {"negatives": 7, "collection": "another"}]
-    put(data, "07_model_output/audit_recipes.parquet", pd.DataFrame(rows), "2026-01-02T00.00.00.000Z")
+    put(
+        data,
+        "03_primary/encoder_info.json",
+        {"encoder": "mine", "prompts": {"query": "찾기: ", "document": ""}},
+    )
+    rate = {
+        f"false_negative_rate{end}": value
+        for end, value in (("", 0.03), ("_low", 0.01), ("_high", 0.05))
+    }
+    rows = [
+        asked | rate | {"negatives": 1200},
+        asked | rate | {"negatives": 7, "collection": "another"},
+    ]
+    put(
+        data,
+        "07_model_output/audit_recipes.parquet",
+        pd.DataFrame(rows),
+        "2026-01-02T00.00.00.000Z",
+    )
     for name, lines in (("triplet", 2), ("tevatron", 1), ("pairs", 1)):
         done = invoke(name, str(tmp_path / name))
-        assert 'prompts, not in the texts: "찾기: " before queries, none before documents' in done.stdout
+        assert (
+            'prompts, not in the texts: "찾기: " before queries, none before documents'
+            in done.stdout
+        )
         text = (tmp_path / name / "README.md").read_text(encoding="utf-8")
         assert text.startswith('---\nlicense: "unknown"\n')
-        for told in ("mine (ko)", "Recipe: anmi_2", f"Run: {VERSION}", "2 % (1 to 4) of 150 negatives",
-                     "Audit: 3 % (1 to 5) of 1,200 negatives", '"찾기: " before queries'):  # fmt: skip
+        for told in (
+            "mine (ko)",
+            "Recipe: anmi_2",
+            f"Run: {VERSION}",
+            "2 % (1 to 4) of 150 negatives",
+            "Audit: 3 % (1 to 5) of 1,200 negatives",
+            '"찾기: " before queries',
+        ):
             assert told in text
         read = datasets.load_dataset(str(tmp_path / name), split="train")
         assert len(read) == lines and read[0]["query"] == "질문"
     invoke("triplet", str(tmp_path / "triplet"), "--negatives", "1", "--force")
-    assert len(datasets.load_dataset(str(tmp_path / "triplet"), split="train")) == 1, "not what it read before"
+    assert len(datasets.load_dataset(str(tmp_path / "triplet"), split="train")) == 1, (
+        "not what it read before"
+    )
 
 
 def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Path) -> None:
     from anmi.corpus.related import parents_of
     from anmi.corpus.sources import load_collection
 
-    corpus = pd.DataFrame({
-        "document_id": ["p#1", "p#2", "a", "b"], "title": ["T", "", "", ""],
-        "text": ["amber", "birch", "cedar", "delta"], "metadata": '{"year":"1"}', "parent": ["p", "p", "a", "b"],
-        "start": [0, 9, -1, -1],
-    })  # fmt: skip
-    queries = pd.DataFrame({"query_id": ["1", "2"], "text": ["which amber", "which birch"], "metadata": "{}"})
-    qrels = pd.DataFrame({"query_id": ["1", "2"], "document_id": ["p#1", "a"], "relevance": [1, 2], "split": "test"})
+    corpus = pd.DataFrame(
+        {
+            "document_id": ["p#1", "p#2", "a", "b"],
+            "title": ["T", "", "", ""],
+            "text": ["amber", "birch", "cedar", "delta"],
+            "metadata": '{"year":"1"}',
+            "parent": ["p", "p", "a", "b"],
+            "start": [0, 9, -1, -1],
+        }
+    )
+    queries = pd.DataFrame(
+        {"query_id": ["1", "2"], "text": ["which amber", "which birch"], "metadata": "{}"}
+    )
+    qrels = pd.DataFrame(
+        {"query_id": ["1", "2"], "document_id": ["p#1", "a"], "relevance": [1, 2], "split": "test"}
+    )
     put(data, INFO, {"collection": "pairs:a.csv", "language": "en"})
     for name, table in (("queries", queries), ("qrels", qrels)):
         put(data, f"02_intermediate/{name}.parquet", table)
@@ -122,21 +184,31 @@ def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Pat
     folder, lines = tmp_path / "mteb", tmp_path / "lines"
     assert f"3 documents in {folder}" in invoke("mteb", str(folder)).stdout
     invoke("beir", str(lines))
-    assert (lines / "qrels" / "test.tsv").read_text() == "query-id\tcorpus-id\tscore\n1\tp#1\t1\n2\ta\t2\n"
+    assert (
+        lines / "qrels" / "test.tsv"
+    ).read_text() == "query-id\tcorpus-id\tscore\n1\tp#1\t1\n2\ta\t2\n"
     for place in (f"beir:{folder}", f"hf:{folder}", f"beir:{lines}"):
         found = load_collection(place, language="en")
-        assert found.corpus[["document_id", "title", "text"]].equals(corpus[["document_id", "title", "text"]])
+        assert found.corpus[["document_id", "title", "text"]].equals(
+            corpus[["document_id", "title", "text"]]
+        )
         assert found.qrels.values.tolist() == qrels.values.tolist()
         told = [json.loads(text) for text in found.corpus.metadata]
-        assert told == [{"year": "1", "document": "p", "start": 0}, {"year": "1", "document": "p", "start": 9},
-                        {"year": "1"}, {"year": "1"}]  # fmt: skip
+        assert told == [
+            {"year": "1", "document": "p", "start": 0},
+            {"year": "1", "document": "p", "start": 9},
+            {"year": "1"},
+            {"year": "1"},
+        ]
         assert parents_of(found.corpus).tolist() == ["p", "p", "a", "b"]
     assert "3, as 4 passages that name them in `metadata`" in (folder / "README.md").read_text()
     mteb = pytest.importorskip("mteb")
     task = runpy.run_path(str(folder / "mteb_task.py"))["Task"]()
     task.load_data()
     assert task.metadata.eval_langs == ["eng"] and task.metadata.name == "pairs_a_csv"
-    (score,) = mteb.evaluate(mteb.get_model("mteb/baseline-random-encoder"), [task], cache=None).task_results
+    (score,) = mteb.evaluate(
+        mteb.get_model("mteb/baseline-random-encoder"), [task], cache=None
+    ).task_results
     assert score.get_score() >= 0
 
 
@@ -146,7 +218,10 @@ def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path)
     for run, lines in (("2025", 1), ("latest", 2)):
         told = json.loads(invoke("triplet", str(tmp_path / run), "--run", run, "--json").stdout)
         assert told["lines"] == lines
-    assert 'has no "search_index"' in invoke("vectors", str(tmp_path / "none"), "--run", "2025", code=1).stderr
+    assert (
+        'has no "search_index"'
+        in invoke("vectors", str(tmp_path / "none"), "--run", "2025", code=1).stderr
+    )
 
 
 def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -> None:

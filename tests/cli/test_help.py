@@ -61,13 +61,18 @@ def test_help_ends_with_an_example_that_is_understood(name: str) -> None:
 
 def test_the_page_has_every_command_with_its_example() -> None:
     leaves = [command for command in ALL.values() if not isinstance(command, click.Group)]
-    lines = [f"{line}  # {each.get_short_help_str(200)}" for each in leaves for line in examples(each)]
+    lines = [
+        f"{line}  # {each.get_short_help_str(200)}" for each in leaves for line in examples(each)
+    ]
     block = "\n".join(["```sh", *lines, "```"])
     assert f"## Commands\n\n{block}\n" in PAGE, f"docs/cli.md should have:\n{block}"
 
 
 def test_the_page_has_the_exit_codes_of_retraining() -> None:
-    told = {int(code): text for code, text in re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, flags=re.MULTILINE)}
+    told = {
+        int(code): text
+        for code, text in re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    }
     assert set(told) == {*EXIT_CODES.values(), 2, 130, 143}
     for name, code in EXIT_CODES.items():
         if code > 1:
@@ -81,7 +86,9 @@ def test_who_reads_json_is_not_asked_whether_to_remove(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json"])
     assert done.exit_code == 2 and "--json asks nothing" in done.stderr
     assert killed.exists()
-    assert CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json", "--yes"]).exit_code == 0
+    assert (
+        CliRunner().invoke(cli, ["anmi", "prune", "--keep", "1", "--json", "--yes"]).exit_code == 0
+    )
     assert not killed.exists()
 
 
@@ -90,9 +97,13 @@ def test_a_run_that_is_stopped_by_hand_ends_as_the_shell_says(tmp_path: Path) ->
     # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
     listening = ["env", "--default-signal=INT"]
     running = subprocess.Popen(
-        [*listening, str(BIN / "kedro"), "run", "--pipelines", "ingestion", "--env", "test"], cwd=ROOT,
-        env=environment(**places), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [*listening, str(BIN / "kedro"), "run", "--pipelines", "ingestion", "--env", "test"],
+        cwd=ROOT,
+        env=environment(**places),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     for _ in range(600):
         if list(tmp_path.glob("data/runs/*/run.json")):
             break

@@ -39,16 +39,22 @@ def test_a_killed_run_is_listed_and_resumed_to_the_same_end(
     assert whole.do(run(selecting, "options.rows=5"))[0] == 0
     assert selecting.do(run(selecting, "options.rows=5"), AT_SELECT="kill")[0] == -9
     (before,) = selecting.records()
-    listed, resumed, after, again = map(selecting.do, ("anmi runs", "anmi resume", "anmi runs --json", "anmi resume"))
+    listed, resumed, after, again = map(
+        selecting.do, ("anmi runs", "anmi resume", "anmi runs --json", "anmi resume")
+    )
     assert "killed" in listed[1]
     assert resumed[0] == 0, resumed[1]
     assert "4/4" in resumed[1], "select, train, write and tell"
     assert "told of 5" in resumed[1], "a node of side effects runs again"
     (record,) = selecting.records()
-    assert [(row["run_id"], row["status"]) for row in json.loads(after[1])] == [(before["run_id"], "finished")]
+    assert [(row["run_id"], row["status"]) for row in json.loads(after[1])] == [
+        (before["run_id"], "finished")
+    ]
     assert record["start"] == before["start"] and record["parameters"] == before["parameters"]
     assert {each["version"] for each in record["saved"].values()} == {record["run_id"]}
-    assert set(record["saved"]) > set(before["saved"]), "what was saved before the kill is told of as well"
+    assert set(record["saved"]) > set(before["saved"]), (
+        "what was saved before the kill is told of as well"
+    )
     assert selecting.newest() == whole.newest()
     assert again[0] == 1 and "nothing to resume" in again[1]
     shown = selecting.do("anmi runs latest")
@@ -81,7 +87,9 @@ def test_it_does_not_go_on_under_other_parameters(selecting: Selecting) -> None:
     documents.write_text((before := documents.read_text()) + '{"_id": "d9", "text": "new"}\n')
     code, text = selecting.do("anmi resume")
     assert code == 1
-    assert f"the files of {selecting.options} are not those that it began with: put them back" in text
+    assert (
+        f"the files of {selecting.options} are not those that it began with: put them back" in text
+    )
     documents.write_text(before)
     assert selecting.do("anmi resume")[0] == 0
 
@@ -109,7 +117,7 @@ def test_prune_keeps_what_is_referred_to(selecting: Selecting) -> None:
     again = ("history.parquet", "report.html", "summary.json")
     assert selecting.versions() == {
         name: [second, third] if name in again else [second] for name in sorted(KINDS)
-    }  # fmt: skip
+    }
     assert [record["run_id"] for record in selecting.records()] == [second, third]
     assert not list(selecting.data.rglob("*.tmp"))
 
@@ -124,29 +132,43 @@ def test_a_record_that_cannot_be_read_or_is_gone_stops_prune(selecting: Selectin
     for text in ("{", "", "{}", whole.replace('"finished"', '"finisned"'), None):
         record.write_text(text) if text is not None else record.unlink()
         code, told = selecting.do("anmi prune --keep 1 --yes")
-        assert code == 1 and ("is no record of run" if text is not None else "is of a run without") in told
+        assert (
+            code == 1
+            and ("is no record of run" if text is not None else "is of a run without") in told
+        )
         assert selecting.versions() == before
     tracked = json.loads(whole) | {"tracking_run": "m"}
-    record.write_text(json.dumps({name: value for name, value in tracked.items() if name != "digest"}))
+    record.write_text(
+        json.dumps({name: value for name, value in tracked.items() if name != "digest"})
+    )
     (selecting.path / "conf/base/mlflow.yml").write_text("enabled: true\nexperiment: miniature\n")
     for content in (None, b"no database" * 999):
         if content is not None:
             (selecting.data / "tracking").mkdir(exist_ok=True)
             (selecting.data / "tracking" / "mlflow.db").write_bytes(content)
         code, told = selecting.do("anmi prune --keep 1 --yes")
-        assert code == 1 and ("is not that of these runs" if content is None else "cannot be used") in told
+        assert (
+            code == 1
+            and ("is not that of these runs" if content is None else "cannot be used") in told
+        )
         assert selecting.versions() == before
 
 
-def record(name: str, status: str = "finished", loaded: str | None = None, **more: Any) -> dict[str, Any]:
+def record(
+    name: str, status: str = "finished", loaded: str | None = None, **more: Any
+) -> dict[str, Any]:
     read = {} if loaded is None else {"corpus": {"version": loaded}}
     return {"run_id": name, "status": status, "loaded": read, "saved": {}, **more}
 
 
 @given(st.data(), st.integers(1, 4))
 def test_what_is_kept_has_all_that_it_was_made_from(data: st.DataObject, number: int) -> None:
-    statuses = data.draw(st.lists(st.sampled_from(["finished", "failed", "killed", "running"]), max_size=8))
-    sources = [data.draw(st.none() | st.integers(0, i - 1)) if i else None for i in range(len(statuses))]
+    statuses = data.draw(
+        st.lists(st.sampled_from(["finished", "failed", "killed", "running"]), max_size=8)
+    )
+    sources = [
+        data.draw(st.none() | st.integers(0, i - 1)) if i else None for i in range(len(statuses))
+    ]
     runs = [
         record(f"r{i}", status, None if source is None else f"r{source}")
         for i, (status, source) in enumerate(zip(statuses, sources, strict=True))
@@ -156,11 +178,21 @@ def test_what_is_kept_has_all_that_it_was_made_from(data: st.DataObject, number:
         if each["run_id"] in reasons:
             assert {found["version"] for found in each["loaded"].values()} <= reasons.keys()
     finished = [each["run_id"] for each in runs if each["status"] == "finished"]
-    assert set(finished[-number:]) | {each["run_id"] for each in runs if each["status"] == "running"} <= reasons.keys()
+    assert (
+        set(finished[-number:]) | {each["run_id"] for each in runs if each["status"] == "running"}
+        <= reasons.keys()
+    )
 
 
-def test_the_last_run_can_be_resumed_older_ones_that_failed_go_and_one_with_an_alias_stays() -> None:
-    runs = [record("z", tracking_run="m"), record("a", "failed"), record("b"), record("c", "killed")]
+def test_the_last_run_can_be_resumed_older_ones_that_failed_go_and_one_with_an_alias_stays() -> (
+    None
+):
+    runs = [
+        record("z", tracking_run="m"),
+        record("a", "failed"),
+        record("b"),
+        record("c", "killed"),
+    ]
     reasons = {"b": "among the newest", "c": "can be resumed", "z": "its model has an alias"}
     assert kept(runs, 1, ["m"]) == reasons
 

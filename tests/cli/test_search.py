@@ -15,10 +15,13 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
 from anmi.search.hybrid import Encoded
 
-CORPUS = pd.DataFrame({
-    "document_id": ["fox", "whale", "tree"], "title": ["", "Sea [bold]", ""],
-    "text": ["a red fox in the den", "a blue whale \x1b[2J", "a green tree"],
-})  # fmt: skip
+CORPUS = pd.DataFrame(
+    {
+        "document_id": ["fox", "whale", "tree"],
+        "title": ["", "Sea [bold]", ""],
+        "text": ["a red fox in the den", "a blue whale \x1b[2J", "a green tree"],
+    }
+)
 
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -29,11 +32,15 @@ def saved(word_encoder: Any, tmp_path: Path) -> HybridSearch:
     model = tmp_path / "model"
     word_encoder(["red", "fox", "blue", "whale", "green"]).save(str(model), create_model_card=False)
     texts = CORPUS.text.tolist()
-    vectors = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
+    vectors = SentenceTransformer(str(model), device="cpu").encode_document(
+        texts, normalize_embeddings=True
+    )
     search = HybridSearch.build(
-        BM25Index.build(texts, "en"), CORPUS, [Encoded(model, vectors, 0.3)],
+        BM25Index.build(texts, "en"),
+        CORPUS,
+        [Encoded(model, vectors, 0.3)],
         encoder={"max_length": 64, "precision": "float32", "batch_size": 8},
-    )  # fmt: skip
+    )
     save(search_index=search)
     return search
 
@@ -42,12 +49,18 @@ def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
     done = anmi("search", "red fox", "--k", "2")
     assert done.exit_code == 0, done.output
     line = next(line for line in done.output.splitlines() if "fox in the den" in line)
-    (hit, *_) = saved.search("red fox", 2)[0]
+    hit, *_ = saved.search("red fox", 2)[0]
     cells = [cell.strip() for cell in line.strip("│ ").split("│")]
     assert cells == [
-        "1", "fox", "a red fox in the den", f"{hit.score:.3f}", "1", f"{hit.bm25_score:.3f}", "1",
+        "1",
+        "fox",
+        "a red fox in the den",
+        f"{hit.score:.3f}",
+        "1",
+        f"{hit.bm25_score:.3f}",
+        "1",
         f"{hit.dense_score:.3f}",
-    ]  # fmt: skip
+    ]
 
 
 def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
@@ -55,7 +68,9 @@ def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
     expected = [hit.as_dict() for hit in saved.search("blue whale", 10, "dense")[0]]
     place = {name: found[0].pop(name) for name in ("collection", "recipe", "run", "date", "notice")}
     assert found == [{"question": "blue whale", "system": "dense", "hits": expected}]
-    assert place["run"] in anmi("search", "blue whale").output.splitlines()[0] and place["run"].startswith("20")
+    assert place["run"] in anmi("search", "blue whale").output.splitlines()[0] and place[
+        "run"
+    ].startswith("20")
 
 
 def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
@@ -72,6 +87,8 @@ def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
         (("red", "--k", "0"), "k is 0"),
     ],
 )
-def test_errors_are_one_sentence(saved: HybridSearch, arguments: tuple[str, ...], said: str) -> None:
+def test_errors_are_one_sentence(
+    saved: HybridSearch, arguments: tuple[str, ...], said: str
+) -> None:
     done = anmi("search", *arguments)
     assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output

@@ -17,12 +17,18 @@ WORDS = [
 class Folder:
     """A BEIR folder whose rows can be changed before it is written."""
 
-    def __init__(self, path: Path, documents: int = 40, train: float = 0.6, dev: float = 0.2) -> None:
+    def __init__(
+        self, path: Path, documents: int = 40, train: float = 0.6, dev: float = 0.2
+    ) -> None:
         self.path = path
         numbers = range(documents)
         texts = [f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}" for i in numbers]
-        self.documents: list[Any] = [{"_id": f"d{i}", "title": f"Title {i}", "text": texts[i]} for i in numbers]
-        self.queries: list[Any] = [{"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in numbers]
+        self.documents: list[Any] = [
+            {"_id": f"d{i}", "title": f"Title {i}", "text": texts[i]} for i in numbers
+        ]
+        self.queries: list[Any] = [
+            {"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in numbers
+        ]
         first, second = int(documents * train), int(documents * (train + dev))
         self.qrels: dict[str, list[str]] = {
             "train": [f"q{i}\td{i}\t1" for i in numbers[:first]],
@@ -35,11 +41,15 @@ class Folder:
         self._put("corpus.jsonl", self.documents, newline, prefix)
         self._put("queries.jsonl", self.queries, newline, prefix)
         for split, labels in self.qrels.items():
-            self._put(f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *labels], newline, prefix)
+            self._put(
+                f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *labels], newline, prefix
+            )
         return f"beir:{self.path}"
 
     def _put(self, name: str, rows: list[Any], newline: str, prefix: bytes) -> None:
-        lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+        lines = [
+            row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows
+        ]
         data = "".join(line + newline for line in lines).encode("utf-8", "surrogatepass")
         (self.path / name).write_bytes(prefix + data)
 
@@ -60,25 +70,42 @@ class GraphFolder(Folder):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.entities: list[Any] = [
-            {"uri": f"{self.BASE}City_{i}", "label": f"City {i}", "types": ["city"], "description": f"The city {i}."}
+            {
+                "uri": f"{self.BASE}City_{i}",
+                "label": f"City {i}",
+                "types": ["city"],
+                "description": f"The city {i}.",
+            }
             for i in range(10)
         ]
         self.entities += [
-            {"uri": f"{self.BASE}Country_{i}", "label": f"Country {i}", "types": ["country"]} for i in range(3)
+            {"uri": f"{self.BASE}Country_{i}", "label": f"Country {i}", "types": ["country"]}
+            for i in range(3)
         ]
-        self.triples = [f"{self.BASE}City_{i}\tcountry\t{self.BASE}Country_{i % 3}\ttrain" for i in range(10)]
+        self.triples = [
+            f"{self.BASE}City_{i}\tcountry\t{self.BASE}Country_{i % 3}\ttrain" for i in range(10)
+        ]
         self.triples += [f"{self.BASE}City_{i}\tpeople\t{i}000\tdev" for i in range(10)]
         self.triples += [f'{self.BASE}City_{i}\tmotto\t"Motto {i}"\ttest' for i in range(10)]
         for i, document in enumerate(self.documents):
-            document["metadata"] = {"triples": [[f"City_{i % 10}", "country", f"Country_{i % 10 % 3}"]]}
+            document["metadata"] = {
+                "triples": [[f"City_{i % 10}", "country", f"Country_{i % 10 % 3}"]]
+            }
             if i >= 20:
                 document["metadata"]["triples"].append([f"City_{i % 10}", "people", f"{i % 10}000"])
 
-    def write(self, *, newline: str = "\n", prefix: bytes = b"", place: str = "..", tables: bool = True) -> str:
+    def write(
+        self, *, newline: str = "\n", prefix: bytes = b"", place: str = "..", tables: bool = True
+    ) -> str:
         super().write(newline=newline, prefix=prefix)
         if tables:
             self._put(f"{place}/entities.jsonl", self.entities, newline, prefix)
-            self._put(f"{place}/triples.tsv", ["head\trelation\ttail\tsplit", *self.triples], newline, prefix)
+            self._put(
+                f"{place}/triples.tsv",
+                ["head\trelation\ttail\tsplit", *self.triples],
+                newline,
+                prefix,
+            )
         return f"kg:{self.path}"
 
 

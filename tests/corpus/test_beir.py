@@ -51,9 +51,14 @@ def test_dev_is_cut_from_train_where_there_is_none(folder):
 def test_of_few_labels_dev_is_not_cut_so_that_pseudo_queries_stand_in(folder):
     del folder.qrels["dev"]
     found = load_collection(folder.write(), dev_share=0.4)
-    assert found.queries["split"].value_counts().to_dict() == {"train": 24, "test": 8} and "splits" not in found.notes
+    assert (
+        found.queries["split"].value_counts().to_dict() == {"train": 24, "test": 8}
+        and "splits" not in found.notes
+    )
     tables = found.corpus, found.queries, found.qrels, empty("document_id", "other_id")
-    assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 7, "any documents, about a fifth of 40"
+    assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 7, (
+        "any documents, about a fifth of 40"
+    )
 
 
 def test_subset_caps_training_queries_only(folder):
@@ -67,7 +72,9 @@ def test_subset_caps_training_queries_only(folder):
     assert set(small.qrels["query_id"]) == set(small.queries["query_id"])
 
 
-@pytest.mark.parametrize(("splits", "left"), [(["test"], {"test": 8}), (["dev", "test"], {"dev": 8, "test": 8})])
+@pytest.mark.parametrize(
+    ("splits", "left"), [(["test"], {"test": 8}), (["dev", "test"], {"dev": 8, "test": 8})]
+)
 def test_without_training_labels_no_split_is_cut_from_another(folder, splits, left):
     folder.qrels = {split: folder.qrels[split] for split in splits}
     found = load_collection(folder.write())
@@ -87,15 +94,23 @@ def test_without_any_labels_the_corpus_is_what_there_is(folder, asked):
     assert (len(found.queries), len(found.qrels)) == (0, 0)
     for name in ("queries", "qrels", "equivalents", "duplicates"):
         mine, theirs = getattr(found, name), getattr(labelled, name)
-        assert mine.dtypes.to_dict() == theirs.dtypes.to_dict(), "whoever reads the tables finds the same columns"
+        assert mine.dtypes.to_dict() == theirs.dtypes.to_dict(), (
+            "whoever reads the tables finds the same columns"
+        )
     assert reasons(found) == ({"no label names the query": 40} if asked else {})
 
 
-@pytest.mark.parametrize(("row", "reason"), [
-    ("q0\t999\t1", "the document is not in the corpus"), ("q999\td0\t1", "the query is unknown"),
-    ("q0\td1\tinf", "the relevance is no number"), ("q0\td1\t", "the relevance is no number"),
-    ("q0\td1\t-1", "the relevance is negative"), ("q0\td1\t0.5", "the relevance is no whole number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("q0\t999\t1", "the document is not in the corpus"),
+        ("q999\td0\t1", "the query is unknown"),
+        ("q0\td1\tinf", "the relevance is no number"),
+        ("q0\td1\t", "the relevance is no number"),
+        ("q0\td1\t-1", "the relevance is negative"),
+        ("q0\td1\t0.5", "the relevance is no whole number"),
+    ],
+)
 def test_one_bad_label_is_set_aside(folder, row, reason):
     folder.qrels["train"].append(row)
     found = load_collection(folder.write())
@@ -107,29 +122,41 @@ def test_one_bad_label_is_set_aside(folder, row, reason):
 def test_many_bad_labels_are_fatal_unless_allowed(folder):
     folder.qrels["train"] += ["q0\td9\t-1", "q1\td9\t-1"]
     with pytest.raises(
-        AnmiError, match=r"2 of 42 qrels are damaged.*train.tsv line 26.*raise ingestion.max_quarantine"
+        AnmiError,
+        match=r"2 of 42 qrels are damaged.*train.tsv line 26.*raise ingestion.max_quarantine",
     ):
         load_collection(folder.write())
-    assert reasons(load_collection(folder.write(), max_quarantine=0.05)) == {"the relevance is negative": 2}
+    assert reasons(load_collection(folder.write(), max_quarantine=0.05)) == {
+        "the relevance is negative": 2
+    }
     folder.qrels["train"].pop()
     with pytest.raises(AnmiError, match="1 of 41 qrels"):
         load_collection(folder.write(), max_quarantine=0)
 
 
 def test_labels_of_absent_documents_are_set_aside_and_counted(folder):
-    folder.qrels["test"] = [f"q{i}\td{i}\t2" for i in range(34, 40)] + ["q32\tgone\t1", "q34\tgone\t3.0", "q35\tx\t0"]
+    folder.qrels["test"] = [f"q{i}\td{i}\t2" for i in range(34, 40)] + [
+        "q32\tgone\t1",
+        "q34\tgone\t3.0",
+        "q35\tx\t0",
+    ]
     folder.qrels["train"] += [f"q{i}\tgone\t1" for i in range(10)] + ["q0\td0\t0", "q1\td2\t0"]
     found = load_collection(folder.write())
     assert reasons(found) == {
-        "the document is not in the corpus": 13, "no label names the query": 1,
+        "the document is not in the corpus": 13,
+        "no label names the query": 1,
         "no relevant document of the query is in the corpus": 1,
-    }  # fmt: skip
-    assert found.notes["absent"] == (
-        "2 relevant documents of dev and test queries are not in the corpus; recall is measured on those that are"
+    }
+    assert (
+        found.notes["absent"]
+        == "2 relevant documents of dev and test queries are not in the corpus; recall is measured"
+        " on those that are"
     )
     assert not found.queries.query_id.isin(["q32", "q33"]).any()
     assert set(found.qrels.document_id) <= set(found.corpus.document_id)
-    assert found.judged.values.tolist() == [["q1", "d2"]], "of a pair labelled twice the higher one stands"
+    assert found.judged.values.tolist() == [["q1", "d2"]], (
+        "of a pair labelled twice the higher one stands"
+    )
     assert found.notes["judged"] == "1 labels of 0 are judged negatives"
 
 
@@ -149,9 +176,15 @@ def test_empty_texts_are_set_aside_with_what_hangs_on_them(folder):
     folder.queries[0]["text"] = ""
     found = load_collection(folder.write(), max_quarantine=0.05)
     assert reasons(found) == dict.fromkeys(
-        ["title and text are empty", "the text is empty", "its query was set aside",
-         "the document is not in the corpus", "no relevant document of the query is in the corpus"], 1,
-    )  # fmt: skip
+        [
+            "title and text are empty",
+            "the text is empty",
+            "its query was set aside",
+            "the document is not in the corpus",
+            "no relevant document of the query is in the corpus",
+        ],
+        1,
+    )
     # A title without a text is a document.
     assert "d6" in set(found.corpus["document_id"])
     assert not {"q0", "q5"} & set(found.queries["query_id"])
@@ -182,11 +215,16 @@ def test_a_run_of_trec_is_a_system_by_the_name_of_its_file(folder):
     place = folder.path / "runs" / "splade.trec"
     collection = folder.write()
     place.parent.mkdir()
-    place.write_text("q39 Q0 d39 1 7.5 splade\nq39\tQ0\td3\t2\t-1e1\tsplade\nq39 Q0 elsewhere 3 -11 splade\n")
+    place.write_text(
+        "q39 Q0 d39 1 7.5 splade\nq39\tQ0\td3\t2\t-1e1\tsplade\nq39 Q0 elsewhere 3 -11 splade\n"
+    )
     rows = [("q39", "d39", 7.5, "splade.trec"), ("q39", "d3", -10.0, "splade.trec")]
     assert list(load_collection(collection).runs.itertuples(index=False, name=None)) == rows
     for text, words in (
-        ("q39 Q0 d39 1 7.5 a\n\nq39 Q0 d38 2", 'line 3 is "q39 Q0 d38 2"; six columns of TREC were expected'),
+        (
+            "q39 Q0 d39 1 7.5 a\n\nq39 Q0 d38 2",
+            'line 3 is "q39 Q0 d38 2"; six columns of TREC were expected',
+        ),
         ("q39 Q0 d39 1 nan a", r"line 1 is .*score \(a number\)"),
         ("39 Q0 39 1 7.5 a", "runs/splade.trec ranks no document of this corpus"),
     ):
@@ -197,7 +235,9 @@ def test_a_run_of_trec_is_a_system_by_the_name_of_its_file(folder):
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=4)
 PLAIN = st.one_of(TEXT, st.lists(TEXT, max_size=2))
-ODD = st.one_of(PLAIN, st.integers(), st.floats(allow_nan=False), st.none(), st.lists(st.integers(), max_size=2))
+ODD = st.one_of(
+    PLAIN, st.integers(), st.floats(allow_nan=False), st.none(), st.lists(st.integers(), max_size=2)
+)
 
 
 @given(st.dictionaries(TEXT, st.one_of(ODD, st.dictionaries(TEXT, PLAIN, max_size=2)), max_size=3))
@@ -209,7 +249,10 @@ def test_metadata_are_kept_as_they_were_written(tmp_path_factory, metadata):
 
 
 def read(
-    queries: list[tuple[str, str]], labels: list[tuple[str, str, int, str]], equivalent: bool = False, **options: object
+    queries: list[tuple[str, str]],
+    labels: list[tuple[str, str, int, str]],
+    equivalent: bool = False,
+    **options: object,
 ) -> Collection:
     """A collection of queries (id, text) with labels (query, document, relevance, split)."""
     documents = sorted({document for _, document, _, _ in labels})
@@ -217,21 +260,34 @@ def read(
     raw = RawCollection(
         pd.DataFrame({"document_id": documents, "title": "", "text": documents}).assign(**origin),
         pd.DataFrame(queries, columns=["query_id", "text"]).assign(**origin),
-        pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split"]).assign(file="made", line=1),
+        pd.DataFrame(labels, columns=["query_id", "document_id", "relevance", "split"]).assign(
+            file="made", line=1
+        ),
         same_text_is_equivalent=equivalent,
     )
     return assemble("made", raw, Options(language="en", **options))  # type: ignore[arg-type]
 
 
 QUERIES = [
-    ("q1", "What is a fox?"), ("q2", "an owl"), ("a0", "what is a FOX"), ("d1", "x"), ("d2", "X!"), ("t1", "y"),
+    ("q1", "What is a fox?"),
+    ("q2", "an owl"),
+    ("a0", "what is a FOX"),
+    ("d1", "x"),
+    ("d2", "X!"),
+    ("t1", "y"),
     ("t2", "Y"),
-]  # fmt: skip
+]
 LABELS = [
-    ("q1", "fox", 1, "train"), ("q1", "vixen", 1, "train"), ("q2", "owl", 1, "train"),
-    ("a0", "vixen", 2, "train"), ("a0", "fur", 1, "train"),
-    ("d1", "one", 1, "dev"), ("d2", "two", 1, "dev"), ("t1", "three", 1, "test"), ("t2", "four", 1, "test"),
-]  # fmt: skip
+    ("q1", "fox", 1, "train"),
+    ("q1", "vixen", 1, "train"),
+    ("q2", "owl", 1, "train"),
+    ("a0", "vixen", 2, "train"),
+    ("a0", "fur", 1, "train"),
+    ("d1", "one", 1, "dev"),
+    ("d2", "two", 1, "dev"),
+    ("t1", "three", 1, "test"),
+    ("t2", "four", 1, "test"),
+]
 
 
 def labels_of(found: Collection, query: str) -> dict[str, int]:
@@ -242,17 +298,34 @@ def labels_of(found: Collection, query: str) -> dict[str, int]:
 
 def test_queries_of_one_text_become_one_with_all_their_labels() -> None:
     found = read(QUERIES, LABELS)
-    assert found.queries.query_id.tolist() == ["q1", "q2", "d1", "t1", "t2"], "the first stays, and test as it is"
-    assert labels_of(found, "q1") == {"fox": 1, "vixen": 2, "fur": 1}, "of two labels the higher one"
+    assert found.queries.query_id.tolist() == [
+        "q1",
+        "q2",
+        "d1",
+        "t1",
+        "t2",
+    ], "the first stays, and test as it is"
+    assert labels_of(found, "q1") == {
+        "fox": 1,
+        "vixen": 2,
+        "fur": 1,
+    }, "of two labels the higher one"
     assert labels_of(found, "d1") == {"one": 1, "two": 1}
     assert (labels_of(found, "t1"), labels_of(found, "t2")) == ({"three": 1}, {"four": 1})
     assert found.qrels.set_index("query_id").split["q1"].eq("train").all()
     told = 'its labels went to the query of the same text "{}"'
-    assert found.quarantine.set_index("id").reason.to_dict() == {"a0": told.format("q1"), "d2": told.format("d1")}
-    assert counts_by_reason(found.quarantine) == {"its labels went to the query of the same text": 2}
+    assert found.quarantine.set_index("id").reason.to_dict() == {
+        "a0": told.format("q1"),
+        "d2": told.format("d1"),
+    }
+    assert counts_by_reason(found.quarantine) == {
+        "its labels went to the query of the same text": 2
+    }
 
 
 def test_where_equal_texts_are_the_known_truth_they_stay_apart() -> None:
     found = read(QUERIES, LABELS, equivalent=True)
     assert len(found.queries) == len(QUERIES)
-    assert {("q1", "fur"), ("a0", "fox")} <= set(found.equivalents.itertuples(index=False, name=None))
+    assert {("q1", "fur"), ("a0", "fox")} <= set(
+        found.equivalents.itertuples(index=False, name=None)
+    )

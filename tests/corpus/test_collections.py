@@ -15,7 +15,8 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import normalised
 
 DATA = Path(os.environ.get("ANMI_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
-# Documents, (train, dev, test) queries as they come out, queries set aside because another query has their text.
+# Documents, (train, dev, test) queries as they come out, queries set aside because another query
+# has their text.
 EXPECTED = {
     "beir:scifact": (5183, (664, 141, 300), 4, "en"),
     "beir:medquad": (15807, (11333, 1435, 1529), 46, "en"),
@@ -40,7 +41,10 @@ def test_counts(name):
     found = load_collection(f"{scheme}:{DATA / path}")
     documents, queries, leaks, language = EXPECTED[name]
     assert len(found.corpus) == documents
-    assert tuple((found.queries["split"] == split).sum() for split in ("train", "dev", "test")) == queries
+    assert (
+        tuple((found.queries["split"] == split).sum() for split in ("train", "dev", "test"))
+        == queries
+    )
     assert len(found.quarantine) == leaks
     assert found.language == language
     assert set(found.qrels["document_id"]) <= set(found.corpus["document_id"])
@@ -73,7 +77,9 @@ def test_size_and_shape(api_docs):
 
 
 def test_equivalents_share_summary_and_split(api_docs):
-    text = dict(zip(api_docs.queries["query_id"], api_docs.queries["text"].map(normalised), strict=True))
+    text = dict(
+        zip(api_docs.queries["query_id"], api_docs.queries["text"].map(normalised), strict=True)
+    )
     split = dict(zip(api_docs.queries["query_id"], api_docs.queries["split"], strict=True))
     assert len(api_docs.equivalents) > 400
     for query, document in api_docs.equivalents.itertuples(index=False):
@@ -85,14 +91,23 @@ def test_equivalents_share_summary_and_split(api_docs):
 
 
 def test_graph(api_docs):
-    names, edges = set(api_docs.corpus["document_id"]), set(map(tuple, api_docs.graph.values.tolist()))
+    names, edges = (
+        set(api_docs.corpus["document_id"]),
+        set(map(tuple, api_docs.graph.values.tolist())),
+    )
     assert ("numpy.linalg.norm", "module", "numpy.linalg") in edges
     assert ("pandas.DataFrame.merge", "kind", "method") in edges
     assert ("pandas.DataFrame.join", "see_also", "pandas.DataFrame.merge") in edges
     seen = api_docs.graph.query("relation == 'see_also'")
-    assert len(seen) > 3000 and {*seen["head"], *seen["tail"]} <= names and len(edges) == len(api_docs.graph)
+    assert (
+        len(seen) > 3000
+        and {*seen["head"], *seen["tail"]} <= names
+        and len(edges) == len(api_docs.graph)
+    )
 
-    types = dict(zip(api_docs.entities["uri"], map(json.loads, api_docs.entities["types"]), strict=True))
+    types = dict(
+        zip(api_docs.entities["uri"], map(json.loads, api_docs.entities["types"]), strict=True)
+    )
     names = api_docs.corpus["document_id"].tolist()
     modules = set(api_docs.graph.query("relation == 'module'")["tail"])
     assert list(types)[: len(names)] == names and set(types) - set(names) == modules
@@ -105,14 +120,13 @@ def test_objects_are_merged_by_their_docstring(monkeypatch, tmp_path):
     package = tmp_path / "shop"
     package.mkdir()
     (package / "__init__.py").write_text(
-        "from shop.things import Thing\n__all__ = ['Thing', 'buy', 'gone']\n"
-        "def buy():\n    'Doc of buy.'\ndef hidden():\n    'Doc of hidden.'\ndef gone():\n    'Short.'\n"
+        "from shop.things import Thing\n__all__ = ['Thing', 'buy', 'gone']\ndef buy():\n    'Doc of"
+        " buy.'\ndef hidden():\n    'Doc of hidden.'\ndef gone():\n    'Short.'\n"
     )
     (package / "things.py").write_text(
-        "from os.path import join\nfrom shop import *\n"
-        "class Base:\n    def keep(self):\n        'Doc of keep.'\n    def _own(self):\n        'x'\n"
-        "class Thing(Base):\n    'Doc of Thing.'\n    @classmethod\n    def make(cls):\n        'Doc of make.'\n"
-        "    build = make\n"
+        "from os.path import join\nfrom shop import *\nclass Base:\n    def keep(self):\n       "
+        " 'Doc of keep.'\n    def _own(self):\n        'x'\nclass Thing(Base):\n    'Doc of"
+        " Thing.'\n    @classmethod\n    def make(cls):\n        'Doc of make.'\n    build = make\n"
     )
     (package / "broken.py").write_text("raise OSError('no such device')\n")
     (package / "_private.py").write_text("def secret():\n    'Doc.'\n")
@@ -132,4 +146,7 @@ def test_what_makes_a_query_and_a_document():
     assert split_docstring("Three words only.\n\n" + body) is None
     assert split_docstring("One sentence here. And a second one.\n\n" + body) is None
     assert split_docstring("A summary of four.\n\n" + "word " * 29) is None
-    assert split_docstring("    A summary\n    of four.\n\n    " + body) == ("A summary of four.", body.strip())
+    assert split_docstring("    A summary\n    of four.\n\n    " + body) == (
+        "A summary of four.",
+        body.strip(),
+    )

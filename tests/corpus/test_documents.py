@@ -21,13 +21,21 @@ FOX = "The red fox is the largest of the true foxes and lives in most of the nor
 def place(tmp_path: Path) -> Path:
     """A folder with a document of every kind but PDF, two of which have one name."""
     for name, text in {
-        "guide/index.md": f"---\ntitle: The guide\n---\n# Foxes\n\n{FOX}\n\n## Where\n\nIn the *north*.",
+        "guide/index.md": (
+            f"---\ntitle: The guide\n---\n# Foxes\n\n{FOX}\n\n## Where\n\nIn the *north*."
+        ),
         "index.md": f"# Home\n\n{FOX} And so on.",
         "notes/a10.txt": "the tenth note",
         "notes/a2.txt": "the second note",
-        "page.html": "<html><head><title>Page</title></head><body><h1>Dens</h1><p>Where foxes live.</p></body></html>",
+        "page.html": (
+            "<html><head><title>Page</title></head><body><h1>Dens</h1><p>Where foxes"
+            " live.</p></body></html>"
+        ),
         "rows.csv": 'ID,Title,Body,year\n7,"A, b","one\ntwo",1999\n8,,three,2000\n',
-        "rows.jsonl": '{"content": "four", "metadata": {"parent": "x"}, "lang": "en"}\n\n{"content": "five"}\n',
+        "rows.jsonl": (
+            '{"content": "four", "metadata": {"parent": "x"}, "lang": "en"}\n\n{"content":'
+            ' "five"}\n'
+        ),
         ".hidden/secret.txt": "nobody asked for this",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +44,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def loaded(place: Path, *patterns: str, **given: object):
-    return load_collection("docs:" + ";".join(f"{place}/{pattern}" for pattern in patterns), language="en", **given)
+    return load_collection(
+        "docs:" + ";".join(f"{place}/{pattern}" for pattern in patterns), language="en", **given
+    )
 
 
 def test_every_kind_is_read(place: Path) -> None:
@@ -50,7 +60,10 @@ def test_every_kind_is_read(place: Path) -> None:
     assert corpus.text["guide/index.md"] == f"Foxes\n\n{FOX}\n\nWhere\n\nIn the north."
     assert corpus.text["7"] == "one\ntwo"
     metadata = corpus.metadata.map(json.loads)
-    assert metadata["guide/index.md"] == {"path": "guide/index.md", "headings": [["Foxes", 1], ["Where", 2]]}
+    assert metadata["guide/index.md"] == {
+        "path": "guide/index.md",
+        "headings": [["Foxes", 1], ["Where", 2]],
+    }
     assert metadata["page.html"] == {"path": "page.html", "headings": [["Dens", 1]]}
     assert metadata["8"] == {"path": "rows.csv", "year": "2000"}
     assert metadata["rows.jsonl#1"] == {"path": "rows.jsonl", "lang": "en", "parent": "x"}
@@ -59,7 +72,9 @@ def test_every_kind_is_read(place: Path) -> None:
     assert found.quarantine.empty
 
 
-def test_ids_start_below_the_folder_that_all_patterns_share(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_start_below_the_folder_that_all_patterns_share(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert loaded(place, "notes/*.txt").corpus.document_id.tolist() == ["a2.txt", "a10.txt"]
     both = ["notes/a2.txt", "notes/a10.txt", "guide/index.md"]
     assert loaded(place, "notes/*.txt", "guide/*").corpus.document_id.tolist() == both
@@ -85,14 +100,22 @@ def test_hidden_files_are_read_where_they_are_named(place: Path) -> None:
 def test_separators_long_fields_and_named_columns(place: Path) -> None:
     long = "fox " * 50_000
     (place / "rows.csv").write_bytes(f"id;text\r\n1;{long}\r\n\r\n2;b, c\r\n".encode("utf-8-sig"))
-    assert loaded(place, "rows.csv").corpus[["document_id", "text"]].values.tolist() == [["1", long], ["2", "b, c"]]
+    assert loaded(place, "rows.csv").corpus[["document_id", "text"]].values.tolist() == [
+        ["1", long],
+        ["2", "b, c"],
+    ]
     table = "key\theadline\tbody\tabstract\nk1\tOne\tlong\tshort\n"
     (place / "rows.tsv").write_text(table, encoding="utf-8")
-    found = loaded(place, "rows.tsv", columns={"id": "key", "title": "headline", "text": "abstract"}).corpus
+    found = loaded(
+        place, "rows.tsv", columns={"id": "key", "title": "headline", "text": "abstract"}
+    ).corpus
     assert found[["document_id", "title", "text"]].values.tolist() == [["k1", "One", "short"]]
     assert json.loads(found.metadata[0]) == {"body": "long", "path": "rows.tsv"}
     assert loaded(place, "rows.tsv").corpus.document_id.tolist() == ["rows.tsv#2"]
-    with pytest.raises(AnmiError, match=r'rows.tsv line 2 has no column "heading"; its columns are "key", "headline"'):
+    with pytest.raises(
+        AnmiError,
+        match=r'rows.tsv line 2 has no column "heading"; its columns are "key", "headline"',
+    ):
         loaded(place, "rows.tsv", columns={"title": "heading"})
 
 
@@ -153,7 +176,15 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
     assert found.text.split("\n\n") == [
         "An oak is a tall tree; see Quercus. A leaf",
         "# no heading\ngrow(oak)",
-        *("name height\noak 30 m", "First", "more of it", "Second", "Uses", "Wood & acorns\nand shade", "Trees"),
+        *(
+            "name height\noak 30 m",
+            "First",
+            "more of it",
+            "Second",
+            "Uses",
+            "Wood & acorns\nand shade",
+            "Trees",
+        ),
     ]
 
 
@@ -169,7 +200,11 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
         ("text before\n\n# Title", "Title", "text before"),
         ("# \n\ntext", "", "text"),
         ("\ufeff# Oak\r\n\r\ntext\r\n", "Oak", "text"),
-        ("# Oak\n\nA <select> of trees<br>\nhere\n\n<select>\n<nav>\n\ntext", "Oak", "A of trees\nhere\n\ntext"),
+        (
+            "# Oak\n\nA <select> of trees<br>\nhere\n\n<select>\n<nav>\n\ntext",
+            "Oak",
+            "A of trees\nhere\n\ntext",
+        ),
     ],
 )
 def test_titles_of_markdown(source: str, title: str, text: str) -> None:
@@ -202,8 +237,16 @@ def test_html_is_what_a_reader_sees() -> None:
     ("data", "text"),
     [
         ('<meta charset="latin-1"><p>été'.encode("latin-1"), "été"),
-        ('<meta http-equiv="x" content="text/html; charset=windows-1251"><p>дуб'.encode("cp1251"), "дуб"),
-        ('<?xml version="1.0" encoding="utf-8"?><html><body><p>дуб</p></body></html>'.encode(), "дуб"),
+        (
+            '<meta http-equiv="x" content="text/html; charset=windows-1251"><p>дуб'.encode(
+                "cp1251"
+            ),
+            "дуб",
+        ),
+        (
+            '<?xml version="1.0" encoding="utf-8"?><html><body><p>дуб</p></body></html>'.encode(),
+            "дуб",
+        ),
         (b"", ""),
         (b"<!-- only -->", ""),
         (b"words alone", "words alone"),
@@ -216,7 +259,9 @@ def test_encodings_and_broken_pages(data: bytes, text: str | None) -> None:
     assert text is None or found.text == text
 
 
-@pytest.mark.parametrize("declared", ["", "<meta charset=utf-8>", "<meta charset=nonsense>", "<meta charset=base64>"])
+@pytest.mark.parametrize(
+    "declared", ["", "<meta charset=utf-8>", "<meta charset=nonsense>", "<meta charset=base64>"]
+)
 def test_a_page_in_no_known_encoding(declared: str) -> None:
     with pytest.raises(UnreadableError, match=r"UTF-8"):
         of_html(f"{declared}<p>été".encode("latin-1"))
@@ -239,12 +284,16 @@ def pdf(text: str) -> bytes:
     """A page in the plainest PDF there is, whose table of objects the reader has to find."""
     stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
     objects = (
-        "<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
         f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>", "<< /Title (On foxes) >>",
-    )  # fmt: skip
-    body = "".join(f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, start=1))
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        "<< /Title (On foxes) >>",
+    )
+    body = "".join(
+        f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, start=1)
+    )
     return f"%PDF-1.4\n{body}trailer\n<< /Size 7 /Root 1 0 R /Info 6 0 R >>\nstartxref\n0\n%%EOF".encode()
 
 

@@ -14,7 +14,13 @@ import rdflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anmi.corpus.knowledge import KnowledgeGraph, read_rdf, resolver, stated_facts, superset_of_triples
+from anmi.corpus.knowledge import (
+    KnowledgeGraph,
+    read_rdf,
+    resolver,
+    stated_facts,
+    superset_of_triples,
+)
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 
@@ -51,9 +57,12 @@ def test_names_may_be_written_in_several_ways(graph_folder):
     graph_folder.entities.append({"uri": "d3", "label": "the document", "types": ["document"]})
     graph_folder.triples.append(f"d3\tabout\t{BASE}City_9")
     triples = [
-        [f"{BASE}City_0", "country", f"{BASE}Country_0"], ["City_0", "country", "Country_0"],
-        ["City_0", "motto", "Motto 0"], ["City_0", "people", '"0000"'], ["City_0", "twin", '"City_1"'],
-    ]  # fmt: skip
+        [f"{BASE}City_0", "country", f"{BASE}Country_0"],
+        ["City_0", "country", "Country_0"],
+        ["City_0", "motto", "Motto 0"],
+        ["City_0", "people", '"0000"'],
+        ["City_0", "twin", '"City_1"'],
+    ]
     graph_folder.documents[0]["metadata"] = {"triples": triples}
     found = load_collection(graph_folder.write())
     assert facts_of(found, "d0") == [
@@ -64,7 +73,9 @@ def test_names_may_be_written_in_several_ways(graph_folder):
         [f"{BASE}City_0", "twin", '"City_1"'],
     ]
     assert found.notes["stated triples that the graph lacks"] == 1
-    assert ["d3", "about", f"{BASE}City_9"] in facts_of(found, "d3"), "a document that is an entity states its triples"
+    assert ["d3", "about", f"{BASE}City_9"] in facts_of(found, "d3"), (
+        "a document that is an entity states its triples"
+    )
 
 
 SEGMENTS = st.lists(st.sampled_from(["a", "b", "c d", "HIV", "<x>"]), min_size=1, max_size=4)
@@ -83,7 +94,9 @@ def test_a_name_stands_for_every_uri_that_ends_in_it(paths, wanted):
 
 def test_the_graph_tells_what_an_ambiguous_name_means():
     known = {("http://y.org/b", "http://o.org/in", "http://x.org/c")}
-    resolve = resolver(["http://x.org/b", "http://y.org/b", "http://x.org/c", "http://o.org/in"], known)
+    resolve = resolver(
+        ["http://x.org/b", "http://y.org/b", "http://x.org/c", "http://o.org/in"], known
+    )
     assert resolve(("b", "in", "c")) == ("http://y.org/b", "http://o.org/in", "http://x.org/c")
     assert resolve(("b", "in", "b")) == ("b", "http://o.org/in", "b")
     assert resolve(("c", "near", '"b"')) == ("http://x.org/c", "near", '"b"')
@@ -119,9 +132,12 @@ def test_entities_without_a_type_have_the_ranges_they_are_in(graph_folder):
 
 @pytest.mark.parametrize(
     ("written", "kept"),
-    [("City_0", 0), ([["City_0", "country"], ["City_0", " ", "a"]], 0),
-     ([["City_0", "country", None], ["City_0", "people", "0000"], ["City_0", "people", 2.5]], 2)],
-)  # fmt: skip
+    [
+        ("City_0", 0),
+        ([["City_0", "country"], ["City_0", " ", "a"]], 0),
+        ([["City_0", "country", None], ["City_0", "people", "0000"], ["City_0", "people", 2.5]], 2),
+    ],
+)
 def test_malformed_triples_of_a_document(graph_folder, written, kept):
     graph_folder.documents[4]["metadata"]["triples"] = written
     found = load_collection(graph_folder.write())
@@ -131,7 +147,10 @@ def test_malformed_triples_of_a_document(graph_folder, written, kept):
     assert entry["file"].endswith("corpus.jsonl") and "metadata.triples" in entry["reason"]
     assert "d4" in set(found.corpus.document_id)
     graph_folder.documents[5]["metadata"]["triples"] = written
-    with pytest.raises(AnmiError, match=r'2 of 40 documents are damaged.*corpus.jsonl line 5, "d4": metadata.triples'):
+    with pytest.raises(
+        AnmiError,
+        match=r'2 of 40 documents are damaged.*corpus.jsonl line 5, "d4": metadata.triples',
+    ):
         load_collection(graph_folder.write())
 
 
@@ -149,7 +168,9 @@ def read(tmp_path):
     def read(text, language="en"):
         path = tmp_path / "graph.ttl"
         path.write_text(PREFIXES + text, encoding="utf-8")
-        return SimpleNamespace(**dict(zip(("entities", "triples"), read_rdf(path, language), strict=True)))
+        return SimpleNamespace(
+            **dict(zip(("entities", "triples"), read_rdf(path, language), strict=True))
+        )
 
     return read
 
@@ -160,7 +181,12 @@ TURTLE = """
 :Country_0 rdfs:label "Country 0" .
 """
 ENTITIES = [
-    {"uri": f"{BASE}City_0", "label": "City 0", "types": [f"{ONTOLOGY}City"], "description": "The city 0."},
+    {
+        "uri": f"{BASE}City_0",
+        "label": "City 0",
+        "types": [f"{ONTOLOGY}City"],
+        "description": "The city 0.",
+    },
     {"uri": f"{BASE}Country_0", "label": "Country 0"},
     {"uri": f"{BASE}City_1", "label": "City 1", "types": [f"{ONTOLOGY}City"]},
 ]
@@ -180,9 +206,17 @@ def test_three_ways_to_write_one_graph(graph_folder):
     found = [load_collection(graph_folder.write())]
     for path in graph_folder.path.parent.glob("*.*"):
         path.unlink()
-    # The graph may lie in the folder or one above; rdflib writes the N-Triples, in an order of its own.
-    ntriples = rdflib.Graph("SimpleMemory").parse(data=PREFIXES + TURTLE, format="turtle").serialize(format="nt")
-    places = {"graph.nt": "".join(line + "\n" for line in ntriples.splitlines()), "../graph.ttl": PREFIXES + TURTLE}
+    # The graph may lie in the folder or one above; rdflib writes the N-Triples, in an order of its
+    # own.
+    ntriples = (
+        rdflib.Graph("SimpleMemory")
+        .parse(data=PREFIXES + TURTLE, format="turtle")
+        .serialize(format="nt")
+    )
+    places = {
+        "graph.nt": "".join(line + "\n" for line in ntriples.splitlines()),
+        "../graph.ttl": PREFIXES + TURTLE,
+    }
     for name, text in places.items():
         (graph_folder.path / name).write_text(text, encoding="utf-8")
         found.append(load_collection(graph_folder.write(tables=False)))
@@ -192,7 +226,12 @@ def test_three_ways_to_write_one_graph(graph_folder):
             sets = [sorted(rows(getattr(each, table))) for each in (found[0], other)]
             assert sets[0] == sets[1]
         assert "stated triples that the graph lacks" not in other.notes
-    assert rows(found[0].facts)[0] == ["d0", f"{BASE}City_0", f"{ONTOLOGY}country", f"{BASE}Country_0"]
+    assert rows(found[0].facts)[0] == [
+        "d0",
+        f"{BASE}City_0",
+        f"{ONTOLOGY}country",
+        f"{BASE}Country_0",
+    ]
     pd.testing.assert_frame_equal(found[0].entities, found[2].entities)
 
 
@@ -261,12 +300,18 @@ def test_tails_stand_as_they_are_written(read, written, tail, caplog):
 def test_what_is_no_turtle_is_refused(read, text, words):
     with pytest.raises(AnmiError) as caught:
         read(text)
-    assert all(word in str(caught.value) for word in ["graph.ttl", *words]) and "\n" not in str(caught.value)
+    assert all(word in str(caught.value) for word in ["graph.ttl", *words]) and "\n" not in str(
+        caught.value
+    )
 
 
 URIS, LITERALS, RELATIONS = [f"u:{i}" for i in range(4)], ["1", '"x"'], ["r", "s"]
 # Heads that no list of entities names are nodes all the same.
-STATED = st.tuples(st.sampled_from([*URIS, "u:unknown"]), st.sampled_from(RELATIONS), st.sampled_from(URIS + LITERALS))
+STATED = st.tuples(
+    st.sampled_from([*URIS, "u:unknown"]),
+    st.sampled_from(RELATIONS),
+    st.sampled_from(URIS + LITERALS),
+)
 
 
 @st.composite
@@ -316,12 +361,16 @@ def test_a_document_is_about_the_entity_of_most_of_its_facts(world):
 def test_more_documents_than_fit_into_one_block():
     stated = {f"d{i}": [(URIS[i % 4], "r", str(i // 8))] for i in range(5000)}
     found = known_of([], stated).entailing(np.arange(5000, dtype=np.int32)[:, None]).tocoo()
-    expected = {(i, j) for i in range(5000) for j in (i, i ^ 4) if stated[f"d{i}"] == stated.get(f"d{j}")}
+    expected = {
+        (i, j) for i in range(5000) for j in (i, i ^ 4) if stated[f"d{i}"] == stated.get(f"d{j}")
+    }
     assert set(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
 
 
 def corpus(**triples):
-    metadata = [json.dumps({} if value is None else {"triples": value}) for value in triples.values()]
+    metadata = [
+        json.dumps({} if value is None else {"triples": value}) for value in triples.values()
+    ]
     return pd.DataFrame({"document_id": list(triples), "metadata": metadata}, dtype="str")
 
 
@@ -330,11 +379,15 @@ TRIPLE = st.tuples(st.sampled_from("ab"), st.sampled_from("pq"), st.sampled_from
 
 @given(
     st.lists(st.one_of(st.none(), st.lists(TRIPLE, max_size=4)), min_size=1, max_size=12),
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), min_size=1, max_size=12, unique=True),
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 11)), min_size=1, max_size=12, unique=True
+    ),
 )
 def test_documents_that_state_all_triples_of_a_positive_are_equivalents(documents, labels):
     labels = [(query, document) for query, document in labels if document < len(documents)]
-    qrels = pd.DataFrame([(f"q{q}", f"d{d}") for q, d in labels], columns=["query_id", "document_id"], dtype="str")
+    qrels = pd.DataFrame(
+        [(f"q{q}", f"d{d}") for q, d in labels], columns=["query_id", "document_id"], dtype="str"
+    )
     facts = [{tuple(t) for t in triples or []} for triples in documents]
     expected = set()
     for query in {q for q, _ in labels}:
@@ -345,15 +398,24 @@ def test_documents_that_state_all_triples_of_a_positive_are_equivalents(document
             for d in range(len(documents))
             if d not in own and any(needed <= facts[d] for needed in asked)
         }
-    found = superset_of_triples(corpus(**{f"d{i}": triples for i, triples in enumerate(documents)}), qrels)
+    found = superset_of_triples(
+        corpus(**{f"d{i}": triples for i, triples in enumerate(documents)}), qrels
+    )
     assert set(map(tuple, found.values.tolist())) == expected and not found.duplicated().any()
 
 
 def test_facts_stand_in_the_order_of_the_corpus_and_once():
-    texts = corpus(b=[["x", "is", "y"], ["x", "is", "y"], ["z", "is", "y"]], a=None, c=[["x", "is", "y"]])
-    found = stated_facts(texts, table([("c", "kind", "class"), ("a", "kind", "class"), ("x", "is", "y")]))
+    texts = corpus(
+        b=[["x", "is", "y"], ["x", "is", "y"], ["z", "is", "y"]], a=None, c=[["x", "is", "y"]]
+    )
+    found = stated_facts(
+        texts, table([("c", "kind", "class"), ("a", "kind", "class"), ("x", "is", "y")])
+    )
     assert found.index.tolist() == [0, 1, 2, 3, 4]
     assert found.to_numpy().tolist() == [
-        ["b", "x", "is", "y"], ["b", "z", "is", "y"], ["a", "a", "kind", "class"], ["c", "c", "kind", "class"],
+        ["b", "x", "is", "y"],
+        ["b", "z", "is", "y"],
+        ["a", "a", "kind", "class"],
+        ["c", "c", "kind", "class"],
         ["c", "x", "is", "y"],
-    ]  # fmt: skip
+    ]

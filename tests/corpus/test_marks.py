@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.corpus.marks import Mark, add, current_marks, file_of, question_of, questions, read_log, with_marks
+from anmi.corpus.marks import (
+    Mark,
+    add,
+    current_marks,
+    file_of,
+    question_of,
+    questions,
+    read_log,
+    with_marks,
+)
 from anmi.corpus.types import Collection, empty, table_of
 from anmi.errors import AnmiError
 from anmi.seeds import cut
@@ -26,13 +35,16 @@ def collection() -> Collection:
     labels = [("a", "d1"), ("a", "d2"), ("b", "d2"), ("t", "d3")]
     qrels = pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1)
     return Collection(
-        "small", "en",
+        "small",
+        "en",
         pd.DataFrame({"document_id": documents, "title": "", "text": documents, "metadata": "{}"}),
         queries.assign(metadata="{}", same_as=""),
         qrels.assign(split=qrels.query_id.map(SPLIT)),
         pd.DataFrame({"query_id": ["a", "t"], "document_id": ["d3", "d1"]}),
-        empty("head", "relation", "tail"), empty("document_id", "duplicate_of"), table_of(),
-    )  # fmt: skip
+        empty("head", "relation", "tail"),
+        empty("document_id", "duplicate_of"),
+        table_of(),
+    )
 
 
 def pairs(table: pd.DataFrame) -> set[tuple[str, str]]:
@@ -48,16 +60,21 @@ def test_labels_are_what_was_said_last_and_those_of_test_stay(log: list[Mark]) -
     expected = pairs(before.qrels)
     for (query, document), relevance in said.items():
         if SPLIT.get(query) in ("train", "dev") and document != "gone" and relevance is not None:
-            expected = expected | {(query, document)} if relevance else expected - {(query, document)}
+            expected = (
+                expected | {(query, document)} if relevance else expected - {(query, document)}
+            )
     assert pairs(found.qrels) == expected
     assert not found.qrels.duplicated(["query_id", "document_id"]).any()
     assert (found.qrels.split == found.qrels.query_id.map(SPLIT)).all()
-    of_test = [table[table.split == "test"].reset_index(drop=True) for table in (before.qrels, found.qrels)]
+    of_test = [
+        table[table.split == "test"].reset_index(drop=True) for table in (before.qrels, found.qrels)
+    ]
     pd.testing.assert_frame_equal(*of_test)
     assert pairs(counted) == {
-        pair for pair, relevance in said.items()
+        pair
+        for pair, relevance in said.items()
         if relevance is not None and SPLIT.get(pair[0]) in ("train", "dev") and pair[1] != "gone"
-    }  # fmt: skip
+    }
     assert set(found.queries.query_id) == {query for query, _ in expected}
     gone = set(SPLIT) - set(found.queries.query_id)
     assert set(found.quarantine.id) == gone
@@ -65,16 +82,26 @@ def test_labels_are_what_was_said_last_and_those_of_test_stay(log: list[Mark]) -
 
 
 def ask(text: str, document: str, relevance: int | None = 1, split: str = "train") -> Mark:
-    return Mark(question_of(text)[0], document, relevance, "me", question=question_of(text)[1], split=split).now()
+    return Mark(
+        question_of(text)[0], document, relevance, "me", question=question_of(text)[1], split=split
+    ).now()
 
 
 def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
     log = [
-        ask("Why  so?\0", "d1"), ask("why so", "d2", 0), ask("WHY SO!", "d3", split="test"),
-        ask("nothing found", "d1", 0), ask("taken back", "d1"), ask("taken back", "d1", None),
-        ask("B", "d3"), ask("t?", "d1"), ask("gone", "gone"),
-    ]  # fmt: skip
-    found, counted = with_marks(collection(), current_marks(log), questions(log), seed=1, dev_share=0.5)
+        ask("Why  so?\0", "d1"),
+        ask("why so", "d2", 0),
+        ask("WHY SO!", "d3", split="test"),
+        ask("nothing found", "d1", 0),
+        ask("taken back", "d1"),
+        ask("taken back", "d1", None),
+        ask("B", "d3"),
+        ask("t?", "d1"),
+        ask("gone", "gone"),
+    ]
+    found, counted = with_marks(
+        collection(), current_marks(log), questions(log), seed=1, dev_share=0.5
+    )
     name = question_of("why so")[0]
     new = found.queries[found.queries.query_id.str.startswith("asked-")]
     assert new[["query_id", "text", "split"]].to_numpy().tolist() == [[name, "WHY SO!", "test"]]
@@ -84,7 +111,8 @@ def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
     assert ("t", "d1") not in pairs(found.qrels)
     assert pairs(counted) == {(name, "d1"), (name, "d2"), (name, "d3"), ("b", "d3")}
     assert found.notes["marks"].startswith(
-        "3 pairs marked as relevant, 1 as not relevant; 1 questions asked on the page are queries (1 test)"
+        "3 pairs marked as relevant, 1 as not relevant; 1 questions asked on the page are queries"
+        " (1 test)"
     )
 
 
@@ -93,18 +121,28 @@ def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
 def test_dev_is_cut_from_questions_by_their_text_where_there_is_none(order: list[int]) -> None:
     before = collection()
     before = replace(
-        before, queries=before.queries.iloc[:0], qrels=before.qrels.iloc[:0], notes={"labels": "none for training"}
+        before,
+        queries=before.queries.iloc[:0],
+        qrels=before.qrels.iloc[:0],
+        notes={"labels": "none for training"},
     )
-    log = [ask(f"question {number}", "d1", split="test" if number % 5 == 4 else "train") for number in order]
+    log = [
+        ask(f"question {number}", "d1", split="test" if number % 5 == 4 else "train")
+        for number in order
+    ]
     test = {mark.question for mark in log if mark.split == "test"}
     found, _ = with_marks(before, current_marks(log), questions(log), seed=1, dev_share=0.35)
     splits = found.queries.set_index("text").split
     dev = {text for text in splits.index if cut([text], 1, dev_share=0.35)[0] == "dev"} - test
     assert (set(splits.index[splits == "test"]), set(splits.index[splits == "dev"])) == (test, dev)
-    assert (found.qrels.split == found.qrels.query_id.map(found.queries.set_index("query_id").split)).all()
+    assert (
+        found.qrels.split == found.qrels.query_id.map(found.queries.set_index("query_id").split)
+    ).all()
     assert "labels" not in found.notes
     # A handful says less than pseudo-queries, which stand in where there is no dev query.
-    few, _ = with_marks(before, current_marks(log[:40]), questions(log[:40]), seed=1, dev_share=0.35)
+    few, _ = with_marks(
+        before, current_marks(log[:40]), questions(log[:40]), seed=1, dev_share=0.35
+    )
     assert set(few.queries.split) == {"train", "test"}
 
 
@@ -127,18 +165,28 @@ def test_none_is_lost_where_several_mark_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", '"x"', '{"query_id": "q"}', '{"query_id": 1, "document_id": "d", "relevance": 1}',
-     '{"query_id": "q", "document_id": "d", "relevance": 2}',
-     '{"query_id": "q", "document_id": "d", "relevance": 1, "question": "x", "split": "dev"}'],
-)  # fmt: skip
+    [
+        "{",
+        "[]",
+        '"x"',
+        '{"query_id": "q"}',
+        '{"query_id": 1, "document_id": "d", "relevance": 1}',
+        '{"query_id": "q", "document_id": "d", "relevance": 2}',
+        '{"query_id": "q", "document_id": "d", "relevance": 1, "question": "x", "split": "dev"}',
+    ],
+)
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "marks.jsonl"
-    path.write_text('{"query_id": "q", "document_id": "d", "relevance": null}\n' + line + "\n", encoding="utf-8")
+    path.write_text(
+        '{"query_id": "q", "document_id": "d", "relevance": null}\n' + line + "\n", encoding="utf-8"
+    )
     with pytest.raises(AnmiError, match=r"marks\.jsonl line 2 is no mark"):
         read_log(path)
 
 
 def test_two_collections_never_share_a_file() -> None:
-    files = {file_of("marks", name) for name in ("beir:a/b", "beir:a-b", "beir:a b", "beir:" + "x/" * 99)}
+    files = {
+        file_of("marks", name) for name in ("beir:a/b", "beir:a-b", "beir:a b", "beir:" + "x/" * 99)
+    }
     assert len(files) == 4
     assert all(len(path.name) < 100 for path in files if path)

@@ -19,11 +19,26 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.types import Collection
 
 PIECES = st.sampled_from(
-    ["oak ", "It is old. ", "\n\n", "\n", "# A\n\n", "## B\n\n", "東京は雨です。", "ไทย" * 9, "- one\n", "¶" * 50]
+    [
+        "oak ",
+        "It is old. ",
+        "\n\n",
+        "\n",
+        "# A\n\n",
+        "## B\n\n",
+        "東京は雨です。",
+        "ไทย" * 9,
+        "- one\n",
+        "¶" * 50,
+    ]
 )
 
 
-@given(st.lists(PIECES, max_size=60).map("".join), st.integers(1, 40), st.sampled_from(["en", "ja", "th"]))
+@given(
+    st.lists(PIECES, max_size=60).map("".join),
+    st.integers(1, 40),
+    st.sampled_from(["en", "ja", "th"]),
+)
 def test_passages_hold_the_whole_text_in_order(text: str, target: int, language: str) -> None:
     found = cut_text(text, target, language)
     ends = [0, *(one.end for one in found)]
@@ -42,8 +57,13 @@ def test_headings_begin_passages_and_are_carried_along() -> None:
     sections = ("", 150), ("Where\n-----", 150), ("### North", 300), ("## When", 90)
     text = "\n\n".join(f"{heading}\n\n{words(count, 'a')}" for heading, count in sections)
     assert [one.headings for one in cut_text(text, TARGET, "en")] == [
-        (), ("Where",), ("Where", "North"), ("Where", "North"), ("Where", "North"), ("When",)
-    ]  # fmt: skip
+        (),
+        ("Where",),
+        ("Where", "North"),
+        ("Where", "North"),
+        ("Where", "North"),
+        ("When",),
+    ]
 
 
 @pytest.fixture
@@ -54,9 +74,16 @@ def long(tmp_path: Path) -> Path:
     rows = [("short", "An ash."), ("tree", body), ("copy", body), ("other", "A beech.")]
     lines = [json.dumps({"_id": name, "title": f"On {name}", "text": text}) for name, text in rows]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
-    asked = [{"_id": f"q{n}", "text": text} for n, text in enumerate(["what of elm3", "what of beech", "which yew9"])]
+    asked = [
+        {"_id": f"q{n}", "text": text}
+        for n, text in enumerate(["what of elm3", "what of beech", "which yew9"])
+    ]
     (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
-    for split, label in (("train", "q0\ttree\t1"), ("dev", "q1\tother\t1"), ("test", "q2\ttree\t2")):
+    for split, label in (
+        ("train", "q0\ttree\t1"),
+        ("dev", "q1\tother\t1"),
+        ("test", "q2\ttree\t2"),
+    ):
         (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{label}\n")
     return tmp_path
 
@@ -71,39 +98,61 @@ def test_long_documents_are_cut_and_labels_follow(long: Path) -> None:
     parts = found.corpus[found.corpus.parent == "tree"]
     assert parts.document_id.tolist() == [f"tree#{n}" for n in range(1, len(parts) + 1)]
     whole = load_collection(f"beir:{long}").corpus.set_index("document_id").text["tree"]
-    assert all(whole.startswith(text, start) for start, text in zip(parts.start, parts.text, strict=True))
+    assert all(
+        whole.startswith(text, start) for start, text in zip(parts.start, parts.text, strict=True)
+    )
     assert set(parts.title) == {"On tree"}
     assert found.corpus.start[found.corpus.parent == "short"].tolist() == [-1]
-    assert found.qrels[found.qrels.query_id == "q2"].document_id.tolist() == parts.document_id.tolist()
+    assert (
+        found.qrels[found.qrels.query_id == "q2"].document_id.tolist() == parts.document_id.tolist()
+    )
     assert found.notes["passages"] == f"2 of 4 documents are cut into {2 * len(parts)} passages"
 
 
-@pytest.mark.parametrize(("first", "lead"), [("Of the oak.", "Of the oak."), ("x" * 500, "x" * 160)])
+@pytest.mark.parametrize(
+    ("first", "lead"), [("Of the oak.", "Of the oak."), ("x" * 500, "x" * 160)]
+)
 def test_a_first_sentence_stands_for_a_missing_title(first: str, lead: str, long: Path) -> None:
     body = f" {first} And so on.\n\n{words(LONG, 'a')}\n\n# Use\n\n{words(LONG, 'b')}"
-    (long / "corpus.jsonl").write_text("\n".join(json.dumps({"_id": n, "text": body}) for n in ("tree", "other")))
+    (long / "corpus.jsonl").write_text(
+        "\n".join(json.dumps({"_id": n, "text": body}) for n in ("tree", "other"))
+    )
     titles = cut(long).corpus.title[lambda found: found.index < len(found) / 2].tolist()
     assert titles[0] == ""
     assert dict.fromkeys(titles[1:]) == {lead: None, "Use": None}
 
 
 def test_marks_are_of_passages_or_of_all_of_a_document(long: Path) -> None:
-    log = [Mark("q0", "copy", 0).now(), Mark("q0", "tree#2", 0).now(), Mark("q0", "tree#3", 1).now()]
-    asked = [Mark("asked", f"copy#{n}", int(n == 1), question="which oak?", split="train").now() for n in (1, 2)]
+    log = [
+        Mark("q0", "copy", 0).now(),
+        Mark("q0", "tree#2", 0).now(),
+        Mark("q0", "tree#3", 1).now(),
+    ]
+    asked = [
+        Mark("asked", f"copy#{n}", int(n == 1), question="which oak?", split="train").now()
+        for n in (1, 2)
+    ]
     found, marks = with_marks(cut(long), current_marks(log + asked), questions(asked))
     assert len(marks) == (found.corpus.parent == "copy").sum() + 4
     assert "tree#2" not in set(found.qrels.document_id[found.qrels.query_id == "q0"])
     assert found.qrels.document_id[found.qrels.query_id == "asked"].tolist() == ["copy#1"]
-    assert found.notes["marks"].startswith("2 pairs marked as relevant, 3 as not relevant; 1 question")
+    assert found.notes["marks"].startswith(
+        "2 pairs marked as relevant, 3 as not relevant; 1 question"
+    )
 
 
 def test_a_document_is_a_copy_where_all_its_passages_are(long: Path) -> None:
     # Titles are part of the texts.
-    (long / "corpus.jsonl").write_text((long / "corpus.jsonl").read_text().replace("On copy", "On tree"))
+    (long / "corpus.jsonl").write_text(
+        (long / "corpus.jsonl").read_text().replace("On copy", "On tree")
+    )
     found = cut(long)
     corpus = found.corpus
     assert copies(find_related(corpus, found.forms, found.duplicates), corpus) == {"copy": "tree"}
-    assert (first_passages(corpus) == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]).all()
+    assert (
+        first_passages(corpus)
+        == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]
+    ).all()
 
 
 def test_no_passage_holds_the_headings_of_the_whole_file(tmp_path: Path) -> None:

@@ -14,17 +14,33 @@ from hypothesis import strategies as st
 
 from anmi.corpus import related as near
 from anmi.corpus.related import copies, find_related, new_documents, parents_of, siblings
-from anmi.corpus.texts import document_texts, find_duplicates, find_queries, normalised, normalised_forms, to_json
+from anmi.corpus.texts import (
+    document_texts,
+    find_duplicates,
+    find_queries,
+    normalised,
+    normalised_forms,
+    to_json,
+)
 from anmi.seeds import choose, cut
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("Straße", "STRASSE"), ("ﬁne  tuning", "fine\ttuning."), ("１２ ＡＢ", "12 ab"), ("한국어", "한국어"),
-    ("\ufeffLos Panthers", "los panthers"), ("co-operate", "co operate"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Straße", "STRASSE"),
+        ("ﬁne  tuning", "fine\ttuning."),
+        ("１２ ＡＢ", "12 ab"),
+        ("한국어", "한국어"),
+        ("\ufeffLos Panthers", "los panthers"),
+        ("co-operate", "co operate"),
+    ],
+)
 def test_same_after_normalisation(one, other):
     assert normalised(one) == normalised(other)
-    assert all(normalised(a) != normalised(b) for a, b in [("कि", "की"), ("a < b", "a > b"), ("?", "!")])
+    assert all(
+        normalised(a) != normalised(b) for a, b in [("कि", "की"), ("a < b", "a > b"), ("?", "!")]
+    )
 
 
 @given(st.lists(st.sampled_from(["a b", "A b", "a  b", "c", "C", "c!", "d"]), max_size=20))
@@ -32,32 +48,50 @@ def test_duplicates_point_to_the_first_of_their_kind(texts):
     forms = [normalised(text) for text in texts]
     found = find_duplicates([str(row) for row in range(len(texts))], normalised_forms(texts))
     first = {row: forms.index(form) for row, form in enumerate(forms)}
-    assert found.values.tolist() == [[str(row), str(one)] for row, one in first.items() if row != one]
+    assert found.values.tolist() == [
+        [str(row), str(one)] for row, one in first.items() if row != one
+    ]
 
 
 def queries_in(corpus, **texts):
     """What ``find_queries`` says of queries by their id, in a corpus of ``id: (title, text)``."""
-    corpus = pd.DataFrame([(i, *parts) for i, parts in corpus.items()], columns=["document_id", "title", "text"])
-    queries = pd.DataFrame({"query_id": list(texts), "normalised": [normalised(text) for text in texts.values()]})
+    corpus = pd.DataFrame(
+        [(i, *parts) for i, parts in corpus.items()], columns=["document_id", "title", "text"]
+    )
+    queries = pd.DataFrame(
+        {"query_id": list(texts), "normalised": [normalised(text) for text in texts.values()]}
+    )
     forms = [normalised(text) for text in document_texts(corpus)]
     return dict(zip(texts, find_queries(queries, corpus, forms), strict=True))
 
 
 def test_a_query_is_the_document_of_its_id_and_text():
-    corpus = {"a": ("", "Meat is murder."), "b": ("Diets", "Meat is food."), "c": ("Meat", "is life")}
-    found = queries_in(corpus, a="meat is murder", b="Meat is food", c="Meat is life!", d="Meat is air")
+    corpus = {
+        "a": ("", "Meat is murder."),
+        "b": ("Diets", "Meat is food."),
+        "c": ("Meat", "is life"),
+    }
+    found = queries_in(
+        corpus, a="meat is murder", b="Meat is food", c="Meat is life!", d="Meat is air"
+    )
     assert found == {"a": "a", "b": "b", "c": "c", "d": ""}
 
 
 def test_a_query_with_the_text_of_a_document_of_another_id_is_found_and_its_own_id_comes_first():
     corpus = {"x": ("", "fox"), "q": ("", "Fox?"), "y": ("An", "owl")}
-    assert queries_in(corpus, q="FOX", other="fox!", owl="an owl") == {"q": "q", "other": "x", "owl": "y"}
+    assert queries_in(corpus, q="FOX", other="fox!", owl="an owl") == {
+        "q": "q",
+        "other": "x",
+        "owl": "y",
+    }
     # Without a title the text of a document of another id is not that of the query.
     assert queries_in(corpus, z="owl") == {"z": ""}
 
 
 def corpus_of(*metadata: str) -> pd.DataFrame:
-    return pd.DataFrame({"document_id": [f"d{i}" for i in range(len(metadata))], "metadata": metadata})
+    return pd.DataFrame(
+        {"document_id": [f"d{i}" for i in range(len(metadata))], "metadata": metadata}
+    )
 
 
 def parents(metadata: list[str]) -> list[str]:
@@ -65,17 +99,31 @@ def parents(metadata: list[str]) -> list[str]:
 
 
 def test_documents_of_one_parent_are_siblings_and_the_parent_is_one_of_them() -> None:
-    metadata = ['{"parent": "p"}', "{}", '{"parent": "p"}', '{"parent": "q"}', '{"parent": "p"}', '{"parent": "d1"}']
+    metadata = [
+        '{"parent": "p"}',
+        "{}",
+        '{"parent": "p"}',
+        '{"parent": "q"}',
+        '{"parent": "p"}',
+        '{"parent": "d1"}',
+    ]
     found = parents_of(corpus_of(*metadata))
     assert found.tolist() == ["p", "d1", "p", "q", "p", "d1"]
-    assert list(zip(*map(np.ndarray.tolist, siblings(found)), strict=True)) == [(0, 2), (0, 4), (1, 5)]
+    assert list(zip(*map(np.ndarray.tolist, siblings(found)), strict=True)) == [
+        (0, 2),
+        (0, 4),
+        (1, 5),
+    ]
 
 
 def test_the_first_key_that_names_something_decides() -> None:
     metadata = [
-        '{"doc_id": "p", "parent": "q"}', '{"doc_id": 3, "parent": null}', '{"parent": ""}', '{"parent": ["x"]}',
+        '{"doc_id": "p", "parent": "q"}',
+        '{"doc_id": 3, "parent": null}',
+        '{"parent": ""}',
+        '{"parent": ["x"]}',
         '{"other": "p"}',
-    ]  # fmt: skip
+    ]
     assert parents(metadata) == ["q", "3", "d2", "d3", "d4"]
 
 
@@ -96,23 +144,29 @@ def test_numbers_of_parts_are_recognised_where_much_of_the_corpus_has_them(mark:
         [f"{i:04}-{j:03}" for i in range(20) for j in range(3)],  # XQuAD
         [f"2019-{month:02}-{day:02}" for month in (1, 2, 3) for day in range(1, 21)],
         [f"Apollo_{10 * i + j}" for i in range(1, 11) for j in (3, 5, 6, 7, 8, 9)],
-        [f"f{i}.jsonl#{j}" for i in range(20) for j in (1, 2, 3)],  # Rows of tables, as the reader of files names them.
+        [
+            f"f{i}.jsonl#{j}" for i in range(20) for j in (1, 2, 3)
+        ],  # Rows of tables, as the reader of files names them.
     ],
 )
 def test_numbers_of_something_else_are_no_parts(ids: list[str]) -> None:
     metadata = [to_json({"path": name.partition("#")[0]}) for name in ids]
     assert parents_of(pd.DataFrame({"document_id": ids, "metadata": metadata})).tolist() == ids
     ids = [f"x{i}_{j}" for i in range(20) for j in range(3)]
-    titled = pd.DataFrame({"document_id": ids, "metadata": "{}", "title": [f"Title {name}" for name in ids]})
+    titled = pd.DataFrame(
+        {"document_id": ids, "metadata": "{}", "title": [f"Title {name}" for name in ids]}
+    )
     assert parents_of(titled).tolist() == ids, "each has a title of its own"
 
 
-def test_a_value_that_much_of_the_corpus_shares_is_no_parent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_value_that_much_of_the_corpus_shares_is_no_parent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     metadata = ['{"parent": "category"}'] * 30 + ['{"parent": "x"}'] * 2 + ["{}"] * 100
     assert parents(metadata)[29:33] == ["d29", "x", "x", "d32"]
     assert caplog.messages == [
-        'metadata key "parent": 30 of 132 documents share the value "category", which is no document they are parts of;'
-        " 1 such values are ignored"
+        'metadata key "parent": 30 of 132 documents share the value "category", which is no'
+        " document they are parts of; 1 such values are ignored"
     ]
     caplog.clear()
     with caplog.at_level(logging.WARNING):
@@ -129,12 +183,19 @@ def test_copies_come_first_and_are_compared_with_nothing_else() -> None:
     metadata = ['{"parent": "p"}', "{}", '{"parent": "p"}', *["{}"] * 10]
     table = find_related(corpus_of(*metadata), texts, duplicates)
     assert table.iloc[:, :3].values.tolist() == [
-        ["d2", "d1", "copy"], ["d0", "d2", "sibling"], ["d1", "d3", "near"],
-    ]  # fmt: skip
-    assert table.similarity[0] == 1 and np.isnan(table.similarity[1]) and 0.9 < table.similarity[2] < 1
+        ["d2", "d1", "copy"],
+        ["d0", "d2", "sibling"],
+        ["d1", "d3", "near"],
+    ]
+    assert (
+        table.similarity[0] == 1 and np.isnan(table.similarity[1]) and 0.9 < table.similarity[2] < 1
+    )
     assert copies(table) == {"d2": "d1"}
     nothing = find_related(corpus_of("{}"), ["a"], duplicates.iloc[:0])
-    assert nothing.columns.tolist() == table.columns.tolist() and nothing.dtypes.tolist() == table.dtypes.tolist()
+    assert (
+        nothing.columns.tolist() == table.columns.tolist()
+        and nothing.dtypes.tolist() == table.dtypes.tolist()
+    )
 
 
 FILLER = [f"w{chr(97 + i)}" for i in range(26)]
@@ -160,7 +221,9 @@ def collection(seed: int, count: int = 60) -> list[str]:
     return [" ".join(words) for words in texts]
 
 
-def by_all_pairs(texts: list[str], similarity: float, name_share: float) -> dict[tuple[int, int], float]:
+def by_all_pairs(
+    texts: list[str], similarity: float, name_share: float
+) -> dict[tuple[int, int], float]:
     words = [text.split() for text in texts]
     runs = [{tuple(w[i : i + 3]) for i in range(max(1, len(w) - 2))} if w else set() for w in words]
     frequency = Counter(word for each in words for word in set(each))
@@ -200,7 +263,9 @@ def test_near_duplicates_are_those_of_a_comparison_of_all_pairs(
     [("wa", True), ("x", False), ("7", False), ("Aspirin", False)],
     ids=["a common word", "a letter", "a number", "a name"],
 )
-def test_a_text_that_differs_in_a_name_or_number_is_no_near_duplicate(changed: str, near: bool) -> None:
+def test_a_text_that_differs_in_a_name_or_number_is_no_near_duplicate(
+    changed: str, near: bool
+) -> None:
     text = essay(0, 90)
     others = [" ".join(essay(i)) for i in range(1, 12)]
     found = near_duplicates([" ".join(text), *others, " ".join([*text[:40], changed, *text[40:]])])
@@ -239,30 +304,46 @@ def test_shares_are_met():
 @given(st.permutations(NAMES[:50]), st.integers(0, 2**31))
 def test_order_does_not_matter(order, seed):
     expected = dict(zip(NAMES, cut(NAMES[:50], seed, dev_share=0.3, test_share=0.3), strict=False))
-    assert [expected[name] for name in order] == cut(order, seed, dev_share=0.3, test_share=0.3).tolist()
+    assert [expected[name] for name in order] == cut(
+        order, seed, dev_share=0.3, test_share=0.3
+    ).tolist()
     chosen = {name for name, kept in zip(NAMES, choose(NAMES[:50], 7, seed), strict=False) if kept}
-    assert {name for name, kept in zip(order, choose(order, 7, seed), strict=True) if kept} == chosen
+    assert {
+        name for name, kept in zip(order, choose(order, 7, seed), strict=True) if kept
+    } == chosen
 
 
 @given(st.lists(st.sampled_from(NAMES[:20]), max_size=40), st.integers(0, 2**31))
 def test_equal_texts_share_a_split_and_move_no_other(texts, seed):
     split = dict(zip(NAMES[:20], cut(NAMES[:20], seed, dev_share=0.3, test_share=0.3), strict=True))
-    assert cut(texts, seed, dev_share=0.3, test_share=0.3).tolist() == [split[text] for text in texts]
+    assert cut(texts, seed, dev_share=0.3, test_share=0.3).tolist() == [
+        split[text] for text in texts
+    ]
 
 
 COUNT = 400
-CORPUS = pd.DataFrame({
-    "document_id": [f"d{i}" for i in range(COUNT)], "title": "", "text": [f"text {i}" for i in range(COUNT)],
-    "metadata": "{}",
-})  # fmt: skip
+CORPUS = pd.DataFrame(
+    {
+        "document_id": [f"d{i}" for i in range(COUNT)],
+        "title": "",
+        "text": [f"text {i}" for i in range(COUNT)],
+        "metadata": "{}",
+    }
+)
 NOTHING = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
 
 
 def asked(**splits: list[list[int]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Queries of each split, and the documents that answer each of them."""
-    pairs = [(split, f"{split}{i}", own) for split, queries in splits.items() for i, own in enumerate(queries)]
-    queries = pd.DataFrame([(name, f"what is {name}", split) for split, name, _ in pairs],
-                           columns=["query_id", "text", "split"])  # fmt: skip
+    pairs = [
+        (split, f"{split}{i}", own)
+        for split, queries in splits.items()
+        for i, own in enumerate(queries)
+    ]
+    queries = pd.DataFrame(
+        [(name, f"what is {name}", split) for split, name, _ in pairs],
+        columns=["query_id", "text", "split"],
+    )
     labels = [(name, f"d{place}", 1) for _, name, own in pairs for place in own]
     return queries, pd.DataFrame(labels, columns=["query_id", "document_id", "relevance"])
 
@@ -273,19 +354,28 @@ def wholly_new(queries: pd.DataFrame, qrels: pd.DataFrame, new: set[str]) -> pd.
 
 @given(
     st.lists(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=3), min_size=1, max_size=60),
-    st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=60), st.integers(0, 60),
-)  # fmt: skip
+    st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=60),
+    st.integers(0, 60),
+)
 def test_no_training_label_names_them_or_what_is_related_to_them(
     test: list[list[int]], train: set[int], wanted: int
 ) -> None:
-    queries, qrels = asked(train=[[place] for place in train], test=test, dev=[[place] for place in range(0, COUNT, 9)])
+    queries, qrels = asked(
+        train=[[place] for place in train], test=test, dev=[[place] for place in range(0, COUNT, 9)]
+    )
     # Chains of three documents of one text.
-    related = pd.DataFrame({"document_id": [f"d{i}" for i in range(0, 30, 3) for _ in "ab"], "kind": "near"})
+    related = pd.DataFrame(
+        {"document_id": [f"d{i}" for i in range(0, 30, 3) for _ in "ab"], "kind": "near"}
+    )
     related["other_id"] = [f"d{i + j}" for i in range(0, 30, 3) for j in (1, 2)]
     found = new_documents(CORPUS, queries, qrels, related, wanted=wanted, seed=1)
     labelled = set(qrels.document_id[qrels.query_id.str.startswith("train")])
     chosen = set(found.document_id)
-    assert not chosen & labelled and found.document_id.is_unique and set(found.split) <= {"dev", "test"}
+    assert (
+        not chosen & labelled
+        and found.document_id.is_unique
+        and set(found.split) <= {"dev", "test"}
+    )
     for first, other in zip(related.document_id, related.other_id, strict=True):
         assert (first in chosen) == (other in chosen)
     assert all(count <= COUNT / 10 for count in found.split.value_counts())
@@ -294,13 +384,24 @@ def test_no_training_label_names_them_or_what_is_related_to_them(
     assert dict(again.to_numpy().tolist()) == dict(found.to_numpy().tolist())
 
 
-@pytest.mark.parametrize(("queries", "wanted", "new"), [(300, 100, 100), (60, 100, 30), (300, 20, 20), (300, 0, 0)])
+@pytest.mark.parametrize(
+    ("queries", "wanted", "new"), [(300, 100, 100), (60, 100, 30), (300, 20, 20), (300, 0, 0)]
+)
 def test_as_many_queries_get_new_documents_as_are_wanted_and_half_of_them_at_most(
     queries: int, wanted: int, new: int
 ) -> None:
-    corpus = pd.concat([CORPUS, *(CORPUS.assign(document_id=f"x{n}" + CORPUS.document_id, text=f"{n} " + CORPUS.text)
-                                  for n in range(3))])  # fmt: skip
-    tables = asked(train=[[i] for i in range(300, 400)], test=[[i] for i in range(queries)], dev=[[399]] * 20)
+    corpus = pd.concat(
+        [
+            CORPUS,
+            *(
+                CORPUS.assign(document_id=f"x{n}" + CORPUS.document_id, text=f"{n} " + CORPUS.text)
+                for n in range(3)
+            ),
+        ]
+    )
+    tables = asked(
+        train=[[i] for i in range(300, 400)], test=[[i] for i in range(queries)], dev=[[399]] * 20
+    )
     found = new_documents(corpus, *tables, NOTHING, wanted=wanted, seed=1)
     assert int(wholly_new(*tables, set(found.document_id)).sum()) == new == len(found)
 
@@ -322,10 +423,16 @@ def test_documents_are_counted_and_not_their_passages(files: int, new: int) -> N
     queries, qrels = asked()
     parent = [f"file{i % files}" for i in range(COUNT)]
     found = new_documents(CORPUS.assign(parent=parent), queries, qrels, NOTHING, wanted=100, seed=1)
-    of = found.document_id.map(dict(zip(CORPUS.document_id, parent, strict=True))).groupby(found.split).nunique()
+    of = (
+        found.document_id.map(dict(zip(CORPUS.document_id, parent, strict=True)))
+        .groupby(found.split)
+        .nunique()
+    )
     assert of.to_dict() == ({"dev": new, "test": new} if new else {})
     long = ["long"] * (COUNT // 2) + [f"file{i % files}" for i in range(COUNT // 2)]
     for seed in range(5):
         # Half of all the text is never held out.
-        found = new_documents(CORPUS.assign(parent=long), queries, qrels, NOTHING, wanted=100, seed=seed)
+        found = new_documents(
+            CORPUS.assign(parent=long), queries, qrels, NOTHING, wanted=100, seed=seed
+        )
         assert "d0" not in set(found.document_id)

@@ -26,7 +26,9 @@ from anmi.retrieval.tokenize import tokenizer
 LANGUAGES = ["en", "de", "es", "ko", "zh", "ja", "th", "ar", "hi", "xx"]
 # Texts with what ends sentences, lines and lists, which random characters seldom have.
 PIECES = st.lists(
-    st.sampled_from(["Dr. A", "one", "2.", "!", "?", "\n", "\n\n", "- ", ": ", " ", "雨。", "ฝน ", "\u3000"])
+    st.sampled_from(
+        ["Dr. A", "one", "2.", "!", "?", "\n", "\n\n", "- ", ": ", " ", "雨。", "ฝน ", "\u3000"]
+    )
 )
 TEXTS = st.one_of(st.text(), st.text(st.characters()), PIECES.map("".join), PIECES.map(" ".join))
 
@@ -34,7 +36,9 @@ TEXTS = st.one_of(st.text(), st.text(st.characters()), PIECES.map("".join), PIEC
 @given(text=TEXTS, language=st.sampled_from(LANGUAGES))
 @example(text="\ud800 One. \ud83d Two. \U0001f600 Three.", language="en")
 @example(text="\x1c.\x85 a", language="en")
-def test_sentences_hold_all_of_the_text_but_the_white_space_between_them(text: str, language: str) -> None:
+def test_sentences_hold_all_of_the_text_but_the_white_space_between_them(
+    text: str, language: str
+) -> None:
     last, between = 0, ""
     for start, end in sentences(text, language):
         assert last <= start < end <= len(text)
@@ -46,8 +50,16 @@ def test_sentences_hold_all_of_the_text_but_the_white_space_between_them(text: s
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
-        ("en", "Dr. Smith saw it. It rained, e.g. in Rome.", ["Dr. Smith saw it.", "It rained, e.g. in Rome."]),
-        ("en", "Steps:\n1. Cut.\n2. Sew it\n   well.", ["Steps:", "1. Cut.", "2. Sew it\n   well."]),
+        (
+            "en",
+            "Dr. Smith saw it. It rained, e.g. in Rome.",
+            ["Dr. Smith saw it.", "It rained, e.g. in Rome."],
+        ),
+        (
+            "en",
+            "Steps:\n1. Cut.\n2. Sew it\n   well.",
+            ["Steps:", "1. Cut.", "2. Sew it\n   well."],
+        ),
         ("en", "A line that was\nwrapped goes on.", ["A line that was\nwrapped goes on."]),
         ("de", "Es kostet z. B. 3 Euro. Das geht.", ["Es kostet z. B. 3 Euro.", "Das geht."]),
         ("zh", "今天下雨。明天晴天！", ["今天下雨。", "明天晴天！"]),
@@ -94,10 +106,30 @@ def test_any_text_gives_words_of_letters_and_digits_only(text: str) -> None:
 
 
 CHARACTERS = [
-    *(" ", "\n", ". ", ".", '"', "'", "`", "“", "«", "「", "[", "(", "<a>", "*", "_", "-", "a", "1. "),
+    *(
+        " ",
+        "\n",
+        ". ",
+        ".",
+        '"',
+        "'",
+        "`",
+        "“",
+        "«",
+        "「",
+        "[",
+        "(",
+        "<a>",
+        "*",
+        "_",
+        "-",
+        "a",
+        "1. ",
+    ),
     *("e\u0301", "\u0301", "漢", "가", "ก", "क्", "ﷺ", "😀", "👩\u200d", "\u200b", "\ufeff", "\\"),
 ]
-# Each with the characters that it is given: where libraries need about a second for 100 kB of prose, fewer.
+# Each with the characters that it is given: where libraries need about a second for 100 kB of
+# prose, fewer.
 BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
     "sentences": (1_000_000, lambda text: sentences(text, "en")),
     "clauses": (1_000_000, lambda text: sentences(text, "th")),
@@ -106,10 +138,16 @@ BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
     "json": (1_000_000, lambda text: to_json({"text": clean(text)})),
     "language": (1_000_000, lambda text: detect_language([text])),
     "code mixing": (200_000, lambda text: hardness([text])),
-    "duplicates": (1_000_000, lambda text: near_duplicates(normalised_forms([text, f"{text} x"]), least_words=1)),
+    "duplicates": (
+        1_000_000,
+        lambda text: near_duplicates(normalised_forms([text, f"{text} x"]), least_words=1),
+    ),
     "markdown": (100_000, lambda text: of_markdown(text.encode())),
     "html": (1_000_000, lambda text: of_html(text.encode())),
-    "keyphrase": (1_000_000, lambda text: keyphrase(Material([Document("d", "", text, "en")], "en"))),
+    "keyphrase": (
+        1_000_000,
+        lambda text: keyphrase(Material([Document("d", "", text, "en")], "en")),
+    ),
     "crop": (1_000_000, lambda text: crop(Document("d", "", text, "en"), 3, 1)),
     "snowball": (1_000_000, lambda text: tokenizer("snowball", "en")([text])),
     "ngram": (1_000_000, lambda text: tokenizer("ngram", "ja")([text])),
@@ -139,16 +177,29 @@ def test_no_character_is_a_time_bomb(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "code"),
-    [("hi", "hi"), ("EN-us", "en"), ("pt_BR", "pt"), ("zh-Hant", "zh"), (" ta ", "ta"), ("nb", "no"), ("my", "my")],
+    [
+        ("hi", "hi"),
+        ("EN-us", "en"),
+        ("pt_BR", "pt"),
+        ("zh-Hant", "zh"),
+        (" ta ", "ta"),
+        ("nb", "no"),
+        ("my", "my"),
+    ],
 )
 def test_codes_with_region_and_in_capitals(given: str, code: str) -> None:
     assert language_code(given) == code
     assert IngestionParams(language=given).language == code
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    ("hindi", 'did you mean "hi"?'), ("Thai", 'did you mean "th"?'), ("xylo", "expected: an ISO 639-1 code"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("hindi", 'did you mean "hi"?'),
+        ("Thai", 'did you mean "th"?'),
+        ("xylo", "expected: an ISO 639-1 code"),
+    ],
+)
 def test_an_unknown_language_is_refused(given: str, said: str) -> None:
     with pytest.raises(AnmiError) as refused:
         language_code(given)

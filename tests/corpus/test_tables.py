@@ -22,7 +22,11 @@ from anmi.errors import AnmiError
 
 PAGE = Path(__file__).parents[2] / "docs" / "collections.md"
 ROWS = [
-    {"question": f"who is number {i}?", "answer": f"it is the person with number {i}", "negative_1": f"nobody {i}"}
+    {
+        "question": f"who is number {i}?",
+        "answer": f"it is the person with number {i}",
+        "negative_1": f"nobody {i}",
+    }
     for i in range(60)
 ]
 
@@ -51,7 +55,9 @@ TEXTS = {
     "queries": [{"_id": f"q{i}", "text": row["question"]} for i, row in enumerate(ROWS)],
 }
 LABELS = {
-    split: [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(first, first + 20)]
+    split: [
+        {"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(first, first + 20)
+    ]
     for split, first in (("train", 0), ("dev", 20), ("test", 40))
 }
 
@@ -64,7 +70,9 @@ def write_beir(folder: Path, ending: str = ".jsonl", labels: str = ".tsv") -> Pa
         if labels in (".tsv", ".parquet"):
             write(folder / "qrels" / f"{split}{labels}", rows)
         else:
-            lines = "".join(f"{row['query-id']} 0 {row['corpus-id']}\t{row['score']}\n" for row in rows)
+            lines = "".join(
+                f"{row['query-id']} 0 {row['corpus-id']}\t{row['score']}\n" for row in rows
+            )
             (folder / "qrels" / f"{split}{labels}").write_text(lines)
     return folder
 
@@ -76,24 +84,36 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple
     for name in ("faq.csv", "part_1.jsonl.gz", "part_2.jsonl.gz"):
         write(tmp_path / name, ROWS)
     write(tmp_path / "more.arrow", [{"query": "another?", "positive": "yes, another"}])
-    write(tmp_path / "products.parquet", [{"ID": i, "Title": "t", "Text": row["answer"]} for i, row in enumerate(ROWS)])
+    write(
+        tmp_path / "products.parquet",
+        [{"ID": i, "Title": "t", "Text": row["answer"]} for i, row in enumerate(ROWS)],
+    )
     Path("notes").mkdir()
     Path("notes/a.md").write_text("# A\n\nSome words on a.")
     write_beir(Path("scifact"))
     write_beir(Path("webnlg"))
     DatasetDict({"train": Dataset.from_list(ROWS)}).save_to_disk("saved")
     save_beir(Path("mteb"), Path("mteb/default"))
-    write(Path("webnlg/entities.jsonl"), [{"uri": "u:a", "label": "a"}, {"uri": "u:b", "label": "b"}])
+    write(
+        Path("webnlg/entities.jsonl"), [{"uri": "u:a", "label": "a"}, {"uri": "u:b", "label": "b"}]
+    )
     Path("webnlg/triples.tsv").write_text("head\trelation\ttail\nu:a\tr\tu:b\n")
     return {
-        "docs:notes": (1, 0), "docs:products.parquet": (60, 0), "pairs:faq.csv": (120, 60),
-        "pairs:part_*.jsonl.gz@50;more.arrow": (101, 51), "beir:scifact": (60, 60), "kg:webnlg": (60, 60),
-        "hf:saved": (120, 60), "hf:mteb::test": (60, 20),
-    }  # fmt: skip
+        "docs:notes": (1, 0),
+        "docs:products.parquet": (60, 0),
+        "pairs:faq.csv": (120, 60),
+        "pairs:part_*.jsonl.gz@50;more.arrow": (101, 51),
+        "beir:scifact": (60, 60),
+        "kg:webnlg": (60, 60),
+        "hf:saved": (120, 60),
+        "hf:mteb::test": (60, 20),
+    }
 
 
 def test_the_examples_of_the_page_are_read(examples: dict[str, tuple[int, int]]) -> None:
-    listed = re.findall(r"^\|.*?\| `(.+?)` \|", PAGE.read_text(encoding="utf-8").split("## Tables")[0], re.MULTILINE)
+    listed = re.findall(
+        r"^\|.*?\| `(.+?)` \|", PAGE.read_text(encoding="utf-8").split("## Tables")[0], re.MULTILINE
+    )
     # One would download, the other reads what is installed; both have tests of their own.
     assert set(listed) == {*examples, "ir_datasets:beir/scifact/train", "api_docs"}
     for collection, (documents, labels) in examples.items():
@@ -102,7 +122,9 @@ def test_the_examples_of_the_page_are_read(examples: dict[str, tuple[int, int]])
         assert set(found.quarantine.reason) <= {"no label names the query"}
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".parquet", ".arrow", ".feather"])
+@pytest.mark.parametrize(
+    "ending", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".parquet", ".arrow", ".feather"]
+)
 def test_every_kind_of_table_gives_the_same_rows(ending: str, tmp_path: Path) -> None:
     assert list(read_rows(write(tmp_path / f"a{ending}", ROWS)))[:2] == [
         (line + ("csv" in ending or "tsv" in ending), row) for line, row in enumerate(ROWS[:2], 1)
@@ -113,9 +135,12 @@ def test_every_kind_of_table_gives_the_same_rows(ending: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("ending", "labels"), [(".parquet", ".parquet"), (".jsonl.gz", ".trec"), (".parquet", ".txt"), (".jsonl", ".qrels")]
+    ("ending", "labels"),
+    [(".parquet", ".parquet"), (".jsonl.gz", ".trec"), (".parquet", ".txt"), (".jsonl", ".qrels")],
 )
-def test_a_folder_of_beir_is_the_same_in_every_form(ending: str, labels: str, tmp_path: Path) -> None:
+def test_a_folder_of_beir_is_the_same_in_every_form(
+    ending: str, labels: str, tmp_path: Path
+) -> None:
     one, other = write_beir(tmp_path / "one"), write_beir(tmp_path / "other", ending, labels)
     expected, found = (load_collection(f"beir:{folder}", language="en") for folder in (one, other))
     for name in ("corpus", "queries", "qrels"):
@@ -126,7 +151,10 @@ def save_beir(folder: Path, labels: Path) -> Path:
     """Save a collection as `datasets` does."""
     for name, texts in TEXTS.items():
         DatasetDict({name: Dataset.from_list(texts)}).save_to_disk(folder / name)
-    parts = {split: Dataset.from_list([row | {"score": 1.0} for row in rows]) for split, rows in LABELS.items()}
+    parts = {
+        split: Dataset.from_list([row | {"score": 1.0} for row in rows])
+        for split, rows in LABELS.items()
+    }
     DatasetDict({"validation": parts.pop("dev"), **parts}).save_to_disk(labels)
     return folder
 
@@ -138,7 +166,10 @@ def test_datasets_reads_what_beir_and_mteb_publish(form: str, tmp_path: Path) ->
     if form == "a card":
         write_beir(place, ".parquet", ".parquet")
         files = {part: f"data_files: {part}.parquet" for part in ("corpus", "queries")}
-        splits = "".join(f"\n  - split: {name}\n    path: qrels/{name}.parquet" for name in ("train", "dev", "test"))
+        splits = "".join(
+            f"\n  - split: {name}\n    path: qrels/{name}.parquet"
+            for name in ("train", "dev", "test")
+        )
         files["default"] = f"data_files:{splits}"
         card = "".join(f"- config_name: {name}\n  {text}\n" for name, text in files.items())
         (place / "README.md").write_text(f"---\nconfigs:\n{card}---\n")
@@ -152,7 +183,10 @@ def test_datasets_reads_what_beir_and_mteb_publish(form: str, tmp_path: Path) ->
     for name in ("corpus", "queries", "qrels"):
         assert getattr(found, name).equals(getattr(expected, name)), name
     one = load_collection(f"hf:{place}::test", language="en")
-    assert len(one.qrels) == 20 and set(one.qrels.split) == {"train", "test"}, "a split that is named is cut"
+    assert len(one.qrels) == 20 and set(one.qrels.split) == {
+        "train",
+        "test",
+    }, "a split that is named is cut"
 
 
 def test_datasets_reads_pairs(tmp_path: Path) -> None:
@@ -167,7 +201,9 @@ def test_datasets_reads_pairs(tmp_path: Path) -> None:
     splits["train"].save_to_disk(tmp_path / "one")
     assert len(load_collection(f"hf:{tmp_path / 'one'}", language="en").qrels) == 40
     (tmp_path / "none").mkdir()
-    pd.DataFrame({"_id": [], "text": []}).to_parquet(write_beir(tmp_path / "empty", ".parquet") / "corpus.parquet")
+    pd.DataFrame({"_id": [], "text": []}).to_parquet(
+        write_beir(tmp_path / "empty", ".parquet") / "corpus.parquet"
+    )
     with pytest.raises(AnmiError, match=r"corpus\.parquet has no row"):
         load_collection(f"beir:{tmp_path / 'empty'}")
     DatasetDict(splits | {"test": splits["test"].select([])}).save_to_disk(tmp_path / "half")
@@ -182,10 +218,14 @@ def test_datasets_reads_pairs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("query", "positive"),
-    [("query", name) for name in USUAL["positive"]] + [(name, "answer") for name in USUAL["query"][1:]],
+    [("query", name) for name in USUAL["positive"]]
+    + [(name, "answer") for name in USUAL["query"][1:]],
 )
 def test_usual_names_in_any_case_and_the_plural(query: str, positive: str, tmp_path: Path) -> None:
-    rows = [{query.upper(): f"q {i}", f"{positive}s": [f"a {i}", {"title": "T", "text": f"b {i}"}]} for i in range(30)]
+    rows = [
+        {query.upper(): f"q {i}", f"{positive}s": [f"a {i}", {"title": "T", "text": f"b {i}"}]}
+        for i in range(30)
+    ]
     found = load_collection(f"pairs:{write(tmp_path / 'a.jsonl', rows)}", language="en")
     assert (len(found.queries), len(found.qrels)) == (30, 60)
     assert found.corpus[["title", "text"]].values.tolist()[:2] == [["", "a 0"], ["T", "b 0"]]
@@ -193,10 +233,17 @@ def test_usual_names_in_any_case_and_the_plural(query: str, positive: str, tmp_p
 
 def test_labels_negatives_and_titles_of_pairs(tmp_path: Path) -> None:
     rows = [
-        {"query": f"q {i}", "documents": [f"a {i}", f"b {i}", f"c {i}"], "labels": [1, 0, 2], "Title": f"t {i}",
-         "hard-negatives": [f"n {i}", None], "negative_2": f"m {i}", "year": 1999}
+        {
+            "query": f"q {i}",
+            "documents": [f"a {i}", f"b {i}", f"c {i}"],
+            "labels": [1, 0, 2],
+            "Title": f"t {i}",
+            "hard-negatives": [f"n {i}", None],
+            "negative_2": f"m {i}",
+            "year": 1999,
+        }
         for i in range(30)
-    ]  # fmt: skip
+    ]
     found = load_collection(f"pairs:{write(tmp_path / 'a.parquet', rows)}", language="en")
     assert found.qrels.relevance.tolist() == [1, 2] * 30
     text = found.corpus.set_index("document_id").text
@@ -213,7 +260,11 @@ def test_labels_negatives_and_titles_of_pairs(tmp_path: Path) -> None:
         ("a.md", b"# A", "a.md is no table"),
         ("a.jsonl", b'{"query": ["a", "b"], "positive": "c"}', "2 queries"),
         ("a.jsonl", b'{"query": "a", "positive": 3}', 'has a "positive" that is no text'),
-        ("a.jsonl", b'{"query": "a", "positive": ["b", "c", "d"], "label": [1, 0]}', "3 documents and 2 labels"),
+        (
+            "a.jsonl",
+            b'{"query": "a", "positive": ["b", "c", "d"], "label": [1, 0]}',
+            "3 documents and 2 labels",
+        ),
     ],
 )
 def test_a_table_that_is_none(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -224,18 +275,30 @@ def test_a_table_that_is_none(name: str, content: bytes, words: str, tmp_path: P
 
 def chunk(start, stop):
     more = {"query_type": "phrase", "doc_type": "sentence", "language": "en"}
-    return [{"query": f"the query {i}", "document": f"the document {i}", **more} for i in range(start, stop)]
+    return [
+        {"query": f"the query {i}", "document": f"the document {i}", **more}
+        for i in range(start, stop)
+    ]
 
 
 def test_equal_texts_merge_and_chunks_are_read_in_the_order_of_their_numbers(tmp_path):
-    more = [{"query": "the query 10", "document": "another"}, {"query": "a new one", "document": "the document 13"}]
+    more = [
+        {"query": "the query 10", "document": "another"},
+        {"query": "a new one", "document": "the document 13"},
+    ]
     for number, rows in ((10, chunk(100, 120)), (2, chunk(20, 40)), (1, [*chunk(10, 20), *more])):
         (tmp_path / f"part_{number}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = load_collection(f"pairs:{tmp_path}/part_*.jsonl@42")
     texts = [*range(10, 20), *range(20, 40), *range(100, 110)]
-    assert found.corpus["text"][found.corpus["text"] != "another"].tolist() == [f"the document {i}" for i in texts]
+    assert found.corpus["text"][found.corpus["text"] != "another"].tolist() == [
+        f"the document {i}" for i in texts
+    ]
     assert (len(found.corpus), len(found.queries), len(found.qrels)) == (41, 41, 42)
-    assert found.qrels.groupby("query_id").size().max() == found.qrels.groupby("document_id").size().max() == 2
+    assert (
+        found.qrels.groupby("query_id").size().max()
+        == found.qrels.groupby("document_id").size().max()
+        == 2
+    )
     assert json.loads(found.queries["metadata"][0]) == {"query_type": "phrase", "language": "en"}
     assert json.loads(found.corpus["metadata"][0])["doc_type"] == "sentence"
 
@@ -254,9 +317,15 @@ def register(tmp_path):
         return LocalDownload(path)
 
     def add(split, first, last, *, qrels=None):
-        documents = "".join(f'{{"doc_id": "d{i}", "text": "the document number {i}"}}\n' for i in range(40))
-        docs = JsonlDocs(local("docs.jsonl", documents), lang="en", docstore_path=str(tmp_path / "docs.pklz4"))
-        queries = TsvQueries(local(f"{split}.tsv", "".join(f"q{i}\tthe query {i}\n" for i in range(first, last))))
+        documents = "".join(
+            f'{{"doc_id": "d{i}", "text": "the document number {i}"}}\n' for i in range(40)
+        )
+        docs = JsonlDocs(
+            local("docs.jsonl", documents), lang="en", docstore_path=str(tmp_path / "docs.pklz4")
+        )
+        queries = TsvQueries(
+            local(f"{split}.tsv", "".join(f"q{i}\tthe query {i}\n" for i in range(first, last)))
+        )
         lines = qrels or "".join(f"q{i} 0 d{i} 1\n" for i in range(first, last))
         name = f"{base}/{split}" if split else base
         ir_datasets.registry.register(
@@ -290,5 +359,7 @@ def test_a_dataset_without_splits_is_cut(register):
 
 def test_whatever_goes_wrong_is_said_in_one_sentence(register):
     name = register("train", 0, 20, qrels="q0 d0\n")
-    with pytest.raises(AnmiError, match=r"cannot be read \(RuntimeError: expected 4 columns.*network"):
+    with pytest.raises(
+        AnmiError, match=r"cannot be read \(RuntimeError: expected 4 columns.*network"
+    ):
         load_collection(f"ir_datasets:{name}")

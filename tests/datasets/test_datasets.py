@@ -36,8 +36,12 @@ from anmi.errors import AnmiError
 from anmi.hooks.record import RunRecord
 
 ONE, TWO = "2026-01-01T00.00.00.000Z", "2026-01-02T00.00.00.000Z"
-FIGURE = Figure([{"type": "scatter", "x": [number], "y": [0.5], "name": "é"} for number in range(3)])
-FRAME = pd.DataFrame({"id": ["a", "b", "c"], "text": ["é/x", None, "z\u2028"], "scores": [[1.0], [], [0.5, 2.0]]})
+FIGURE = Figure(
+    [{"type": "scatter", "x": [number], "y": [0.5], "name": "é"} for number in range(3)]
+)
+FRAME = pd.DataFrame(
+    {"id": ["a", "b", "c"], "text": ["é/x", None, "z\u2028"], "scores": [[1.0], [], [0.5, 2.0]]}
+)
 
 
 def block(first: int, rows: int = 3, width: int = 4) -> Candidates:
@@ -59,11 +63,14 @@ def same(one: Candidates, other: Candidates) -> bool:
 
 
 CASES: list[tuple[type, Any, dict[str, Any]]] = [
-    (CandidateShardsDataset, CandidateShards.of([block(0), block(10)]), {}), (TableDataset, FRAME, {}),
-    (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}), (TextDataset, "<p>é</p>\n", {}), (FigureDataset, FIGURE, {}),
+    (CandidateShardsDataset, CandidateShards.of([block(0), block(10)]), {}),
+    (TableDataset, FRAME, {}),
+    (JsonDataset, {"a": [1, 2.5, None], "ü": "x"}, {}),
+    (TextDataset, "<p>é</p>\n", {}),
+    (FigureDataset, FIGURE, {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {}),
     (NumpyDataset, np.arange(12, dtype=np.float32).reshape(3, 4), {"memory_mapped": True}),
-]  # fmt: skip
+]
 
 
 class Weights:
@@ -105,7 +112,9 @@ def test_a_flipped_bit_is_noticed_and_so_is_a_file_that_ends_early(
     for _ in flipped(place):
         with pytest.raises(DatasetError) as raised:
             opened().load()
-        assert f"{place} is damaged, since it is not what run {ONE} saved" in str(user_error(raised.value))
+        assert f"{place} is damaged, since it is not what run {ONE} saved" in str(
+            user_error(raised.value)
+        )
     shutil.rmtree(tmp_path / "runs")
     # Of an old run nothing is known, and the end of a file must do.
     file = next(path for path in [place, *sorted(place.rglob("*"))] if path.is_file())
@@ -113,7 +122,9 @@ def test_a_flipped_bit_is_noticed_and_so_is_a_file_that_ends_early(
     if kind not in (TextDataset, FolderDataset):
         with pytest.raises((AnmiError, DatasetError)) as raised:
             list(opened().load())
-        assert re.search(r"(cannot be read|is damaged) \(.*make it again", str(user_error(raised.value)))
+        assert re.search(
+            r"(cannot be read|is damaged) \(.*make it again", str(user_error(raised.value))
+        )
 
 
 def test_what_is_in_a_record_of_a_run_is_read_or_it_is_refused(tmp_path: Path) -> None:
@@ -129,7 +140,14 @@ def test_what_is_in_a_record_of_a_run_is_read_or_it_is_refused(tmp_path: Path) -
             assert "is no record of run" in str(error)
             seen += 1
     assert seen > 100
-    for text in ("", "{}", "[]", "null", json.dumps(before)[:-9], json.dumps(before | {"saved": [1]})):
+    for text in (
+        "",
+        "{}",
+        "[]",
+        "null",
+        json.dumps(before)[:-9],
+        json.dumps(before | {"saved": [1]}),
+    ):
         (tmp_path / "runs" / ONE / "run.json").write_text(text)
         with pytest.raises(AnmiError, match="is no record of run"):
             record_of(str(tmp_path), ONE)
@@ -142,7 +160,9 @@ def failing() -> Iterator[Candidates]:
 
 def test_an_error_while_saving_leaves_nothing(tmp_path: Path) -> None:
     dataset = CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, TWO))
-    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(CandidateShards.of([block(5)]))
+    CandidateShardsDataset(filepath=f"{tmp_path}/c", version=Version(None, ONE)).save(
+        CandidateShards.of([block(5)])
+    )
     with pytest.raises(DatasetError, match="the disk is full"):
         dataset.save(CandidateShards(failing))
     assert list((tmp_path / "c" / TWO).rglob("*")) == []
@@ -162,16 +182,24 @@ def test_no_pickle_in_or_out(tmp_path: Path) -> None:
 
 def test_json_has_no_nan(tmp_path: Path) -> None:
     dataset = JsonDataset(filepath=f"{tmp_path}/a.json")
-    dataset.save({"value": np.float32("nan"), "count": np.int64(3), "curve": np.array([0.5, np.inf])})
+    dataset.save(
+        {"value": np.float32("nan"), "count": np.int64(3), "curve": np.array([0.5, np.inf])}
+    )
     assert dataset.load() == {"value": None, "count": 3, "curve": [0.5, None]}
 
 
 @pytest.mark.parametrize(
     ("kind", "data", "shown"),
-    [(TableDataset, FRAME, "TablePreview"), (CandidateShardsDataset, CandidateShards.of([block(0)]), "TablePreview"),
-     (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview"), (FigureDataset, FIGURE, "PlotlyPreview")],
-)  # fmt: skip
-def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, data: Any, shown: str) -> None:
+    [
+        (TableDataset, FRAME, "TablePreview"),
+        (CandidateShardsDataset, CandidateShards.of([block(0)]), "TablePreview"),
+        (JsonDataset, {"a": [1, float("nan")]}, "JSONPreview"),
+        (FigureDataset, FIGURE, "PlotlyPreview"),
+    ],
+)
+def test_kedro_viz_is_told_how_to_show_a_preview(
+    tmp_path: Path, kind: type, data: Any, shown: str
+) -> None:
     dataset = kind(filepath=f"{tmp_path}/x")
     dataset.save(data)
     # This is where kedro-viz looks, and what it shows has to become JSON.
@@ -184,7 +212,9 @@ def test_kedro_viz_is_told_how_to_show_a_preview(tmp_path: Path, kind: type, dat
 
 
 @pytest.mark.parametrize("kind", [JsonDataset, TableDataset])
-def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Path, kind: type) -> None:
+def test_an_error_names_the_artifact_and_not_what_was_written_aside(
+    tmp_path: Path, kind: type
+) -> None:
     dataset = kind(filepath=f"{tmp_path}/x.any")
     with pytest.raises(DatasetError, match=re.escape(f"{tmp_path}/x.any")) as raised:
         dataset.save(object())
@@ -193,7 +223,9 @@ def test_an_error_names_the_artifact_and_not_what_was_written_aside(tmp_path: Pa
 
 
 def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
-    dataset = FolderDataset(filepath=f"{tmp_path}/weights", loader="anmi.retrieval.index.SparseIndex.load")
+    dataset = FolderDataset(
+        filepath=f"{tmp_path}/weights", loader="anmi.retrieval.index.SparseIndex.load"
+    )
     with pytest.raises(DatasetError, match="has no save"):
         dataset.save(3)
     dataset.save(Weights())
@@ -203,7 +235,14 @@ def test_an_object_saves_itself_into_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os.system", "anmi.errors.difflib.get_close_matches", "anmi.store._private", "anmi.nothing.here", "anmi"]
+    "name",
+    [
+        "os.system",
+        "anmi.errors.difflib.get_close_matches",
+        "anmi.store._private",
+        "anmi.nothing.here",
+        "anmi",
+    ],
 )
 def test_a_loader_must_be_a_public_name_of_this_package(name: str) -> None:
     with pytest.raises(DatasetError, match=re.escape(repr(name))):
@@ -239,14 +278,18 @@ def test_a_stage_that_had_nothing_to_add_leaves_a_folder_without_parts(tmp_path:
         ColumnsDataset(filepath=f"{tmp_path}/ratings", version=Version(None, TWO)).save(block(0))
 
 
-def test_a_small_table_is_read_once_until_it_is_saved_or_released(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_small_table_is_read_once_until_it_is_saved_or_released(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     table = TableDataset(filepath=str(tmp_path / "table.parquet"))
     table.save(pd.DataFrame({"number": [1, 2]}))
     first = table.load()
     pd.DataFrame({"number": [4]}).to_parquet(tmp_path / "table.parquet")
     first.loc[0, "number"] = 7
     first["more"] = 1
-    assert table.load().to_dict("list") == {"number": [1, 2]}, "what a node does to it reaches no other"
+    assert table.load().to_dict("list") == {"number": [1, 2]}, (
+        "what a node does to it reaches no other"
+    )
     table.release()
     assert table.load().number.tolist() == [4]
     table.discard()

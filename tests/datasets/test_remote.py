@@ -21,7 +21,13 @@ from tests.datasets.test_datasets import CASES, block
 from anmi import buckets
 from anmi.candidates import CandidateShards
 from anmi.cli.common import user_error
-from anmi.datasets import CandidateShardsDataset, FolderDataset, JsonDataset, NumpyDataset, StoreDataset
+from anmi.datasets import (
+    CandidateShardsDataset,
+    FolderDataset,
+    JsonDataset,
+    NumpyDataset,
+    StoreDataset,
+)
 from anmi.errors import AnmiError
 
 ONE, TWO, THREE = (f"2026-01-0{day}T00.00.00.000Z" for day in (1, 2, 3))
@@ -56,7 +62,8 @@ def place(endpoint: str, request: pytest.FixtureRequest) -> str:
 def keys(place: str) -> list[str]:
     prefix = place.removeprefix(f"s3://{BUCKET}/")
     return [
-        found.key.removeprefix(prefix) for found in boto3.resource("s3").Bucket(BUCKET).objects.filter(Prefix=prefix)
+        found.key.removeprefix(prefix)
+        for found in boto3.resource("s3").Bucket(BUCKET).objects.filter(Prefix=prefix)
     ]
 
 
@@ -87,7 +94,11 @@ class Index:
 
 def content(loaded: Any) -> Any:
     if isinstance(loaded, Path):
-        return {file.relative_to(loaded).as_posix(): file.read_bytes() for file in loaded.rglob("*") if file.is_file()}
+        return {
+            file.relative_to(loaded).as_posix(): file.read_bytes()
+            for file in loaded.rglob("*")
+            if file.is_file()
+        }
     if isinstance(loaded, pd.DataFrame):
         return loaded.to_json()
     if isinstance(loaded, np.ndarray):
@@ -100,7 +111,9 @@ def test_what_is_saved_is_loaded_here_and_there(
     place: str, tmp_path: Path, kind: type, data: Any, options: dict[str, Any]
 ) -> None:
     version = Version(None, ONE)
-    here, there = (kind(filepath=f"{root}/x.y", version=version, **options) for root in (tmp_path, place))
+    here, there = (
+        kind(filepath=f"{root}/x.y", version=version, **options) for root in (tmp_path, place)
+    )
     assert not there.exists() and not here.exists()
     for dataset in (here, there):
         dataset.save(data)
@@ -149,7 +162,9 @@ S3FileSystem._put_file = dying
 FolderDataset(filepath={place + "/c"!r}, version=Version(None, {TWO!r})).save(Data())
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
-    assert [key for key in keys(place) if TWO in key], "the process was to die while something lay there"
+    assert [key for key in keys(place) if TWO in key], (
+        "the process was to die while something lay there"
+    )
     dataset = FolderDataset(filepath=f"{place}/c", version=NEWEST)
     assert dataset.resolve_load_version() == ONE
     with pytest.raises(DatasetError, match="does not exist"):
@@ -183,7 +198,9 @@ def test_a_file_in_parts_is_seen_when_all_its_parts_are_there(place: str, monkey
     assert keys(place) == []
     assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=BUCKET)
     dataset.save(data)
-    np.testing.assert_array_equal(NumpyDataset(filepath=f"{place}/a.npy", version=NEWEST).load(), data)
+    np.testing.assert_array_equal(
+        NumpyDataset(filepath=f"{place}/a.npy", version=NEWEST).load(), data
+    )
 
 
 def test_nothing_is_downloaded_twice(place: str, downloads: list[str]) -> None:
@@ -204,7 +221,8 @@ def test_nothing_is_downloaded_twice(place: str, downloads: list[str]) -> None:
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     import fsspec
 
-    # A file system that keeps such names as they are; what an S3 server does with them is its own affair.
+    # A file system that keeps such names as they are; what an S3 server does with them is its own
+    # affair.
     files = fsspec.filesystem("memory")
     files.store["/bucket/c/../../evil.txt"] = files.open("/other", "wb")
     files.pipe_file("/bucket/c/good.txt", b"x")
@@ -218,9 +236,21 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, str], str, str]] = [
     ({}, "s3://no-such-bucket/x", r"^s3://no-such-bucket/x\S*: there is no such bucket: create it"),
-    ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, f"s3://{BUCKET}/x", r"cannot be reached \(.*AWS_ENDPOINT_URL$"),
-    ({"AWS_ENDPOINT_URL": "127.0.0.1"}, f"s3://{BUCKET}/x", r"\(Invalid endpoint.*AWS_ENDPOINT_URL$"),
-    ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, f"s3://{BUCKET}/x", "without credentials: .*AWS_ACCESS"),
+    (
+        {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+        f"s3://{BUCKET}/x",
+        r"cannot be reached \(.*AWS_ENDPOINT_URL$",
+    ),
+    (
+        {"AWS_ENDPOINT_URL": "127.0.0.1"},
+        f"s3://{BUCKET}/x",
+        r"\(Invalid endpoint.*AWS_ENDPOINT_URL$",
+    ),
+    (
+        {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+        f"s3://{BUCKET}/x",
+        "without credentials: .*AWS_ACCESS",
+    ),
 ]
 
 
@@ -242,7 +272,9 @@ def test_what_is_wrong_is_one_sentence(
             if act == "text":
                 buckets.write_text(f"{root}/runs/run.json", "{}")
             else:
-                dataset = CandidateShardsDataset(filepath=root, version=Version(None, None if act != "save" else ONE))
+                dataset = CandidateShardsDataset(
+                    filepath=root, version=Version(None, None if act != "save" else ONE)
+                )
                 {
                     "save": lambda: dataset.save(CandidateShards.of([block(0)])),
                     "load": dataset.load,

@@ -15,7 +15,9 @@ def instructions() -> list[tuple[str, str]]:
     """Return name and rest of every instruction, lines joined."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
-    return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines if line.strip())]
+    return [
+        (name, rest) for name, _, rest in (line.partition(" ") for line in lines if line.strip())
+    ]
 
 
 def last_stage() -> list[tuple[str, str]]:
@@ -40,7 +42,11 @@ def is_sent(path: Path) -> bool:
 
 
 def test_everything_copied_is_there_and_sent() -> None:
-    copied = [rest.split()[:-1] for name, rest in instructions() if name == "COPY" and not rest.startswith("--from")]
+    copied = [
+        rest.split()[:-1]
+        for name, rest in instructions()
+        if name == "COPY" and not rest.startswith("--from")
+    ]
     sources = [ROOT / source for group in copied for source in group]
     assert {"src", "conf", "requirements.lock"} <= {source.name for source in sources}
     for source in sources:
@@ -49,7 +55,13 @@ def test_everything_copied_is_there_and_sent() -> None:
 
 
 def test_what_may_hold_secrets_or_data_is_not_sent() -> None:
-    for name in ("conf/local/credentials.yml", ".git/config", "data/store/data.mdb", ".venv/bin/kedro", "deploy/x.env"):
+    for name in (
+        "conf/local/credentials.yml",
+        ".git/config",
+        "data/store/data.mdb",
+        ".venv/bin/kedro",
+        "deploy/x.env",
+    ):
         assert not is_sent(ROOT / name), name
     assert is_sent(ROOT / "conf/prod/globals.yml")
     assert is_sent(ROOT / "src/anmi/report/report.html.jinja")
@@ -66,11 +78,15 @@ def test_it_runs_as_nobody_in_particular_and_gets_signals_and_arguments_itself()
     assert [int(part) > 0 for part in stage["USER"].split(":")] == [True, True]
     assert (json.loads(stage["ENTRYPOINT"]), json.loads(stage["CMD"])) == (["kedro"], ["run"])
     assert json.loads(stage["VOLUME"]) == ["/data", "/store"]
-    assert "HEALTHCHECK" not in stage, "a batch job is done or not; it serves nothing that could be asked"
+    assert "HEALTHCHECK" not in stage, (
+        "a batch job is done or not; it serves nothing that could be asked"
+    )
 
 
 def test_the_lock_names_the_torch_that_is_installed_first() -> None:
-    (pinned,) = re.findall(r"^torch==\S+$", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
+    (pinned,) = re.findall(
+        r"^torch==\S+$", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert "+" not in pinned, "a local version would exist in one index only"
 
 

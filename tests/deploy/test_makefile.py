@@ -17,7 +17,12 @@ Changed = Callable[..., list[str] | None]
 def table() -> dict[str, list[str]]:
     """Return the files of tests by the pattern of paths."""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    lines = text.partition("define RARE_TESTS\n")[2].partition("endef")[0].replace("$$", "$").splitlines()
+    lines = (
+        text.partition("define RARE_TESTS\n")[2]
+        .partition("endef")[0]
+        .replace("$$", "$")
+        .splitlines()
+    )
     return {line.split()[0]: line.split()[1:] for line in lines}
 
 
@@ -26,15 +31,20 @@ def test_every_file_with_rare_tests_is_run_when_something_changed() -> None:
     marked = [
         path
         for path in (ROOT / "tests").rglob("test_*.py")
-        if re.search(r"pytest\.mark\.rare\b", path.read_text(encoding="utf-8")) and path != Path(__file__)
+        if re.search(r"pytest\.mark\.rare\b", path.read_text(encoding="utf-8"))
+        and path != Path(__file__)
     ]
     assert len(marked) > 15
     assert [path for path in marked if not named & {path, *path.parents}] == []
 
 
 def test_every_pattern_is_of_something_that_is_there() -> None:
-    listed = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if ".venv" not in path.parts]
-    assert [pattern for pattern in table() if not any(re.search(pattern, path) for path in listed)] == []
+    listed = [
+        path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if ".venv" not in path.parts
+    ]
+    assert [
+        pattern for pattern in table() if not any(re.search(pattern, path) for path in listed)
+    ] == []
 
 
 @pytest.fixture
@@ -68,7 +78,11 @@ def changed(tmp_path: Path) -> Changed:
         git("add", path)
         git("commit", "--quiet", "--message=after")
         done = subprocess.run(
-            ["make", "changed", f"BASE={base}"], cwd=tmp_path, check=True, capture_output=True, text=True
+            ["make", "changed", f"BASE={base}"],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         asked = re.search(r"^asked: (.*)$", done.stdout, flags=re.MULTILINE)
         return asked[1].partition("-m rare")[2].split() if asked else None

@@ -58,7 +58,9 @@ class Collection:
             (self.path / name).unlink()
 
     def graph(self) -> Collection:
-        self.write("entities.jsonl", [json.dumps({"uri": f"u:{i}", "types": ["t"]}) for i in range(3)])
+        self.write(
+            "entities.jsonl", [json.dumps({"uri": f"u:{i}", "types": ["t"]}) for i in range(3)]
+        )
         self.write("triples.tsv", ["head\trelation\ttail", "u:0\tr\tu:1", "u:1\tr\tu:2"])
         return self
 
@@ -75,15 +77,19 @@ class Case:
     name
         What is wrong.
     mentions
-        What the sentence has to name: the key, file, line or id, and what to do; empty for an input that is fine.
+        What the sentence has to name: the key, file, line or id, and what to do; empty for an input
+        that is fine.
     parameters
-        For ``--params``; ``{place}`` is a folder of the case's own, with the collection in ``mine``.
+        For ``--params``; ``{place}`` is a folder of the case's own, with the collection in
+        ``mine``.
     spoil
         What is done to the collection, or to the folder around it.
     by
-        ``reader``: read by the function that ingestion reads it with; ``command``: by ``kedro run``.
+        ``reader``: read by the function that ingestion reads it with; ``command``: by ``kedro
+        run``.
     pipelines, data, store, conf
-        Of the run; places are below the folder of the case, and ``conf`` is a file written over the project's.
+        Of the run; places are below the folder of the case, and ``conf`` is a file written over the
+        project's.
     """
 
     name: str
@@ -137,7 +143,9 @@ def try_case(case: Case, place: Path) -> Outcome:
         (place / "conf" / case.conf[0]).write_bytes(case.conf[1])
         conf = ["--conf-source", str(place / "conf")]
     with _at_home(data, store) as cli:
-        outcome = outcome_of(CliRunner().invoke(cli, [*arguments, *conf, "--env", "test"]), Path(data))
+        outcome = outcome_of(
+            CliRunner().invoke(cli, [*arguments, *conf, "--env", "test"]), Path(data)
+        )
     if outcome.saved:
         # A process of its own would have let go of the store of a run that failed.
         gc.collect()
@@ -154,13 +162,23 @@ def outcome_of(done: Result, data: Path) -> Outcome:
     if done.exit_code == 0:
         return Outcome("fine", saved=saved)
     lines = re.findall(r"^Error: .*$", done.stderr, flags=re.MULTILINE)
-    plain = isinstance(done.exception, SystemExit) and "Traceback" not in done.stderr and len(lines) == 1
-    return Outcome("said", lines[0], saved) if plain else Outcome("raw", repr(done.exception), saved)
+    plain = (
+        isinstance(done.exception, SystemExit)
+        and "Traceback" not in done.stderr
+        and len(lines) == 1
+    )
+    return (
+        Outcome("said", lines[0], saved) if plain else Outcome("raw", repr(done.exception), saved)
+    )
 
 
 def artifacts(data: Path) -> list[str]:
     """Return what lies in the catalog's folders; the record and the log of a failed run are meant to stay."""
-    return sorted(path.name for path in data.glob("*/*") if path.parent.name not in ("runs", "logs", "tracking"))
+    return sorted(
+        path.name
+        for path in data.glob("*/*")
+        if path.parent.name not in ("runs", "logs", "tracking")
+    )
 
 
 def _read(case: Case, collection: Collection) -> Outcome:
@@ -201,7 +219,9 @@ def _of_parameters(rows: dict[str, tuple[str, ...]]) -> list[Case]:
 
 
 def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "beir") -> list[Case]:
-    return [Case(name, mentions, reader, spoil, "reader") for name, (spoil, mentions) in rows.items()]
+    return [
+        Case(name, mentions, reader, spoil, "reader") for name, (spoil, mentions) in rows.items()
+    ]
 
 
 _SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
@@ -210,72 +230,135 @@ _NUMBER = ("a number was expected, not true",)
 _RESERVED = ("results use the name for another system", "call the recipe otherwise")
 _BRANCH = ("settings by name were expected",)
 
-PARAMETERS: Final = _of_parameters({
-    "seed=abc": _SEED, "seed=-1": _SEED, "seed=1.5": _SEED, "seed=null": _SEED, "seed='1'": _SEED, "seed.a=1": _SEED,
-    "seed[0]=3": _SEED, "seed=4294967296": _SEED, "seed=.nan": ('"seed"', "finite"),
-    "recipe=[1]": ('"recipe"', "the name of a recipe"), "recipe=2024": ('"recipe"', "quotes"),
-    "recipe='*'": ('no recipe "*"', "anmi_2_1"), "recipe=anmi_21": ('"anmi_21"', 'did you mean "anmi_2_1"'),
-    "encoder=null": ('"encoder"', "static"), "encoder=3": ('"encoder"', "ORG/NAME"),
-    "encoder=statics": ('"statics"', 'did you mean "static"'), "encoder=./nowhere": ("nowhere", "folder"),
-    "encoder=a/b/c": ("a/b/c", "not a folder"), "collection=3": ('"collection"', "quotes"),
-    "collection=": ('"collection"', "beir:DIR"), "collection=bier:x": ('"bier:x"', 'did you mean "beir"'),
-    "collection=beir:": ('"collection"', "beir:DIR"), "collection=beir": ("lacks its place", "beir:DIR"),
-    "collection='pairs:'": ("lacks its place", "pairs:GLOB"), "collection=true": ('"collection"',),
-    "collection=beir:{place}/none": ("none", "is not a folder"),
-    "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
-    "collection=docs:{place}/**/*.none": ("*.none",),
-    "ingestion.columns.text=3": ('"ingestion.columns.text"', "string"),
-    "collection=kg:{place}/none": ("none", "folder"), "collection=pairs:{place}/*.none": ("*.none",),
-    "collection=api_docs:x": ("api_docs", "nothing after the name"), "collection=beir:~nobody9/x": ("~nobody9",),
-    "collection=ir_datasets:no/such/one": ("no/such/one",), "audit_judges_for=foo": ('no recipe "foo"',),
-    "audit_judges_for=3": ('"audit_judges_for"',), "recipe=*": _YAML,
-    "collection={a": _YAML, 'collection="abc': _YAML,
-    "collection=${a": _YAML, "encoder=a\0b": _YAML,
-    "recipe=a: b: c": _YAML, "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
-    "collection=${oc.env:ANMI_NOPE}": ('"collection"', "ANMI_NOPE", "environment"),
-    "recipe=${globals:nope}": ('"recipe"', "nope"), "recipe=${nope:x}": ('"recipe"', "nope"),
-    "collection=beir:a,b": ("`b`", "conf/local/parameters.yml"), "seed": ("`seed`", "separated by `=`"),
-    "=3": ("cannot be an empty string",), ".=3": ('no parameter ""',),
-    "colection=x": ('"colection"', 'did you mean "collection"'), "se[0]=3": ('"se"', 'did you mean "seed"'),
-    "bm26.k1=1": ('"bm26"', 'did you mean "bm25"'),
-    "denoising.cross_encoder.fold=3": ('"denoising.cross_encoder.fold"', 'did you mean "folds"'),
-    "elo.candidates=50": ('"elo.candidates"', "depth"), "training.options.epoch=3": ("epoch", 'did you mean "epochs"'),
-    "bm25=": ('"bm25"', *_BRANCH), "bm25=3": ('"bm25"', *_BRANCH), "engine=null": ('"engine"', *_BRANCH),
-    "recipes=3": ('"recipes"', *_BRANCH), "elo.judges=null": ('"elo.judges"', *_BRANCH),
-    "training.options=3": ('"training.options"', *_BRANCH), "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
-    "recipes.anmi.training=[1]": ("--params", *_BRANCH), "bm25.k1=high": ("bm25.k1", "number"),
-    "bm25.k1=.nan": ('"bm25.k1"', "finite"), "bm25.depth=0": ('"bm25.depth"', "greater than or equal to 1"),
-    "bm25.depth=true": ('"bm25.depth"', *_NUMBER), "bm25.depth=1.5": ('"bm25.depth"', "integer"),
-    "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER),
-    "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"), "dense.index=faiss": ('"dense.index"', "'hnsw'"),
-    "consistency.top=0": ('"consistency.top"',), "denoising.depth=-3": ('"denoising.depth"',),
-    "elo.degree=3": ('"elo.degree"', "multiple of 2"), "elo.judges.foo=1": ('"foo"', "no stage measures"),
-    "elo.pairwise_judges.x=1": ('"x"', "describe"), "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),
-    "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
-    "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
-    "engine=spark": ("'spark'",),
-    "training.options.epochs=0": ('"training.options"', '"epochs"', "greater than or equal to 1"),
-    "training.options.loss=infonse": ('"infonse"', 'did you mean "infonce"'),
-    "training.options.loss.debiased.tau_pls=0.1": ('"tau_pls"', 'did you mean "tau_plus"'),
-    "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
-    "retrain.model=a b": ('"retrain.model"', "pattern"),
-    "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',), "recipes.bm25.extends=anmi": ("bm25", *_RESERVED),
-    "recipes.champion.extends=anmi": ("champion", *_RESERVED), "recipes.mine.extends=mine": ("mine", "circle"),
-    "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),
-    "recipes.mine.steps=top": ('"recipes.mine', "required"), "recipes.anmi.negatives=-1": ('"recipes.anmi.negatives"',),
-    "recipes.anmi.negative=3": ('"negative"',),
-    "recipes.mine.extends=anmi,recipes.mine.steps.topp=null": ('"topp"', 'did you mean "top"'),
-    "recipes.mine.extends=anmi,recipes.mine.steps.top.by=elo_gapp": ('"elo_gapp"', "no stage measures"),
-    "recipes.mine.extends=in_batch,recipes.mine.negatives=15": ("mine", "no step draws its 15 negatives"),
-    "recipes.a/b.extends=anmi": ("a/b", "letters, digits"), "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
-    "recipes.anmi.training.los=0": ('"los"', 'did you mean "loss"'),
-    "recipes.naive_top.training.loss=hybrid": ('"naive_top" trains on elo', "does not mine", "reads: [elo]"),
-})  # fmt: skip
+PARAMETERS: Final = _of_parameters(
+    {
+        "seed=abc": _SEED,
+        "seed=-1": _SEED,
+        "seed=1.5": _SEED,
+        "seed=null": _SEED,
+        "seed='1'": _SEED,
+        "seed.a=1": _SEED,
+        "seed[0]=3": _SEED,
+        "seed=4294967296": _SEED,
+        "seed=.nan": ('"seed"', "finite"),
+        "recipe=[1]": ('"recipe"', "the name of a recipe"),
+        "recipe=2024": ('"recipe"', "quotes"),
+        "recipe='*'": ('no recipe "*"', "anmi_2_1"),
+        "recipe=anmi_21": ('"anmi_21"', 'did you mean "anmi_2_1"'),
+        "encoder=null": ('"encoder"', "static"),
+        "encoder=3": ('"encoder"', "ORG/NAME"),
+        "encoder=statics": ('"statics"', 'did you mean "static"'),
+        "encoder=./nowhere": ("nowhere", "folder"),
+        "encoder=a/b/c": ("a/b/c", "not a folder"),
+        "collection=3": ('"collection"', "quotes"),
+        "collection=": ('"collection"', "beir:DIR"),
+        "collection=bier:x": ('"bier:x"', 'did you mean "beir"'),
+        "collection=beir:": ('"collection"', "beir:DIR"),
+        "collection=beir": ("lacks its place", "beir:DIR"),
+        "collection='pairs:'": ("lacks its place", "pairs:GLOB"),
+        "collection=true": ('"collection"',),
+        "collection=beir:{place}/none": ("none", "is not a folder"),
+        "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
+        "collection=docs:{place}/**/*.none": ("*.none",),
+        "ingestion.columns.text=3": ('"ingestion.columns.text"', "string"),
+        "collection=kg:{place}/none": ("none", "folder"),
+        "collection=pairs:{place}/*.none": ("*.none",),
+        "collection=api_docs:x": ("api_docs", "nothing after the name"),
+        "collection=beir:~nobody9/x": ("~nobody9",),
+        "collection=ir_datasets:no/such/one": ("no/such/one",),
+        "audit_judges_for=foo": ('no recipe "foo"',),
+        "audit_judges_for=3": ('"audit_judges_for"',),
+        "recipe=*": _YAML,
+        "collection={a": _YAML,
+        'collection="abc': _YAML,
+        "collection=${a": _YAML,
+        "encoder=a\0b": _YAML,
+        "recipe=a: b: c": _YAML,
+        "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
+        "collection=${oc.env:ANMI_NOPE}": ('"collection"', "ANMI_NOPE", "environment"),
+        "recipe=${globals:nope}": ('"recipe"', "nope"),
+        "recipe=${nope:x}": ('"recipe"', "nope"),
+        "collection=beir:a,b": ("`b`", "conf/local/parameters.yml"),
+        "seed": ("`seed`", "separated by `=`"),
+        "=3": ("cannot be an empty string",),
+        ".=3": ('no parameter ""',),
+        "colection=x": ('"colection"', 'did you mean "collection"'),
+        "se[0]=3": ('"se"', 'did you mean "seed"'),
+        "bm26.k1=1": ('"bm26"', 'did you mean "bm25"'),
+        "denoising.cross_encoder.fold=3": (
+            '"denoising.cross_encoder.fold"',
+            'did you mean "folds"',
+        ),
+        "elo.candidates=50": ('"elo.candidates"', "depth"),
+        "training.options.epoch=3": ("epoch", 'did you mean "epochs"'),
+        "bm25=": ('"bm25"', *_BRANCH),
+        "bm25=3": ('"bm25"', *_BRANCH),
+        "engine=null": ('"engine"', *_BRANCH),
+        "recipes=3": ('"recipes"', *_BRANCH),
+        "elo.judges=null": ('"elo.judges"', *_BRANCH),
+        "training.options=3": ('"training.options"', *_BRANCH),
+        "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
+        "recipes.anmi.training=[1]": ("--params", *_BRANCH),
+        "bm25.k1=high": ("bm25.k1", "number"),
+        "bm25.k1=.nan": ('"bm25.k1"', "finite"),
+        "bm25.depth=0": ('"bm25.depth"', "greater than or equal to 1"),
+        "bm25.depth=true": ('"bm25.depth"', *_NUMBER),
+        "bm25.depth=1.5": ('"bm25.depth"', "integer"),
+        "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER),
+        "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"),
+        "dense.index=faiss": ('"dense.index"', "'hnsw'"),
+        "consistency.top=0": ('"consistency.top"',),
+        "denoising.depth=-3": ('"denoising.depth"',),
+        "elo.degree=3": ('"elo.degree"', "multiple of 2"),
+        "elo.judges.foo=1": ('"foo"', "no stage measures"),
+        "elo.pairwise_judges.x=1": ('"x"', "describe"),
+        "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),
+        "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
+        "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
+        "engine=spark": ("'spark'",),
+        "training.options.epochs=0": (
+            '"training.options"',
+            '"epochs"',
+            "greater than or equal to 1",
+        ),
+        "training.options.loss=infonse": ('"infonse"', 'did you mean "infonce"'),
+        "training.options.loss.debiased.tau_pls=0.1": ('"tau_pls"', 'did you mean "tau_plus"'),
+        "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
+        "retrain.model=a b": ('"retrain.model"', "pattern"),
+        "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
+        "recipes.bm25.extends=anmi": ("bm25", *_RESERVED),
+        "recipes.champion.extends=anmi": ("champion", *_RESERVED),
+        "recipes.mine.extends=mine": ("mine", "circle"),
+        "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),
+        "recipes.mine.steps=top": ('"recipes.mine', "required"),
+        "recipes.anmi.negatives=-1": ('"recipes.anmi.negatives"',),
+        "recipes.anmi.negative=3": ('"negative"',),
+        "recipes.mine.extends=anmi,recipes.mine.steps.topp=null": ('"topp"', 'did you mean "top"'),
+        "recipes.mine.extends=anmi,recipes.mine.steps.top.by=elo_gapp": (
+            '"elo_gapp"',
+            "no stage measures",
+        ),
+        "recipes.mine.extends=in_batch,recipes.mine.negatives=15": (
+            "mine",
+            "no step draws its 15 negatives",
+        ),
+        "recipes.a/b.extends=anmi": ("a/b", "letters, digits"),
+        "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
+        "recipes.anmi.training.los=0": ('"los"', 'did you mean "loss"'),
+        "recipes.naive_top.training.loss=hybrid": (
+            '"naive_top" trains on elo',
+            "does not mine",
+            "reads: [elo]",
+        ),
+    }
+)
 
 
 def _document(number: int, **fields: Any) -> Spoil:
     """Give a document other fields."""
-    return lambda c: c.change(CORPUS, number, json.dumps({"_id": f"d{number - 1}", "text": "a", **fields}))
+    return lambda c: c.change(
+        CORPUS, number, json.dumps({"_id": f"d{number - 1}", "text": "a", **fields})
+    )
 
 
 def _labels(score: str, split: str = "train") -> Spoil:
@@ -300,178 +383,369 @@ _OBJECT = ("JSON object",)
 _SCORE = ("train.tsv line 2", '"q0 d0"', "relevance", "correct the file")
 
 FILES: Final = [
-    *_of_files({
-        "no folder": (lambda c: shutil.rmtree(c.path), ("mine", "is not a folder")),
-        "no corpus": (lambda c: c.remove(CORPUS), (CORPUS, "does not exist")),
-        "labels of no split": (lambda c: (c.remove(DEV, TEST), (c.path / TRAIN).rename(c.path / "qrels/all.tsv")),
-         ("all.tsv", "call it train.tsv, dev.tsv or test.tsv")),
-        "a folder for the corpus": (_replaced(CORPUS, Path.mkdir), (CORPUS, "does not exist")),
-        "a file for the folder of labels": (
-            lambda c: (shutil.rmtree(c.path / "qrels"), (c.path / "qrels").write_text("x")),
-            ("qrels is a file", "train.tsv"),
-        ),
-        "a link to itself": (_replaced(CORPUS, lambda path: path.symlink_to(path)),
-         (CORPUS, "put the file itself there")),
-        "a link out of the folder": (_replaced(CORPUS, lambda path: path.symlink_to(__file__)), (CORPUS,)),
-        "a pipe for the corpus": (_replaced(CORPUS, os.mkfifo), (CORPUS, "does not exist")),
-        "an empty corpus": (lambda c: c.write(CORPUS, []), (CORPUS, "is empty")),
-        "a corpus of blank lines": (lambda c: c.write(CORPUS, ["", "  "]), (CORPUS, "is empty")),
-        "Latin-1": (lambda c: (c.path / QUERIES).write_bytes(b'{"_id": "q0", "text": "\xe9"}\n'),
-         (f"{QUERIES} line 1", "UTF-8")),
-        "UTF-16": (lambda c: (c.path / CORPUS).write_text("x", encoding="utf-16"), (f"{CORPUS} line 1", "UTF-8")),
-        "compressed": (lambda c: (c.path / CORPUS).write_bytes(gzip.compress(b"x")), (f"{CORPUS} line 1", "UTF-8")),
-        "lines that end with CR alone": (lambda c: c.write(CORPUS, c.lines(CORPUS), "\r"),
-         (f"{CORPUS} line 1", *_OBJECT)),
-        "broken JSON": (lambda c: c.change(CORPUS, 17, '{"_id": "d16", "te'), (f"{CORPUS} line 17", *_OBJECT)),
-        "two objects on a line": (lambda c: c.change(CORPUS, 3, '{"_id": "a"}{"_id": "b"}'),
-         (f"{CORPUS} line 3", *_OBJECT)),
-        "one list for the file": (
-            lambda c: (c.path / CORPUS).write_text(json.dumps([{"_id": "a", "text": "b"}], indent=1)),
-            (f"{CORPUS} line 1", *_OBJECT),
-        ),
-        "JSON nested without end": (
-            lambda c: c.change(CORPUS, 3, '{"_id": "d2", "text": "a", "metadata": ' + "[" * 100_000),
-            (f"{CORPUS} line 3", *_OBJECT),
-        ),
-        "a zero byte on a line": (lambda c: c.change(CORPUS, 3, '{"_id": "d\0"}'), (f"{CORPUS} line 3",)),
-        "CSV": (lambda c: c.write(CORPUS, ["_id,text", "d0,a"]), (f"{CORPUS} line 1", *_OBJECT)),
-        "no id": (lambda c: c.change(CORPUS, 5, '{"text": "a"}'), (f"{CORPUS} line 5", '"_id"')),
-        "no text": (lambda c: c.change(QUERIES, 6, '{"_id": "q5"}'), (f"{QUERIES} line 6", '"text"', "columns.text")),
-        "a blank id": (_document(3, _id="  "), (f"{CORPUS} line 3", '"_id"')),
-        "an id that is a fraction": (_document(3, _id=1.5), (f"{CORPUS} line 3", '"_id"')),
-        "an id of 5,000 digits": (lambda c: c.change(CORPUS, 3, '{"_id": ' + "9" * 5000 + "}"), (f"{CORPUS} line 3",)),
-        "a zero byte in an id": (_document(3, _id="d\x002"),
-         (f"{CORPUS} line 3", "control character", "d\\x002", *_ID)),
-        "a line feed in an id": (lambda c: c.change(QUERIES, 3, '{"_id": "q\\n2", "text": "a"}'),
-         (f"{QUERIES} line 3", "control character", *_ID)),
-        "an escape sequence in an id": (_document(3, _id="\x1b[2J"), (f"{CORPUS} line 3", "control character", *_ID)),
-        "a zero byte in a label": (lambda c: c.change(TRAIN, 3, "q1\0\td1\t1"),
-         ("train.tsv line 3", "control character", *_ID)),
-        "an id of a megabyte": (_document(3, _id="d" * 1_000_000),
-         (f"{CORPUS} line 3", "more than 1,000 characters", *_ID)),
-        "a repeated id": (_document(9, _id="d2"), (f"{CORPUS} line 9", '"d2"', "line 3")),
-        "a number and its text as ids": (lambda c: (_document(3, _id=7)(c), _document(4, _id="7")(c)),
-         (f"{CORPUS} line 4", '"7"', "line 3")),
-        "a repeated query": (lambda c: c.add(QUERIES, c.lines(QUERIES)[0]), (f"{QUERIES} line 41", '"q0"', "line 1")),
-        "a text that is a number": (_document(3, text=3), (f"{CORPUS} line 3", '"text"')),
-        "only empty documents": (
-            lambda c: c.write(CORPUS, [json.dumps({"_id": f"d{i}", "text": ""}) for i in range(40)]),
-            ("40 of 40 documents", f"{CORPUS} line 1", "empty"),
-        ),
-        "no header": (lambda c: c.write(DEV, c.lines(DEV)[1:]), ("dev.tsv line 1", "query-id")),
-        "only a header": (lambda c: c.write(TRAIN, [HEADER]), ("train.tsv", "no rows")),
-        "a header of two columns": (lambda c: c.change(TRAIN, 1, "query-id\tcorpus-id"),
-         ("train.tsv line 1", "query-id")),
-        "labels in the format of TREC": (lambda c: c.label("train", range(20), "q{i}\t0\td{i}\t1"),
-         ("train.tsv line 2", "4 columns")),
-        "labels separated by blanks": (lambda c: c.label("train", range(20), "q{i} d{i} 1"),
-         ("train.tsv line 2", "tabs")),
-        "labels separated by commas": (lambda c: c.change(TRAIN, 1, "query-id,corpus-id,score"),
-         ("train.tsv line 1", "TAB")),
-        "columns in another order": (lambda c: c.label("train", range(20), "d{i}\tq{i}\t1"),
-         ("train.tsv line 2", "unknown")),
-        "relevance of nan": (_labels("nan"), _SCORE),
-        "relevance of 0.5": (_labels("0.5"), _SCORE),
-        "relevance in words": (_labels("yes"), _SCORE),
-        "relevance left out": (_labels(""), _SCORE),
-        "relevance of 2**63": (_labels(str(2**63)), (*_SCORE, "larger than 1,000,000")),
-        "unknown documents": (lambda c: c.label("train", range(20), "q{i}\tx{i}\t1"), ("train.tsv line 2", "unknown")),
-        "documents as numbers": (lambda c: c.label("train", range(20), "q{i}\td{i}.0\t1"),
-         ("train.tsv line 2", '"d0.0"', "as they are written")),
-        "unknown queries": (lambda c: c.label("test", range(20), "x{i}\td{i}\t1"), ("test.tsv line 2", "unknown")),
-        "train and test share a query": (lambda c: c.add(TEST, "q3\td3\t1"),
-         ('"q3"', "train.tsv line 5", "test.tsv line 12")),
-        "dev is train": (lambda c: c.label("dev", range(20)), ('"q0"', "one split only")),
-        "all queries alike": (_same_query, ("nothing to mine for", "with the text of a")),
-    }),
-    *_of_files({
-        "no entities": (lambda c: c.graph().remove("entities.jsonl"), ("entities.jsonl", "put it there")),
-        "no triples": (lambda c: c.graph().remove("triples.tsv"), ("triples.tsv",)),
-        "an entity twice": (lambda c: c.graph().add("entities.jsonl", c.lines("entities.jsonl")[1]),
-         ("entities.jsonl line 4", "u:1", "line 2")),
-        "an entity without a URI": (lambda c: c.graph().add("entities.jsonl", "{}"), ("entities.jsonl line 4", "uri")),
-        "unknown heads": (lambda c: c.graph().add("triples.tsv", "u:7\tr\tu:0", "u:8\tr\tu:0"),
-         ("triples.tsv line 4", "u:7", "the head is no entity")),
-        "triples of two columns": (lambda c: c.graph().add("triples.tsv", "u:0\tr", "u:1\tr"),
-         ("triples.tsv line 4", "columns")),
-    }, "kg"),
-    *_of_files({
-        "pairs without a document": (lambda c: c.write("p.jsonl", ['{"query": "a"}']),
-         ("p.jsonl line 1", '"document"')),
-        "pairs without a query": (lambda c: c.write("p.jsonl", ['{"document": "a"}']), ("p.jsonl line 1", '"query"')),
-        "pairs that are lists": (lambda c: c.write("p.jsonl", ['["a", "b"]']), ("p.jsonl line 1", *_OBJECT)),
-        "pairs of empty texts": (lambda c: c.write("p.jsonl", ['{"query": "a", "document": " "}'] * 9),
-         ("p.jsonl line", "empty")),
-        "no pairs": (lambda c: c.write("p.jsonl", []), ("p.jsonl", "is empty")),
-    }, "pairs /p.jsonl"),
-    *_of_files({
-        "a table without a text": (lambda c: c.write("a.csv", ["key,abstract", "1,a fox"]),
-         ("a.csv line 2", '"key", "abstract"', "ingestion.columns.text")),
-        "a table with a row that is short": (lambda c: c.write("a.csv", ["id,title,text", "1,a fox"]),
-         ("a.csv line 2", "2 columns", "the header 3")),
-        "a table with a quote that is open": (lambda c: c.write("a.csv", ["id,text", '1,"a fox', "2,a dog"]),
-         ("a.csv line 2", "check its quotes")),
-        "a table in Latin-1": (lambda c: (c.path / "a.csv").write_bytes(b"id,text\n1,\xe9t\xe9\n"),
-         ("a.csv line 2", "UTF-8")),
-        "a table with an id twice": (lambda c: c.write("a.csv", ["id,text", "1,a fox", "1,a dog"]),
-         ("a.csv line 3", '"1"', "line 2")),
-        "a table with an id left out": (lambda c: c.write("a.csv", ["id,text", ",a fox"]), ("a.csv line 2", '"id"')),
-        "a table with nothing in it": (lambda c: c.write("a.csv", []), ("no document", "a.csv", "no text")),
-        "a table with a header alone": (lambda c: c.write("a.csv", ["id,text"]), ("no document", "a.csv")),
-        "a file of no known kind": (lambda c: c.write("a.docx", ["a fox"]),
-         ("no document", "a.docx", "are not read", ".md")),
-        "a binary file called text": (lambda c: (c.path / "a.txt").write_bytes(gzip.compress(b"a fox")),
-         ("no document", "a.txt", "UTF-8")),
-        "two binary files called text": (
-            lambda c: [(c.path / name).write_bytes(b"a\0fox") for name in ("a.txt", "a.b.txt")],
-            ("2 of 2 files are damaged", ".txt", "zero byte", "max_quarantine"),
-        ),
-        "a PDF file that is none": (lambda c: (c.path / "a.pdf").write_bytes(b"%PDF-1.7 a fox"),
-         ("no document", "a.pdf", "no PDF file")),
-    }, "docs /a.*"),
-    *_of_files({
-        "a cap of no pairs": (lambda c: c.write("p.jsonl", ['{"query": "a"}']), ("no pair", "p.jsonl@0")),
-    }, "pairs /p.jsonl@0"),
-]  # fmt: skip
+    *_of_files(
+        {
+            "no folder": (lambda c: shutil.rmtree(c.path), ("mine", "is not a folder")),
+            "no corpus": (lambda c: c.remove(CORPUS), (CORPUS, "does not exist")),
+            "labels of no split": (
+                lambda c: (c.remove(DEV, TEST), (c.path / TRAIN).rename(c.path / "qrels/all.tsv")),
+                ("all.tsv", "call it train.tsv, dev.tsv or test.tsv"),
+            ),
+            "a folder for the corpus": (_replaced(CORPUS, Path.mkdir), (CORPUS, "does not exist")),
+            "a file for the folder of labels": (
+                lambda c: (shutil.rmtree(c.path / "qrels"), (c.path / "qrels").write_text("x")),
+                ("qrels is a file", "train.tsv"),
+            ),
+            "a link to itself": (
+                _replaced(CORPUS, lambda path: path.symlink_to(path)),
+                (CORPUS, "put the file itself there"),
+            ),
+            "a link out of the folder": (
+                _replaced(CORPUS, lambda path: path.symlink_to(__file__)),
+                (CORPUS,),
+            ),
+            "a pipe for the corpus": (_replaced(CORPUS, os.mkfifo), (CORPUS, "does not exist")),
+            "an empty corpus": (lambda c: c.write(CORPUS, []), (CORPUS, "is empty")),
+            "a corpus of blank lines": (
+                lambda c: c.write(CORPUS, ["", "  "]),
+                (CORPUS, "is empty"),
+            ),
+            "Latin-1": (
+                lambda c: (c.path / QUERIES).write_bytes(b'{"_id": "q0", "text": "\xe9"}\n'),
+                (f"{QUERIES} line 1", "UTF-8"),
+            ),
+            "UTF-16": (
+                lambda c: (c.path / CORPUS).write_text("x", encoding="utf-16"),
+                (f"{CORPUS} line 1", "UTF-8"),
+            ),
+            "compressed": (
+                lambda c: (c.path / CORPUS).write_bytes(gzip.compress(b"x")),
+                (f"{CORPUS} line 1", "UTF-8"),
+            ),
+            "lines that end with CR alone": (
+                lambda c: c.write(CORPUS, c.lines(CORPUS), "\r"),
+                (f"{CORPUS} line 1", *_OBJECT),
+            ),
+            "broken JSON": (
+                lambda c: c.change(CORPUS, 17, '{"_id": "d16", "te'),
+                (f"{CORPUS} line 17", *_OBJECT),
+            ),
+            "two objects on a line": (
+                lambda c: c.change(CORPUS, 3, '{"_id": "a"}{"_id": "b"}'),
+                (f"{CORPUS} line 3", *_OBJECT),
+            ),
+            "one list for the file": (
+                lambda c: (c.path / CORPUS).write_text(
+                    json.dumps([{"_id": "a", "text": "b"}], indent=1)
+                ),
+                (f"{CORPUS} line 1", *_OBJECT),
+            ),
+            "JSON nested without end": (
+                lambda c: c.change(
+                    CORPUS, 3, '{"_id": "d2", "text": "a", "metadata": ' + "[" * 100_000
+                ),
+                (f"{CORPUS} line 3", *_OBJECT),
+            ),
+            "a zero byte on a line": (
+                lambda c: c.change(CORPUS, 3, '{"_id": "d\0"}'),
+                (f"{CORPUS} line 3",),
+            ),
+            "CSV": (
+                lambda c: c.write(CORPUS, ["_id,text", "d0,a"]),
+                (f"{CORPUS} line 1", *_OBJECT),
+            ),
+            "no id": (
+                lambda c: c.change(CORPUS, 5, '{"text": "a"}'),
+                (f"{CORPUS} line 5", '"_id"'),
+            ),
+            "no text": (
+                lambda c: c.change(QUERIES, 6, '{"_id": "q5"}'),
+                (f"{QUERIES} line 6", '"text"', "columns.text"),
+            ),
+            "a blank id": (_document(3, _id="  "), (f"{CORPUS} line 3", '"_id"')),
+            "an id that is a fraction": (_document(3, _id=1.5), (f"{CORPUS} line 3", '"_id"')),
+            "an id of 5,000 digits": (
+                lambda c: c.change(CORPUS, 3, '{"_id": ' + "9" * 5000 + "}"),
+                (f"{CORPUS} line 3",),
+            ),
+            "a zero byte in an id": (
+                _document(3, _id="d\x002"),
+                (f"{CORPUS} line 3", "control character", "d\\x002", *_ID),
+            ),
+            "a line feed in an id": (
+                lambda c: c.change(QUERIES, 3, '{"_id": "q\\n2", "text": "a"}'),
+                (f"{QUERIES} line 3", "control character", *_ID),
+            ),
+            "an escape sequence in an id": (
+                _document(3, _id="\x1b[2J"),
+                (f"{CORPUS} line 3", "control character", *_ID),
+            ),
+            "a zero byte in a label": (
+                lambda c: c.change(TRAIN, 3, "q1\0\td1\t1"),
+                ("train.tsv line 3", "control character", *_ID),
+            ),
+            "an id of a megabyte": (
+                _document(3, _id="d" * 1_000_000),
+                (f"{CORPUS} line 3", "more than 1,000 characters", *_ID),
+            ),
+            "a repeated id": (_document(9, _id="d2"), (f"{CORPUS} line 9", '"d2"', "line 3")),
+            "a number and its text as ids": (
+                lambda c: (_document(3, _id=7)(c), _document(4, _id="7")(c)),
+                (f"{CORPUS} line 4", '"7"', "line 3"),
+            ),
+            "a repeated query": (
+                lambda c: c.add(QUERIES, c.lines(QUERIES)[0]),
+                (f"{QUERIES} line 41", '"q0"', "line 1"),
+            ),
+            "a text that is a number": (_document(3, text=3), (f"{CORPUS} line 3", '"text"')),
+            "only empty documents": (
+                lambda c: c.write(
+                    CORPUS, [json.dumps({"_id": f"d{i}", "text": ""}) for i in range(40)]
+                ),
+                ("40 of 40 documents", f"{CORPUS} line 1", "empty"),
+            ),
+            "no header": (lambda c: c.write(DEV, c.lines(DEV)[1:]), ("dev.tsv line 1", "query-id")),
+            "only a header": (lambda c: c.write(TRAIN, [HEADER]), ("train.tsv", "no rows")),
+            "a header of two columns": (
+                lambda c: c.change(TRAIN, 1, "query-id\tcorpus-id"),
+                ("train.tsv line 1", "query-id"),
+            ),
+            "labels in the format of TREC": (
+                lambda c: c.label("train", range(20), "q{i}\t0\td{i}\t1"),
+                ("train.tsv line 2", "4 columns"),
+            ),
+            "labels separated by blanks": (
+                lambda c: c.label("train", range(20), "q{i} d{i} 1"),
+                ("train.tsv line 2", "tabs"),
+            ),
+            "labels separated by commas": (
+                lambda c: c.change(TRAIN, 1, "query-id,corpus-id,score"),
+                ("train.tsv line 1", "TAB"),
+            ),
+            "columns in another order": (
+                lambda c: c.label("train", range(20), "d{i}\tq{i}\t1"),
+                ("train.tsv line 2", "unknown"),
+            ),
+            "relevance of nan": (_labels("nan"), _SCORE),
+            "relevance of 0.5": (_labels("0.5"), _SCORE),
+            "relevance in words": (_labels("yes"), _SCORE),
+            "relevance left out": (_labels(""), _SCORE),
+            "relevance of 2**63": (_labels(str(2**63)), (*_SCORE, "larger than 1,000,000")),
+            "unknown documents": (
+                lambda c: c.label("train", range(20), "q{i}\tx{i}\t1"),
+                ("train.tsv line 2", "unknown"),
+            ),
+            "documents as numbers": (
+                lambda c: c.label("train", range(20), "q{i}\td{i}.0\t1"),
+                ("train.tsv line 2", '"d0.0"', "as they are written"),
+            ),
+            "unknown queries": (
+                lambda c: c.label("test", range(20), "x{i}\td{i}\t1"),
+                ("test.tsv line 2", "unknown"),
+            ),
+            "train and test share a query": (
+                lambda c: c.add(TEST, "q3\td3\t1"),
+                ('"q3"', "train.tsv line 5", "test.tsv line 12"),
+            ),
+            "dev is train": (lambda c: c.label("dev", range(20)), ('"q0"', "one split only")),
+            "all queries alike": (_same_query, ("nothing to mine for", "with the text of a")),
+        }
+    ),
+    *_of_files(
+        {
+            "no entities": (
+                lambda c: c.graph().remove("entities.jsonl"),
+                ("entities.jsonl", "put it there"),
+            ),
+            "no triples": (lambda c: c.graph().remove("triples.tsv"), ("triples.tsv",)),
+            "an entity twice": (
+                lambda c: c.graph().add("entities.jsonl", c.lines("entities.jsonl")[1]),
+                ("entities.jsonl line 4", "u:1", "line 2"),
+            ),
+            "an entity without a URI": (
+                lambda c: c.graph().add("entities.jsonl", "{}"),
+                ("entities.jsonl line 4", "uri"),
+            ),
+            "unknown heads": (
+                lambda c: c.graph().add("triples.tsv", "u:7\tr\tu:0", "u:8\tr\tu:0"),
+                ("triples.tsv line 4", "u:7", "the head is no entity"),
+            ),
+            "triples of two columns": (
+                lambda c: c.graph().add("triples.tsv", "u:0\tr", "u:1\tr"),
+                ("triples.tsv line 4", "columns"),
+            ),
+        },
+        "kg",
+    ),
+    *_of_files(
+        {
+            "pairs without a document": (
+                lambda c: c.write("p.jsonl", ['{"query": "a"}']),
+                ("p.jsonl line 1", '"document"'),
+            ),
+            "pairs without a query": (
+                lambda c: c.write("p.jsonl", ['{"document": "a"}']),
+                ("p.jsonl line 1", '"query"'),
+            ),
+            "pairs that are lists": (
+                lambda c: c.write("p.jsonl", ['["a", "b"]']),
+                ("p.jsonl line 1", *_OBJECT),
+            ),
+            "pairs of empty texts": (
+                lambda c: c.write("p.jsonl", ['{"query": "a", "document": " "}'] * 9),
+                ("p.jsonl line", "empty"),
+            ),
+            "no pairs": (lambda c: c.write("p.jsonl", []), ("p.jsonl", "is empty")),
+        },
+        "pairs /p.jsonl",
+    ),
+    *_of_files(
+        {
+            "a table without a text": (
+                lambda c: c.write("a.csv", ["key,abstract", "1,a fox"]),
+                ("a.csv line 2", '"key", "abstract"', "ingestion.columns.text"),
+            ),
+            "a table with a row that is short": (
+                lambda c: c.write("a.csv", ["id,title,text", "1,a fox"]),
+                ("a.csv line 2", "2 columns", "the header 3"),
+            ),
+            "a table with a quote that is open": (
+                lambda c: c.write("a.csv", ["id,text", '1,"a fox', "2,a dog"]),
+                ("a.csv line 2", "check its quotes"),
+            ),
+            "a table in Latin-1": (
+                lambda c: (c.path / "a.csv").write_bytes(b"id,text\n1,\xe9t\xe9\n"),
+                ("a.csv line 2", "UTF-8"),
+            ),
+            "a table with an id twice": (
+                lambda c: c.write("a.csv", ["id,text", "1,a fox", "1,a dog"]),
+                ("a.csv line 3", '"1"', "line 2"),
+            ),
+            "a table with an id left out": (
+                lambda c: c.write("a.csv", ["id,text", ",a fox"]),
+                ("a.csv line 2", '"id"'),
+            ),
+            "a table with nothing in it": (
+                lambda c: c.write("a.csv", []),
+                ("no document", "a.csv", "no text"),
+            ),
+            "a table with a header alone": (
+                lambda c: c.write("a.csv", ["id,text"]),
+                ("no document", "a.csv"),
+            ),
+            "a file of no known kind": (
+                lambda c: c.write("a.docx", ["a fox"]),
+                ("no document", "a.docx", "are not read", ".md"),
+            ),
+            "a binary file called text": (
+                lambda c: (c.path / "a.txt").write_bytes(gzip.compress(b"a fox")),
+                ("no document", "a.txt", "UTF-8"),
+            ),
+            "two binary files called text": (
+                lambda c: [(c.path / name).write_bytes(b"a\0fox") for name in ("a.txt", "a.b.txt")],
+                ("2 of 2 files are damaged", ".txt", "zero byte", "max_quarantine"),
+            ),
+            "a PDF file that is none": (
+                lambda c: (c.path / "a.pdf").write_bytes(b"%PDF-1.7 a fox"),
+                ("no document", "a.pdf", "no PDF file"),
+            ),
+        },
+        "docs /a.*",
+    ),
+    *_of_files(
+        {
+            "a cap of no pairs": (
+                lambda c: c.write("p.jsonl", ['{"query": "a"}']),
+                ("no pair", "p.jsonl@0"),
+            ),
+        },
+        "pairs /p.jsonl@0",
+    ),
+]
 
 # What is survivable or right; it must not be refused.
-FINE: Final = _of_files({
-    "no line end at the end": (lambda c: (c.path / CORPUS).write_bytes((c.path / CORPUS).read_bytes()[:-1]), ()),
-    "a line separator of Unicode in a text": (_document(3, text="a\u2028b"), ()),
-    "a zero byte in a text": (_document(3, text="a\0b"), ()),
-    "a line of 20 megabytes": (_document(3, text="a " * 10_000_000), ()),
-    "metadata that is a text": (_document(3, metadata="x"), ()),
-    "a title that is a list": (_document(3, title=["a"]), ()),
-    "one test query": (lambda c: c.label("test", range(30, 31)), ()),
-})  # fmt: skip
+FINE: Final = _of_files(
+    {
+        "no line end at the end": (
+            lambda c: (c.path / CORPUS).write_bytes((c.path / CORPUS).read_bytes()[:-1]),
+            (),
+        ),
+        "a line separator of Unicode in a text": (_document(3, text="a\u2028b"), ()),
+        "a zero byte in a text": (_document(3, text="a\0b"), ()),
+        "a line of 20 megabytes": (_document(3, text="a " * 10_000_000), ()),
+        "metadata that is a text": (_document(3, metadata="x"), ()),
+        "a title that is a list": (_document(3, title=["a"]), ()),
+        "one test query": (lambda c: c.label("test", range(30, 31)), ()),
+    }
+)
 
 _THERE = "folder that can be written to"
 RUNS: Final = [
     # Where it is written to.
-    Case("a file for the data root", ("mine/corpus.jsonl", "ANMI_DATA_ROOT", _THERE), data="{place}/mine/corpus.jsonl"),
-    Case("a data root below a file", ("mine/corpus.jsonl/x", "ANMI_DATA_ROOT", _THERE),
-         data="{place}/mine/corpus.jsonl/x"),
+    Case(
+        "a file for the data root",
+        ("mine/corpus.jsonl", "ANMI_DATA_ROOT", _THERE),
+        data="{place}/mine/corpus.jsonl",
+    ),
+    Case(
+        "a data root below a file",
+        ("mine/corpus.jsonl/x", "ANMI_DATA_ROOT", _THERE),
+        data="{place}/mine/corpus.jsonl/x",
+    ),
     Case("no data root", ("ANMI_DATA_ROOT", "unset it"), data=""),
     Case("a blank data root", ("ANMI_DATA_ROOT", "unset it"), data=" "),
     Case("a data root of 300 letters", ("ANMI_DATA_ROOT", _THERE), data="{place}/" + "a" * 300),
     Case("a data root that refers to nothing", ('"data"', "nothing"), data="${nothing}"),
-    Case("a file for the store", ("mine/corpus.jsonl", "ANMI_STORE", _THERE), store="{place}/mine/corpus.jsonl"),
-    Case("a store below a file", ("mine/corpus.jsonl/x", "ANMI_STORE", _THERE), store="{place}/mine/corpus.jsonl/x"),
+    Case(
+        "a file for the store",
+        ("mine/corpus.jsonl", "ANMI_STORE", _THERE),
+        store="{place}/mine/corpus.jsonl",
+    ),
+    Case(
+        "a store below a file",
+        ("mine/corpus.jsonl/x", "ANMI_STORE", _THERE),
+        store="{place}/mine/corpus.jsonl/x",
+    ),
     Case("no store", ("ANMI_STORE", "unset it"), store=""),
     # Files of the configuration.
-    Case("a misspelt branch", ('"evalution"', 'did you mean "evaluation"'),
-         conf=("test/parameters_mine.yml", b"evalution: {}\n")),
-    Case("a recipe named as a baseline", ("bm25", *_RESERVED),
-         conf=("test/parameters_mine.yml", b"recipes: {bm25: {extends: anmi}}\n")),
-    Case("broken YAML", ("parameters_mine.yml", "Correct the YAML"), conf=("test/parameters_mine.yml", b"seed: [1\n")),
-    Case("YAML with tabs", ("parameters_mine.yml", "Correct the YAML"),
-         conf=("test/parameters_mine.yml", b"seed:\n\t1\n")),
-    Case("YAML that is a list", ("parameters_mine.yml", "settings by name"),
-         conf=("test/parameters_mine.yml", b"- seed\n")),
-    Case("YAML in UTF-16", ("parameters_mine.yml", "UTF-8"),
-         conf=("test/parameters_mine.yml", "seed: 1".encode("utf-16"))),
-    Case("YAML with a fraction for a seed", _SEED, conf=("test/parameters_mine.yml", b"seed: 0.5\n")),
-    Case("a number for the data root", ("`data` in globals.yml", "3"), conf=("test/globals.yml", b"data: 3\n")),
+    Case(
+        "a misspelt branch",
+        ('"evalution"', 'did you mean "evaluation"'),
+        conf=("test/parameters_mine.yml", b"evalution: {}\n"),
+    ),
+    Case(
+        "a recipe named as a baseline",
+        ("bm25", *_RESERVED),
+        conf=("test/parameters_mine.yml", b"recipes: {bm25: {extends: anmi}}\n"),
+    ),
+    Case(
+        "broken YAML",
+        ("parameters_mine.yml", "Correct the YAML"),
+        conf=("test/parameters_mine.yml", b"seed: [1\n"),
+    ),
+    Case(
+        "YAML with tabs",
+        ("parameters_mine.yml", "Correct the YAML"),
+        conf=("test/parameters_mine.yml", b"seed:\n\t1\n"),
+    ),
+    Case(
+        "YAML that is a list",
+        ("parameters_mine.yml", "settings by name"),
+        conf=("test/parameters_mine.yml", b"- seed\n"),
+    ),
+    Case(
+        "YAML in UTF-16",
+        ("parameters_mine.yml", "UTF-8"),
+        conf=("test/parameters_mine.yml", "seed: 1".encode("utf-16")),
+    ),
+    Case(
+        "YAML with a fraction for a seed", _SEED, conf=("test/parameters_mine.yml", b"seed: 0.5\n")
+    ),
+    Case(
+        "a number for the data root",
+        ("`data` in globals.yml", "3"),
+        conf=("test/globals.yml", b"data: 3\n"),
+    ),
     # Collections, and the same by the command as by the reader.
     *(
         Case(f"{case.name}, by the command", case.mentions, "", case.spoil)
@@ -488,7 +762,11 @@ RUNS: Final = [
             "only empty documents",
         )
     ),
-    Case("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear",
-         pipelines="mining,adaptation,training"),
-]  # fmt: skip
+    Case(
+        "no facts for mixed sources",
+        ("mixed sources", "kg:DIR"),
+        "recipe=dnh_linear",
+        pipelines="mining,adaptation,training",
+    ),
+]
 CASES: Final = (*PARAMETERS, *FILES, *FINE, *RUNS)

@@ -46,9 +46,16 @@ class Place:
         def parts(made_by: str, name: str) -> list[Path]:
             return sorted(self.versions(stage or made_by, name)[-1].glob("part-*.parquet"))
 
-        made = {"consistency": "consistency", "evidence": "denoising", "judgments": "denoising", "ratings": "elo"}
+        made = {
+            "consistency": "consistency",
+            "evidence": "denoising",
+            "judgments": "denoising",
+            "ratings": "elo",
+        }
         columns = {name: ColumnShards(files=parts(made_by, name)) for name, made_by in made.items()}
-        return with_stage_columns(CandidateShards.read(parts("dense", "candidates")), **columns).map(with_probabilities)
+        return with_stage_columns(
+            CandidateShards.read(parts("dense", "candidates")), **columns
+        ).map(with_probabilities)
 
     def exported(self) -> list[dict[str, Any]]:
         """Return the lines of the pair-format files."""
@@ -56,7 +63,11 @@ class Place:
         files = sorted(folder.glob("part_*.jsonl"))
         assert files, "no chunk was written"
         assert files[0].name == "part_001.jsonl"
-        return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        return [
+            json.loads(line)
+            for file in files
+            for line in file.read_text(encoding="utf-8").splitlines()
+        ]
 
 
 @pytest.fixture(scope="session")
@@ -72,13 +83,17 @@ def open_catalog(project: Path) -> Callable[..., Any]:
     from kedro.framework.startup import bootstrap_project
 
     @contextmanager
-    def opened(place: Place, env: str | None = None, **parameters: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def opened(
+        place: Place, env: str | None = None, **parameters: Any
+    ) -> Iterator[tuple[Any, dict[str, Any]]]:
         bootstrap_project(project)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(project)
             patch.setenv("ANMI_DATA_ROOT", str(place.data))
             patch.setenv("ANMI_STORE", str(place.store))
-            with KedroSession.create(project_path=project, env=env, runtime_params=parameters) as session:
+            with KedroSession.create(
+                project_path=project, env=env, runtime_params=parameters
+            ) as session:
                 context = session.load_context()
                 yield context.catalog, context.params
 
@@ -90,7 +105,9 @@ WHOLE: Final = "anmi_2_1"
 
 
 @pytest.fixture(scope="session")
-def run_once(made_once: Any, new_place: Callable[[Path], Place], kedro: Any) -> Callable[..., Place]:
+def run_once(
+    made_once: Any, new_place: Callable[[Path], Place], kedro: Any
+) -> Callable[..., Place]:
     """Run a command for all workers of this session; its tests only read what it leaves."""
 
     def run(name: str, *words: str, **options: Any) -> Place:
@@ -122,7 +139,8 @@ def scifact(run_once: Callable[..., Place], shared_data: Path) -> Place:
 def in_process(project: Path) -> Callable[..., Result]:
     """Invoke ``kedro`` in this process, which saves the ten seconds that a start takes.
 
-    Runs are not tracked: a database of MLflow takes seconds to make, and tracking has tests of its own.
+    Runs are not tracked: a database of MLflow takes seconds to make, and tracking has tests of its
+    own.
     """
     from kedro.framework.startup import bootstrap_project
 
@@ -132,8 +150,12 @@ def in_process(project: Path) -> Callable[..., Result]:
         bootstrap_project(project)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(project)
-            patch.setattr("anmi.hooks.mlflow.MlflowHooks.before_pipeline_run", lambda *_, **__: None)
-            for name in [name for name in os.environ if name.startswith(("MLFLOW", "ANMI", "KEDRO"))]:
+            patch.setattr(
+                "anmi.hooks.mlflow.MlflowHooks.before_pipeline_run", lambda *_, **__: None
+            )
+            for name in [
+                name for name in os.environ if name.startswith(("MLFLOW", "ANMI", "KEDRO"))
+            ]:
                 patch.delenv(name)
             patch.setenv("ANMI_DATA_ROOT", str(place.data))
             patch.setenv("ANMI_STORE", str(place.store))
@@ -159,13 +181,26 @@ def small_graph(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             kept = {json.loads(line)["_id"] for line in lines}
         (target / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     for split in ("train", "dev", "test"):
-        header, *rows = (source / "beir_en" / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+        header, *rows = (
+            (source / "beir_en" / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+        )
         rows = [row for row in rows if row.split("\t")[1] in kept]
-        (target / "qrels" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+        (target / "qrels" / f"{split}.tsv").write_text(
+            "\n".join([header, *rows]) + "\n", encoding="utf-8"
+        )
     return target
 
 
-KINDS: Final = ("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks")
+KINDS: Final = (
+    "rivers",
+    "castles",
+    "engines",
+    "violins",
+    "glaciers",
+    "ferries",
+    "orchards",
+    "clocks",
+)
 PLACES: Final = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
 TOLD: Final = (
     "are described in the chronicle of {}",
@@ -183,17 +218,26 @@ def write_chronicle(folder: Path, splits: Sequence[str]) -> Path:
     for kind in KINDS:
         for number, place in enumerate(PLACES):
             name = f"{kind}-{place}"
-            texts = [f"The old {kind} of {place} {told.format(place)}, note {i}." for i, told in enumerate(TOLD)]
+            texts = [
+                f"The old {kind} of {place} {told.format(place)}, note {i}."
+                for i, told in enumerate(TOLD)
+            ]
             documents += [{"_id": f"{name}-{i}", "text": text} for i, text in enumerate(texts)]
             queries.append({"_id": name, "text": f"What is known of the {kind} of {place}?"})
-            labels[splits[number % len(splits)]] += [f"{name}\t{name}-{i}\t1" for i in range(len(TOLD))]
+            labels[splits[number % len(splits)]] += [
+                f"{name}\t{name}-{i}\t1" for i in range(len(TOLD))
+            ]
     return write_beir(folder, documents, queries, labels)
 
 
-def write_beir(folder: Path, documents: list[Any], queries: list[Any], labels: dict[str, list[str]]) -> Path:
+def write_beir(
+    folder: Path, documents: list[Any], queries: list[Any], labels: dict[str, list[str]]
+) -> Path:
     (folder / "qrels").mkdir(parents=True)
     for file, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        (folder / f"{file}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
     for split, lines in labels.items():
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder

@@ -21,9 +21,13 @@ def write_collection(folder: Path) -> Path:
     for kind in KINDS:
         for place, split in zip(PLACES, SPLITS, strict=True):
             name, fact = f"{kind}-{place}", {"triples": [[kind, "in", place]]}
-            told = (f"The old {kind} of {place} are described in a chronicle.", f"A survey measured {place}: {kind}.")
+            told = (
+                f"The old {kind} of {place} are described in a chronicle.",
+                f"A survey measured {place}: {kind}.",
+            )
             documents += [
-                {"_id": f"{name}-{i}", "title": "", "text": text, "metadata": fact} for i, text in enumerate(told)
+                {"_id": f"{name}-{i}", "title": "", "text": text, "metadata": fact}
+                for i, text in enumerate(told)
             ]
             queries.append({"_id": name, "text": f"What is known of the {kind} of {place}?"})
             labels[split].append(f"{name}\t{name}-0\t1")
@@ -36,10 +40,20 @@ def test_systems_and_collections_take_names_and_settings(tmp_path: Path) -> None
     found = cells(systems, places, "1,2", "encoder=static", tmp_path)
     assert len(found) == 8
     assert len({cell.folder for cell in found}) == 8
-    assert found[3][1:] == ("webnlg/en", "short", 2, {
-        "encoder": "static", "collection": "beir:../x", "recipe": "anmi", "seed": "2", "ingestion.max_queries": "30",
-        "training.options.epochs": "1", "dense.depth": "9",
-    })  # fmt: skip
+    assert found[3][1:] == (
+        "webnlg/en",
+        "short",
+        2,
+        {
+            "encoder": "static",
+            "collection": "beir:../x",
+            "recipe": "anmi",
+            "seed": "2",
+            "ingestion.max_queries": "30",
+            "training.options.epochs": "1",
+            "dense.depth": "9",
+        },
+    )
     assert found[-1].params["collection"] == "api_docs"
     assert "ingestion.max_queries" not in found[-1].params
     assert named("anmi", ["a.b=1"])[0] == "anmi,a.b=1", "without a name the settings are the name"
@@ -63,24 +77,34 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
     assert "changed no weight" in failed.stderr
     document = json.loads((output / "ablation.json").read_text(encoding="utf-8"))
     assert [cell["system"] for cell in document["cells"]] == ["in_batch", "top"]
-    assert [(cell["system"], cell["folder"]) for cell in document["failed"]] == [("bad", "facts/bad/seed1")]
+    assert [(cell["system"], cell["folder"]) for cell in document["failed"]] == [
+        ("bad", "facts/bad/seed1")
+    ]
 
     made = {path: path.stat().st_mtime_ns for path in output.glob("facts/*/seed1/cell.json")}
     again = in_process(place, "anmi", "ablate", *words[:2], *places, "--json")
     assert again.exit_code == 0, again.output
     assert {path: path.stat().st_mtime_ns for path in made} == made, "nothing is run again"
     found = json.loads(again.stdout)
-    rows = {(row["judgments"], row["system"]): row for row in found["rows"] if row["bucket"] == "all"}
-    assert set(rows) == {(judged, name) for judged in ("original", "completed") for name in ("in_batch", "top")}
+    rows = {
+        (row["judgments"], row["system"]): row for row in found["rows"] if row["bucket"] == "all"
+    }
+    assert set(rows) == {
+        (judged, name) for judged in ("original", "completed") for name in ("in_batch", "top")
+    }
     top = rows["original", "top"]
     scores = {
-        name: pd.read_parquet(next((output / "facts" / name / "seed1").rglob("query_metrics.parquet/*/*.parquet")))
+        name: pd.read_parquet(
+            next((output / "facts" / name / "seed1").rglob("query_metrics.parquet/*/*.parquet"))
+        )
         for name in ("in_batch", "top")
     }
     means = {name: table.groupby("system")["ndcg@10"].mean() for name, table in scores.items()}
     assert top["ndcg_10"] == pytest.approx(means["top"]["naive_top"])
     assert top["hybrid_ndcg_10"] == pytest.approx(means["top"]["hybrid"])
-    assert top["difference"] == pytest.approx(means["top"]["naive_top"] - means["in_batch"]["in_batch"])
+    assert top["difference"] == pytest.approx(
+        means["top"]["naive_top"] - means["in_batch"]["in_batch"]
+    )
     assert top["p_holm"] == top["p_value"]
     assert rows["original", "in_batch"]["p_value"] is None
     # Half of what is relevant has no label, and the encoder is asked for all of it.
@@ -93,7 +117,9 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
 def test_a_recipe_that_is_not_there_is_named_before_anything_runs(
     in_process: Any, new_place: Any, tmp_path: Path
 ) -> None:
-    wrong = in_process(new_place(tmp_path), "anmi", "ablate", "anmy", "--output", str(tmp_path / "cells"))
+    wrong = in_process(
+        new_place(tmp_path), "anmi", "ablate", "anmy", "--output", str(tmp_path / "cells")
+    )
     assert wrong.exit_code == 1
     assert 'there is no recipe "anmy"' in wrong.stderr
     assert not (tmp_path / "cells").exists()

@@ -13,14 +13,18 @@ from click.testing import Result
 from tests.e2e.conftest import write_chronicle
 
 # As little work as every judge can do with.
-SMALL = "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cross_encoder.max_pairs=16"
+SMALL = (
+    "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cross_encoder.max_pairs=16"
+)
 
 
 @pytest.fixture
 def audited(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> Any:
     place = new_place(tmp_path)
     collection = write_chronicle(tmp_path / "collection", ("train",))
-    done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection},{SMALL}")
+    done = in_process(
+        place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection},{SMALL}"
+    )
     assert done.exit_code == 0, done.output
     return place
 
@@ -33,11 +37,19 @@ def rated_bytes(place: Any) -> dict[str, bytes]:
 
 @pytest.mark.rare
 def test_an_audit_from_start_to_gate(
-    audited: Any, tmp_path: Path, new_place: Any, in_process: Callable[..., Result], open_catalog: Any
+    audited: Any,
+    tmp_path: Path,
+    new_place: Any,
+    in_process: Callable[..., Result],
+    open_catalog: Any,
 ) -> None:
     """One test, because an audit takes seconds: what it leaves, what it shows, what it is blind to, how it fails."""
-    recipes, judges = (audited.table("audit", f"audit_{name}.parquet") for name in ("recipes", "judges"))
-    truth, qrels = (audited.table("audit", f"{name}.parquet") for name in ("planted_truth", "audit_qrels"))
+    recipes, judges = (
+        audited.table("audit", f"audit_{name}.parquet") for name in ("recipes", "judges")
+    )
+    truth, qrels = (
+        audited.table("audit", f"{name}.parquet") for name in ("planted_truth", "audit_qrels")
+    )
     everything = audited.table("audit", "qrels.parquet")
     summary = audited.json("audit", "audit_summary.json")
 
@@ -85,7 +97,9 @@ def test_an_audit_from_start_to_gate(
         f"planted_truth:{planted.parent.name}",
     )
     assert done.exit_code == 0, done.output
-    assert len(other.versions("audit", "evidence")) == 2, "judged again, in a store without judgments"
+    assert len(other.versions("audit", "evidence")) == 2, (
+        "judged again, in a store without judgments"
+    )
     assert rated_bytes(other) == rated_bytes(audited)
     found = other.table("audit", "audit_recipes.parquet")
     blind = ["recipe", "setting", "threshold", "gap", "coverage", "queries_lost", "negatives"]
@@ -96,16 +110,26 @@ def test_an_audit_from_start_to_gate(
 
     # The gate fails the run when all is saved.
     done = in_process(
-        audited, "run", "--pipelines", "audit",
-        "--from-nodes", "audit.scoring.audit_recipes",
-        "--params", f"collection=beir:{tmp_path}/collection,audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
-    )  # fmt: skip
+        audited,
+        "run",
+        "--pipelines",
+        "audit",
+        "--from-nodes",
+        "audit.scoring.audit_recipes",
+        "--params",
+        f"collection=beir:{tmp_path}/collection,audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
+    )
     assert done.exit_code == 1
     assert 'recipe "naive_top" has' in done.output
     assert "audit.max_false_negative_rate allows (0.10%)" in done.output
     for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json"):
         assert len(audited.versions("audit", name)) == 2, name
-    assert not {path.name for path in audited.data.iterdir()} & {"ingestion", "bm25", "dense", "selection"}
+    assert not {path.name for path in audited.data.iterdir()} & {
+        "ingestion",
+        "bm25",
+        "dense",
+        "selection",
+    }
 
 
 def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
@@ -116,18 +140,25 @@ def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
         book = parameters["recipes"]
     rated = place.with_stage_columns("audit")
     return {
-        name: [block.verdict.tobytes() + block.weight.tobytes() for block in Runner(book.get(name), 1).run(rated)]
+        name: [
+            block.verdict.tobytes() + block.weight.tobytes()
+            for block in Runner(book.get(name), 1).run(rated)
+        ]
         for name in book.names()
     }
 
 
-def test_what_cannot_be_audited_is_said(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> None:
+def test_what_cannot_be_audited_is_said(
+    tmp_path: Path, new_place: Any, in_process: Callable[..., Result]
+) -> None:
     place = new_place(tmp_path)
     collection = write_chronicle(tmp_path / "collection", ("train",))
     qrels = collection / "qrels" / "train.tsv"
     lines = qrels.read_text(encoding="utf-8").splitlines()
     qrels.write_text("\n".join(lines[:1] + lines[1::3]) + "\n", encoding="utf-8")
-    done = in_process(place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection}")
+    done = in_process(
+        place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection}"
+    )
     assert done.exit_code == 1
     assert "no training queries with two positives" in done.output
     assert "no equivalents" in done.output

@@ -1,6 +1,7 @@
 """Bad input through the project's command: one sentence that names the place, and nothing half-written.
 
-The inputs are the table in bad_inputs.py; what is survivable, and what training refuses, is told here.
+The inputs are the table in bad_inputs.py; what is survivable, and what training refuses, is told
+here.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(new_place: Callable[[Path], Any], in_process: Callable[..., Result], data: Path) -> Callable[..., Result]:
+def run(
+    new_place: Callable[[Path], Any], in_process: Callable[..., Result], data: Path
+) -> Callable[..., Result]:
     """Run pipelines on a collection with parameters; ``__`` stands for a dot."""
     place = new_place(data.parent)
 
     def invoke(where: str, pipelines: str = "ingestion", **parameters: object) -> Result:
-        given = {"collection": where} | {key.replace("__", "."): value for key, value in parameters.items()}
+        given = {"collection": where} | {
+            key.replace("__", "."): value for key, value in parameters.items()
+        }
         text = ",".join(f"{key}={value}" for key, value in given.items())
         return in_process(place, "run", "--pipelines", pipelines, "--params", text)
 
@@ -63,12 +68,23 @@ def kind(case: Case) -> str:
     if case.by == "reader":
         return case.name
     plain = Case("", ())
-    elsewhere = [place for place in ("conf", "data", "store") if getattr(case, place) != getattr(plain, place)]
-    return " ".join(elsewhere) or re.split(r"[.=\[]", case.parameters)[0] or case.name.rpartition(", ")[2]
+    elsewhere = [
+        place
+        for place in ("conf", "data", "store")
+        if getattr(case, place) != getattr(plain, place)
+    ]
+    return (
+        " ".join(elsewhere)
+        or re.split(r"[.=\[]", case.parameters)[0]
+        or case.name.rpartition(", ")[2]
+    )
 
 
 FIRST = {kind(case): case for case in reversed(CASES)}
-TABLE = [pytest.param(case, marks=() if FIRST[kind(case)] is case else pytest.mark.rare) for case in CASES]
+TABLE = [
+    pytest.param(case, marks=() if FIRST[kind(case)] is case else pytest.mark.rare)
+    for case in CASES
+]
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name[:80])
@@ -85,14 +101,23 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
     done = run(f"beir:{collection.path}", "ingestion,bm25,dense,adaptation", recipe="naive_top")
     assert done.exit_code == 0, done.output
     queries, corpus = (
-        {json.loads(line)["_id"]: json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")}
+        {
+            json.loads(line)["_id"]: json.loads(line)["text"]
+            for line in collection.lines(f"{name}.jsonl")
+        }
         for name in ("queries", "corpus")
     )
     rows = mined([queries[f"q{i}"] for i in range(20)], [corpus[f"d{i}"] for i in range(21)], 1)
     columns = ("variant_id", "document_id", "kind", "text", "old", "new", "relation")
     tables = {"training_rows": rows, "variants": {name: pd.Series(dtype="str") for name in columns}}
     for name, table in tables.items():
-        path = data / "05_model_input" / f"{name}.parquet" / "2026-01-01T00.00.00.000Z" / f"{name}.parquet"
+        path = (
+            data
+            / "05_model_input"
+            / f"{name}.parquet"
+            / "2026-01-01T00.00.00.000Z"
+            / f"{name}.parquet"
+        )
         path.parent.mkdir(parents=True)
         pd.DataFrame(table).to_parquet(path)
 
@@ -144,13 +169,21 @@ def test_a_document_of_five_megabytes(collection: Collection, run: Any, data: Pa
 
 
 @pytest.mark.rare
-def test_no_network(collection: Collection, kedro: Any, data: Path, new_store: Any, tmp_path: Path) -> None:
+def test_no_network(
+    collection: Collection, kedro: Any, data: Path, new_store: Any, tmp_path: Path
+) -> None:
     """As a user: a process of its own, and a name that only the hub knows."""
     done = kedro(
-        "run", "--pipelines", "ingestion,bm25,dense", "--params",
+        "run",
+        "--pipelines",
+        "ingestion,bm25,dense",
+        "--params",
         f"collection=beir:{collection.path},encoder=sentence-transformers/all-mpnet-base-v2",
-        data_root=data, store=new_store(tmp_path / "store"), HF_HUB_CACHE=str(tmp_path / "hub"), timeout=120,
-    )  # fmt: skip
+        data_root=data,
+        store=new_store(tmp_path / "store"),
+        HF_HUB_CACHE=str(tmp_path / "hub"),
+        timeout=120,
+    )
     assert done.returncode == 1
     one_sentence(done.stderr, "all-mpnet-base-v2", "ANMI_ONLINE=1")
     assert "Traceback" not in done.stdout

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.data
-PAIR_KEYS = {"query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"}
+PAIR_KEYS = {
+    "query",
+    "positive_doc",
+    "hard_negatives",
+    "query_type",
+    "doc_type",
+    "source",
+    "language",
+}
 
 
 @pytest.fixture
@@ -45,10 +53,15 @@ def test_scifact(scifact: Any) -> None:
     info = scifact.json("ingestion", "collection_info.json")
     assert info["documents"] == 5183
     assert info["queries"]["test"] == 300
-    assert info["queries"]["train"] + info["queries"]["dev"] > 795, "809, less those whose text stands in test"
+    assert info["queries"]["train"] + info["queries"]["dev"] > 795, (
+        "809, less those whose text stands in test"
+    )
     assert info["queries"]["dev"] > 80
     assert "dev cut from train" in info["notes"]["splits"]
-    queries, rows = scifact.table("ingestion", "queries.parquet"), scifact.table("selection", "training_rows.parquet")
+    queries, rows = (
+        scifact.table("ingestion", "queries.parquet"),
+        scifact.table("selection", "training_rows.parquet"),
+    )
     split = queries.set_index("query_id").loc[rows.query_id].split
     assert split.tolist() == rows.split.tolist()
     assert set(split) == {"train"}
@@ -59,7 +72,9 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     collection = f"collection=pairs:{shared_data}/ko_pairs/*.jsonl"
     place, lines = mine(collection, "recipe=bm25_random", "ingestion.max_queries=200")
     check(lines, "ko")
-    assert {line["query_type"] for line in lines} != {"query"}, "the types of the input are passed on"
+    assert {line["query_type"] for line in lines} != {"query"}, (
+        "the types of the input are passed on"
+    )
     info = place.json("ingestion", "collection_info.json")
     assert info["queries"]["train"] == 200
     assert all(info["queries"][split] > 0 for split in ("dev", "test"))
@@ -69,7 +84,9 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
     assert set(rows.query_id) == kept
     rows = rows[rows.split == "train"]
     kept &= set(rows.query_id)
-    assert place.json("denoising", "cross_encoder.json") == {"judged_pairs": 0}, "the recipe reads no judgment"
+    assert place.json("denoising", "cross_encoder.json") == {"judged_pairs": 0}, (
+        "the recipe reads no judgment"
+    )
     (source,) = place.json("selection", "selection_summary.json")["by_source"]
     assert (source["source"], source["queries"], source["passed"]) == ("sae4k", 200, len(kept))
     assert source["rows"] == len(rows)
@@ -77,10 +94,13 @@ def test_korean_pairs(mine: Any, shared_data: Path) -> None:
 
 def test_a_graph_whose_false_negatives_are_known(mine: Any, shared_data: Path) -> None:
     folder = shared_data / "kg_webnlg" / "beir_en"
-    place, lines = mine(f"collection=beir:{folder}", "recipe=naive_top", "ingestion.max_queries=200")
+    place, lines = mine(
+        f"collection=beir:{folder}", "recipe=naive_top", "ingestion.max_queries=200"
+    )
     check(lines, "en")
     leak = place.json("selection", "selection_summary.json")["false_negatives"]
-    # An oracle of our own: a document that states every triple of one of the query's documents is relevant.
+    # An oracle of our own: a document that states every triple of one of the query's documents is
+    # relevant.
     corpus = place.table("ingestion", "corpus.parquet").set_index("document_id")
     facts = {
         name: {json.dumps(triple) for triple in json.loads(text).get("triples", [])}

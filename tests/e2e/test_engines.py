@@ -52,13 +52,23 @@ cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
-def mined(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Callable[..., dict[str, str]]:
+def mined(
+    tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any
+) -> Callable[..., dict[str, str]]:
     """Mine eight shards with an engine, and return the digest of each file that was made."""
 
     def run(engine: str) -> dict[str, str]:
         place = new_place(tmp_path_factory.mktemp(engine.replace(" ", "_")))
         parameters = f"{PARAMETERS},{ENGINES[engine]}"
-        done = kedro("run", "--pipelines", "mining", "--params", parameters, data_root=place.data, store=place.store)
+        done = kedro(
+            "run",
+            "--pipelines",
+            "mining",
+            "--params",
+            parameters,
+            data_root=place.data,
+            store=place.store,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return digests(place.data)
 
@@ -81,7 +91,9 @@ def digests(data: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def reference(mined: Callable[..., dict[str, str]]) -> dict[str, str]:
     found = mined("local 1")
-    assert sum("05_model_input/selection" in name for name in found) >= 8, "one shard would not show much"
+    assert sum("05_model_input/selection" in name for name in found) >= 8, (
+        "one shard would not show much"
+    )
     return found
 
 
@@ -97,12 +109,25 @@ def test_a_cluster_of_two_machines_makes_the_same_bytes(
     place = new_place(tmp_path)
     script = tmp_path / "cluster.py"
     script.write_text(CLUSTER)
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("RAY", "ANMI", "KEDRO", "MLFLOW"))}
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("RAY", "ANMI", "KEDRO", "MLFLOW"))
+    }
+    token = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
     roots = {"ANMI_DATA_ROOT": str(place.data), "ANMI_STORE": str(place.store), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, str(script), PARAMETERS],
-        cwd=project, env=clean | token | roots, capture_output=True, text=True, check=False, timeout=900,
-    )  # fmt: skip
+        cwd=project,
+        env=clean | token | roots,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     assert digests(place.data) == reference

@@ -12,15 +12,21 @@ EVERY = 24
 
 
 @pytest.fixture(scope="module")
-def hardened(small_graph: Path, tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any) -> Any:
+def hardened(
+    small_graph: Path, tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any
+) -> Any:
     place = new_place(tmp_path_factory.mktemp("hardened"))
-    schedule = "training.options.curriculum.step.warm_up=1,training.options.curriculum.step.latent_from=2"
+    schedule = (
+        "training.options.curriculum.step.warm_up=1,training.options.curriculum.step.latent_from=2"
+    )
     done = kedro(
-        "run", "--params",
+        "run",
+        "--params",
         f"collection=kg:{small_graph},recipe=dnh_triggered,encoder=static,training.options.epochs=3,training.options.negatives=7,"
         f"{schedule}",
-        data_root=place.data, store=place.store,
-    )  # fmt: skip
+        data_root=place.data,
+        store=place.store,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return place
 
@@ -44,9 +50,16 @@ def test_what_was_drawn_is_counted_and_reported(hardened: Any) -> None:
 
 
 def test_variants_are_there_for_training_and_for_evaluation(hardened: Any) -> None:
-    variants, qrels = hardened.table("selection", "variants.parquet"), hardened.table("ingestion", "qrels.parquet")
+    variants, qrels = (
+        hardened.table("selection", "variants.parquet"),
+        hardened.table("ingestion", "qrels.parquet"),
+    )
     assert {"swap", "neighbour"} <= set(variants.kind)
-    assert set(qrels.split[qrels.document_id.isin(variants.document_id)]) == {"train", "dev", "test"}
+    assert set(qrels.split[qrels.document_id.isin(variants.document_id)]) == {
+        "train",
+        "dev",
+        "test",
+    }
     found = hardened.json("evaluation", "knowledge_metrics.json")
     assert set(found) == {"zero_shot", "dnh_triggered"}
     for system in found.values():
@@ -56,7 +69,10 @@ def test_variants_are_there_for_training_and_for_evaluation(hardened: Any) -> No
 def test_the_report_shows_what_was_drawn(hardened: Any) -> None:
     (report,) = hardened.versions("reporting", "report.html")
     text = report.read_text(encoding="utf-8")
-    assert "Where negatives came from" in text and "Facts: the own document against false variants" in text
+    assert (
+        "Where negatives came from" in text
+        and "Facts: the own document against false variants" in text
+    )
 
 
 def test_documents_without_facts_are_refused_right_after_they_were_read(
@@ -64,9 +80,12 @@ def test_documents_without_facts_are_refused_right_after_they_were_read(
 ) -> None:
     place = new_place(tmp_path)
     done = kedro(
-        "run", "--params", f"collection=beir:{shared_data}/scifact,recipe=dnh_linear", data_root=place.data,
+        "run",
+        "--params",
+        f"collection=beir:{shared_data}/scifact,recipe=dnh_linear",
+        data_root=place.data,
         store=place.store,
-    )  # fmt: skip
+    )
     assert done.returncode != 0
     assert "state no facts" in " ".join((done.stdout + done.stderr).split())
     assert not (place.data / "03_primary").exists()

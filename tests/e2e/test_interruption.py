@@ -18,14 +18,28 @@ from anmi.pipeline_registry import STAGES
 
 
 @pytest.fixture(scope="module")
-def kills(tmp_path_factory: pytest.TempPathFactory, static_models: Path, project: Path) -> dict[str, Any]:
+def kills(
+    tmp_path_factory: pytest.TempPathFactory, static_models: Path, project: Path
+) -> dict[str, Any]:
     """What `benchmarks/kills.py` counts, one kill a stage."""
     result = tmp_path_factory.mktemp("kills") / "kills.json"
     done = subprocess.run(
-        [sys.executable, "benchmarks/kills.py", "--stages", "--models", str(static_models), "--result", str(result)],
-        cwd=project, capture_output=True, text=True, check=False, timeout=1200,
+        [
+            sys.executable,
+            "benchmarks/kills.py",
+            "--stages",
+            "--models",
+            str(static_models),
+            "--result",
+            str(result),
+        ],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
         env={k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO"))},
-    )  # fmt: skip
+    )
     assert result.exists(), done.stdout + done.stderr
     return dict(json.loads(result.read_text()))
 
@@ -39,11 +53,21 @@ def test_a_run_killed_in_any_stage_is_resumed_to_the_same_end(kills: dict[str, A
     assert kills["kills_tried"] == kills["kills_resumed_equal"] == len(kills["rows"])
     left = {stage: rows[stage]["left"] for stage in STAGES}
     # The corpus is asked as soon as it is read.
-    in_order = [left[stage] for stage in STAGES[STAGES.index("denoising") :] if stage != "adaptation"]
-    assert in_order == sorted(in_order, reverse=True), "what was saved before the kill is not made again"
+    in_order = [
+        left[stage] for stage in STAGES[STAGES.index("denoising") :] if stage != "adaptation"
+    ]
+    assert in_order == sorted(in_order, reverse=True), (
+        "what was saved before the kill is not made again"
+    )
     assert left["reporting"] == 1
     assert left["ingestion"] > max(left["bm25"], left["dense"]) > left["denoising"]
-    assert {row["how"] for row in kills["rows"]} >= {"middle", "written", "visible", "checkpoint", "store"}
+    assert {row["how"] for row in kills["rows"]} >= {
+        "middle",
+        "written",
+        "visible",
+        "checkpoint",
+        "store",
+    }
 
 
 @pytest.fixture
@@ -89,7 +113,9 @@ def test_on_a_full_disk_a_run_says_so_and_goes_on_when_there_is_room(
             assert str(selecting.data) in told
             assert "Traceback" not in text
             assert "Logging error" not in text
-            for name, content in (selecting.newest() if (selecting.data / "mini").exists() else {}).items():
+            for name, content in (
+                selecting.newest() if (selecting.data / "mini").exists() else {}
+            ).items():
                 assert content == whole.newest()[name], "what can be seen is whole"
             ballast.unlink()
             ended.add(told.split(" could not")[0].rpartition("/")[2])
@@ -108,7 +134,10 @@ def test_where_nothing_can_be_written_no_node_runs(selecting: Selecting, mount: 
     code, text = selecting.do(f"run --params {selecting.options}")
     assert code == 1
     told = text.rpartition("Error: ")[2]
-    assert "could not be written, since its file system is read-only: make it writable, or set ANMI_DATA_ROOT" in told
+    assert (
+        "could not be written, since its file system is read-only: make it writable, or set"
+        " ANMI_DATA_ROOT" in told
+    )
     assert str(selecting.data) in told
     assert "Traceback" not in text
     assert "1/5" not in text

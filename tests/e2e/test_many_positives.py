@@ -30,7 +30,13 @@ def test_the_interval_holds_the_truth_and_a_large_share_never_goes_without_a_war
         assert each["warning"] or each["true"] < 0.03, each
     warned = {name for name, each in found.items() if each["warning"]}
     assert warned == {"40_relevant_1_labelled", "600_relevant_1_labelled"}
-    assert found["40_relevant_1_labelled"]["true"] < 0.03, "7.8 % were relevant before anything looked at ranks"
+    assert found["40_relevant_1_labelled"]["true"] < 0.03, (
+        "7.8 % were relevant before anything looked at ranks"
+    )
     assert found["600_relevant_1_labelled"]["true"] < 0.15, "and of these 65 %"
     group = found["20_by_words_and_copies"]
-    assert (group["true"], group["grouped"] > 0.4, group["filled"]) == (0, True, 1), "3.6 % were paraphrases"
+    assert (group["true"], group["grouped"] > 0.4, group["filled"]) == (
+        0,
+        True,
+        1,
+    ), "3.6 % were paraphrases"

@@ -15,7 +15,9 @@ FOX = "The red fox is the largest of the true foxes and lives in most of the nor
 
 
 @pytest.fixture
-def mine(new_place: Callable[[Path], Any], in_process: Callable[..., Result], tmp_path: Path) -> Callable[..., Any]:
+def mine(
+    new_place: Callable[[Path], Any], in_process: Callable[..., Result], tmp_path: Path
+) -> Callable[..., Any]:
     """Mine a collection and return the place, whose training rows have all columns and no row."""
 
     def invoke(collection: str, *parameters: str) -> Any:
@@ -25,24 +27,38 @@ def mine(new_place: Callable[[Path], Any], in_process: Callable[..., Result], tm
         assert done.exit_code == 0, done.output + str(done.exception)
         rows = place.table("selection", "training_rows.parquet")
         assert not len(rows)
-        assert {"query_id", "split", "positive_ids", "negative_ids", "weights", "negative_p_relevant"} <= {*rows}
+        assert {
+            "query_id",
+            "split",
+            "positive_ids",
+            "negative_ids",
+            "weights",
+            "negative_p_relevant",
+        } <= {*rows}
         summary = place.json("selection", "selection_summary.json")
         assert (summary["rows"], summary["expected"], summary["by_source"]) == (0, None, [])
         assert all(row["candidates"] == 0 for row in summary["funnel"])
         assert place.exported() == []
-        assert place.json("ingestion", "collection_info.json")["notes"]["labels"] == "none for training"
+        assert (
+            place.json("ingestion", "collection_info.json")["notes"]["labels"]
+            == "none for training"
+        )
         return place
 
     return invoke
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("texts", [
-    {"a/x.txt": "Badgers dig.", "b/x.txt": "Owls fly at night.", "y.md": f"# Fox\n\n{FOX}"},
-    {f"{number}.txt": FOX for number in range(5)},
-    {"a.txt": "fox", "b.txt": "badger"},
-    {"a.txt": "—", "b.txt": "1 2 3 " * 500},
-], ids=["three", "all alike", "of one word", "without sentences"])  # fmt: skip
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"a/x.txt": "Badgers dig.", "b/x.txt": "Owls fly at night.", "y.md": f"# Fox\n\n{FOX}"},
+        {f"{number}.txt": FOX for number in range(5)},
+        {"a.txt": "fox", "b.txt": "badger"},
+        {"a.txt": "—", "b.txt": "1 2 3 " * 500},
+    ],
+    ids=["three", "all alike", "of one word", "without sentences"],
+)
 def test_small_folders_end_with_a_search(
     mine: Any, in_process: Callable[..., Result], tmp_path: Path, texts: dict[str, str]
 ) -> None:

@@ -18,10 +18,16 @@ def test_a_search_returns_documents_with_the_passage_that_answers(
     for kind in KINDS:
         sections = [
             f"## {place}\n\n"
-            + " ".join(f"The old {kind} of {place} {told.format(place)}, note {n}." for told in TOLD for n in "abcd")
+            + " ".join(
+                f"The old {kind} of {place} {told.format(place)}, note {n}."
+                for told in TOLD
+                for n in "abcd"
+            )
             for place in PLACES
         ]
-        (tmp_path / "docs" / f"{kind}.md").write_text(f"# The {kind}\n\n" + "\n\n".join(sections), encoding="utf-8")
+        (tmp_path / "docs" / f"{kind}.md").write_text(
+            f"# The {kind}\n\n" + "\n\n".join(sections), encoding="utf-8"
+        )
     place = new_place(tmp_path / "place")
     done = in_process(place, "run", "--params", f"collection=docs:{tmp_path}/docs/*.md")
     assert done.exit_code == 0, done.output + str(done.exception)
@@ -36,7 +42,9 @@ def test_a_search_returns_documents_with_the_passage_that_answers(
     )
     # Metrics count documents, and no row trains on a passage against another one of its document.
     assert set(place.table("evaluation", "runs.parquet").document_id) <= {*corpus.parent}
-    done = in_process(place, "anmi", "search", "the clocks of Gdansk measured by the survey", "--json", "--k", "3")
+    done = in_process(
+        place, "anmi", "search", "the clocks of Gdansk measured by the survey", "--json", "--k", "3"
+    )
     assert done.exit_code == 0, done.output
     first, *others = json.loads(done.stdout)[0]["hits"]
     assert (first["document_id"], first["title"]) == ("clocks.md", "The clocks › Gdansk")

@@ -1,8 +1,9 @@
 """`kedro run --env prod`: artifacts in a bucket, runs on a tracking server that asks for a password.
 
-Both are real servers on this machine: moto's, which checks signatures and permissions once a user exists, and
-`mlflow server` on SQLite. MLflow's own basic-auth app needs Flask-WTF, which is not locked, so the password is asked
-for by an app of a few lines that MLflow loads as it loads its own (`--app-name`).
+Both are real servers on this machine: moto's, which checks signatures and permissions once a user
+exists, and `mlflow server` on SQLite. MLflow's own basic-auth app needs Flask-WTF, which is not
+locked, so the password is asked for by an app of a few lines that MLflow loads as it loads its own
+(`--app-name`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "production.md"
 
 def documented(start: str) -> list[str]:
     """Return the arguments of the one command of the page that starts so."""
-    (line,) = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(start)]
+    (line,) = [
+        line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(start)
+    ]
     return shlex.split(line)[1:]
 
 
@@ -69,7 +72,9 @@ def free_port() -> int:
 @contextmanager
 def serving(*arguments: str, port: int, log: Path, **variables: str) -> Iterator[None]:
     """Run a server of Python's until the block ends; what it says goes to a file."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "AWS"))}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "AWS"))
+    }
     with log.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", *arguments],
@@ -103,7 +108,11 @@ class Production:
     variables: dict[str, str]
 
     def kedro(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW", "ANMI", "KEDRO", "AWS"))}
+        inherited = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("MLFLOW", "ANMI", "KEDRO", "AWS"))
+        }
         wanted = {**inherited, **self.variables, **variables}
         return subprocess.run(
             [str(Path(sys.executable).with_name("kedro")), *arguments],
@@ -118,10 +127,15 @@ class Production:
     def bucket(self) -> Any:
         import boto3
 
-        names = {"AWS_ACCESS_KEY_ID": "aws_access_key_id", "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key"}
+        names = {
+            "AWS_ACCESS_KEY_ID": "aws_access_key_id",
+            "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
+        }
         given = {ours: self.variables[theirs] for theirs, ours in names.items()}
         endpoint = self.variables["AWS_ENDPOINT_URL"]
-        return boto3.resource("s3", endpoint_url=endpoint, region_name="us-east-1", **given).Bucket(BUCKET)
+        return boto3.resource("s3", endpoint_url=endpoint, region_name="us-east-1", **given).Bucket(
+            BUCKET
+        )
 
     def objects(self) -> dict[str, bytes]:
         return {found.key: found.get()["Body"].read() for found in self.bucket().objects.all()}
@@ -149,16 +163,23 @@ def make_user(endpoint: str) -> dict[str, str]:
     iam.put_user_policy(UserName="nightly", PolicyName="bucket", PolicyDocument=policy)
     key = iam.create_access_key(UserName="nightly")["AccessKey"]
     boto3.client("s3", **options, **nobody).create_bucket(Bucket=BUCKET)
-    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+    return {
+        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    }
 
 
 @pytest.fixture(scope="module")
-def production(tmp_path_factory: pytest.TempPathFactory, project: Path, new_store: Any) -> Iterator[Production]:
+def production(
+    tmp_path_factory: pytest.TempPathFactory, project: Path, new_store: Any
+) -> Iterator[Production]:
     """A copy of the project outside any repository, and both servers."""
     place = tmp_path_factory.mktemp("production")
     copy, scratch, server = (place / name for name in ("project", "scratch", "server"))
     for name in ("conf", "src"):
-        shutil.copytree(project / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            project / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
     shutil.copy(project / "pyproject.toml", copy)
     new_store(copy / "data" / "store")
     scratch.mkdir()
@@ -169,8 +190,24 @@ def production(tmp_path_factory: pytest.TempPathFactory, project: Path, new_stor
     (plugin.parent / "guarded.py").write_text(GUARD)
     s3, mlflow = free_port(), free_port()
     tracking = (
-        *("mlflow", "server", "--app-name", "guarded", "--host", "127.0.0.1", "--port", str(mlflow), "--workers", "1"),
-        *("--backend-store-uri", f"sqlite:///{server}/runs.db", "--artifacts-destination", str(server / "kept")),
+        *(
+            "mlflow",
+            "server",
+            "--app-name",
+            "guarded",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(mlflow),
+            "--workers",
+            "1",
+        ),
+        *(
+            "--backend-store-uri",
+            f"sqlite:///{server}/runs.db",
+            "--artifacts-destination",
+            str(server / "kept"),
+        ),
     )
     with (
         serving(
@@ -214,7 +251,9 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(production: Production, project: Path) -> Finished:
     """One run through all stages, as small as the tests' environment makes it."""
-    sizes = flatten(yaml.safe_load((project / "conf" / "test" / "parameters.yml").read_text(encoding="utf-8")))
+    sizes = flatten(
+        yaml.safe_load((project / "conf" / "test" / "parameters.yml").read_text(encoding="utf-8"))
+    )
     sizes |= {"training.options.epochs": 1}
     parameters = ",".join(f"{key}={value}" for key, value in sizes.items())
     done = production.kedro(*documented("kedro run"), "--params", parameters)
@@ -234,8 +273,15 @@ def test_every_artifact_lies_in_the_bucket(finished: Finished) -> None:
     assert len(manifest["saved"]) > 30
     stages = {re.sub(r"nightly/[^/]+/([^/.]+).*", r"\1", key) for key in finished.objects}
     assert {re.sub(r"\..*", "", name) for name in manifest["saved"]} <= stages
-    folders = {key.removesuffix("/_complete") for key in finished.objects if key.endswith("/_complete")}
-    assert {folder.split("/")[-1] for folder in folders} >= {"trained_model", "selection", "bm25_index", "negatives"}
+    folders = {
+        key.removesuffix("/_complete") for key in finished.objects if key.endswith("/_complete")
+    }
+    assert {folder.split("/")[-1] for folder in folders} >= {
+        "trained_model",
+        "selection",
+        "bm25_index",
+        "negatives",
+    }
     for key in finished.objects:
         # nightly/STAGE/NAME/VERSION/NAME, and what a folder holds.
         _, stage, name, version, *rest = key.split("/")
@@ -248,17 +294,27 @@ def test_a_run_downloads_nothing_that_it_made(finished: Finished) -> None:
     assert [key for key in finished.downloads if "/runs/" not in key] == []
 
 
-def test_nothing_is_written_beside_the_store(production: Production, finished: Finished, project: Path) -> None:
-    written = {path.relative_to(production.project).as_posix() for path in production.project.rglob("*")}
-    written = {name for name in written if "__pycache__" not in name and not (project / name).exists()}
+def test_nothing_is_written_beside_the_store(
+    production: Production, finished: Finished, project: Path
+) -> None:
+    written = {
+        path.relative_to(production.project).as_posix() for path in production.project.rglob("*")
+    }
+    written = {
+        name for name in written if "__pycache__" not in name and not (project / name).exists()
+    }
     # Kedro-Viz notes the states of the last run's nodes for its picture.
     assert {name.split("/")[0] for name in written} <= {"data", ".viz"}
     everything = list((production.project / "data").iterdir())
     assert [path.name for path in everything] == ["store"]
-    assert [path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")] == []
+    assert [
+        path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")
+    ] == []
 
 
-def test_the_server_has_the_whole_run(production: Production, finished: Finished, monkeypatch: Any) -> None:
+def test_the_server_has_the_whole_run(
+    production: Production, finished: Finished, monkeypatch: Any
+) -> None:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
@@ -274,14 +330,23 @@ def test_the_server_has_the_whole_run(production: Production, finished: Finished
     assert run.data.params["training.options.epochs"] == "1"
     assert run.data.metrics["all/anmi.ndcg_at_10"] > 0
     assert run.data.tags["run_id"] == finished.run_id
-    kept = {path.name: path.read_bytes() for path in (production.server / "kept").rglob("*.*") if path.is_file()}
-    assert kept["report.html"] == finished.objects[f"nightly/08_reporting/report.html/{finished.run_id}/report.html"]
+    kept = {
+        path.name: path.read_bytes()
+        for path in (production.server / "kept").rglob("*.*")
+        if path.is_file()
+    }
+    assert (
+        kept["report.html"]
+        == finished.objects[f"nightly/08_reporting/report.html/{finished.run_id}/report.html"]
+    )
     manifest = json.loads(finished.objects[f"nightly/runs/{finished.run_id}/run.json"])
     assert json.loads(kept["run.json"]) == manifest
 
 
 def test_the_page_names_the_variables_that_are_needed(production: Production) -> None:
-    exported = set(re.findall(r"^export (\w+)=", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    exported = set(
+        re.findall(r"^export (\w+)=", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    )
     assert exported == production.variables.keys() - {"AWS_ENDPOINT_URL", "TMPDIR", "COLUMNS"}
 
 
@@ -292,18 +357,36 @@ def test_another_process_reads_the_results(production: Production, finished: Fin
     assert f"{ROOT}/08_reporting/report.html/{finished.run_id}/report.html" in done.stdout
     query = re.search(r"next: kedro anmi explain --env prod (\S+)", done.stdout)
     assert query
-    downloads = [n for name, n in (production.requests("GET") - before).items() if not name.endswith("/run.json")]
-    assert max(downloads) == 1, "something was downloaded twice, other than the notes of a run, which may still change"
+    downloads = [
+        n
+        for name, n in (production.requests("GET") - before).items()
+        if not name.endswith("/run.json")
+    ]
+    assert max(downloads) == 1, (
+        "something was downloaded twice, other than the notes of a run, which may still change"
+    )
     explained = production.kedro("anmi", "explain", "--env", "prod", query[1])
     assert explained.returncode == 0, explained.stderr
     assert "relevant" in explained.stdout
-    assert [path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")] == []
+    assert [
+        path.name for path in production.scratch.iterdir() if path.name.startswith("anmi")
+    ] == []
 
 
 def test_no_secret_is_kept_anywhere(production: Production, finished: Finished) -> None:
-    secrets = [production.variables["AWS_SECRET_ACCESS_KEY"], PASSWORD, basic(USER, PASSWORD).split()[1]]
-    places = [path for folder in (production.project, production.server) for path in folder.rglob("*")]
-    kept = {str(path): path.read_bytes() for path in places if path.is_file() and path.name != "guarded.py"}
+    secrets = [
+        production.variables["AWS_SECRET_ACCESS_KEY"],
+        PASSWORD,
+        basic(USER, PASSWORD).split()[1],
+    ]
+    places = [
+        path for folder in (production.project, production.server) for path in folder.rglob("*")
+    ]
+    kept = {
+        str(path): path.read_bytes()
+        for path in places
+        if path.is_file() and path.name != "guarded.py"
+    }
     kept |= finished.objects | {"console": finished.said.encode()}
     assert len(kept) > 100
     for name, content in kept.items():
@@ -313,7 +396,10 @@ def test_no_secret_is_kept_anywhere(production: Production, finished: Finished) 
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"AWS_SECRET_ACCESS_KEY": "wrong-secret-0123"}, "may not be used (.*): check the credentials"),
+        (
+            {"AWS_SECRET_ACCESS_KEY": "wrong-secret-0123"},
+            "may not be used (.*): check the credentials",
+        ),
         ({"MLFLOW_TRACKING_PASSWORD": "wrong-password"}, "MLFLOW_TRACKING_URI"),
         ({"MLFLOW_TRACKING_URI": ""}, "MLFLOW_TRACKING_URI"),
     ],
@@ -325,6 +411,10 @@ def test_what_is_wrong_is_one_sentence(
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert re.search(said, line)
-    assert not [value for value in variables.values() if value and value in done.stdout + done.stderr]
-    newer = [key for key in production.objects() if "/ingestion/" in key and finished.run_id not in key]
+    assert not [
+        value for value in variables.values() if value and value in done.stdout + done.stderr
+    ]
+    newer = [
+        key for key in production.objects() if "/ingestion/" in key and finished.run_id not in key
+    ]
     assert not newer

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Judges and training of a README command do as little as they can; how they do it is tested elsewhere.
+# Judges and training of a README command do as little as they can; how they do it is tested
+# elsewhere.
 SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32,training.options.epochs=1"
 
-# What no finished run is enough for, or what would change it; each of these is run by a test of its own.
+# What no finished run is enough for, or what would change it; each of these is run by a test of its
+# own.
 ELSEWHERE = re.compile(
-    "kedro run|kedro package|audit|ablate|champion|rollback|opensearch|anmi (compare|reproduce|resume|serve|task)"
+    "kedro run|kedro package|audit|ablate|champion|rollback|opensearch|anmi"
+    " (compare|reproduce|resume|serve|task)"
 )
 
 
@@ -26,7 +29,9 @@ def commands() -> list[str]:
     blocks = [
         block
         for page in pages
-        for block in re.findall(r"```(?:sh|bash)\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for block in re.findall(
+            r"```(?:sh|bash)\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
     ]
     lines = (line.partition("  # ")[0].rstrip() for block in blocks for line in block.splitlines())
     return list(dict.fromkeys(line for line in lines if line))
@@ -39,12 +44,15 @@ def test_the_readme_names_commands_of_every_kind() -> None:
 @pytest.mark.parametrize("command", [line for line in commands() if line.startswith("make")])
 def test_make_targets_exist(command: str) -> None:
     # A dry run: `make test` runs this very test, and `make run` is what the end-to-end tests do.
-    done = subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
-    "command", [line for line in commands() if line.startswith("kedro") and not ELSEWHERE.search(line)]
+    "command",
+    [line for line in commands() if line.startswith("kedro") and not ELSEWHERE.search(line)],
 )
 def test_commands_that_look_at_the_last_run(
     command: str, kedro: Any, in_process: Any, whole_run: Any, tmp_path: Path
@@ -68,9 +76,12 @@ def test_commands_that_look_at_the_last_run(
 @pytest.mark.rare
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "command", [c for c in commands() if c.startswith("kedro run") and not re.search("audit|retrain", c)]
+    "command",
+    [c for c in commands() if c.startswith("kedro run") and not re.search("audit|retrain", c)],
 )
-def test_runs_on_own_data(command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path) -> None:
+def test_runs_on_own_data(
+    command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path
+) -> None:
     place = new_place(tmp_path)
     words = shlex.split(command.replace("../shared/data", str(shared_data)))[1:]
     words[words.index("--params") + 1] += f",ingestion.max_queries=100,{SMALL}"

@@ -11,7 +11,9 @@ import pytest
 import yaml
 from tests.e2e.conftest import write_chronicle
 
-RECIPES = yaml.safe_load((Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
+RECIPES = yaml.safe_load(
+    (Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8")
+)["recipes"]
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +22,29 @@ def masked_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("masked_lm")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "array", "the", "of", "a", "values", "mean", "return"]
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertForMaskedLM(BertConfig(vocab_size=len(words), max_position_embeddings=512, **sizes)).save_pretrained(folder)
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "array",
+        "the",
+        "of",
+        "a",
+        "values",
+        "mean",
+        "return",
+    ]
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    BertForMaskedLM(
+        BertConfig(vocab_size=len(words), max_position_embeddings=512, **sizes)
+    ).save_pretrained(folder)
     BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
     return folder
 
@@ -30,7 +52,12 @@ def masked_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.rare
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs_from_the_collection_to_the_report(
-    recipe: str, tmp_path: Path, new_place: Any, kedro: Any, open_catalog: Any, request: pytest.FixtureRequest
+    recipe: str,
+    tmp_path: Path,
+    new_place: Any,
+    kedro: Any,
+    open_catalog: Any,
+    request: pytest.FixtureRequest,
 ) -> None:
     place, settings = new_place(tmp_path), [f"recipe={recipe}", "training.options.epochs=1"]
     if recipe.startswith("dnh"):
@@ -47,11 +74,14 @@ def test_a_recipe_runs_from_the_collection_to_the_report(
         chosen = parameters["recipes"].get(recipe)
         assert parameters["encoder"] == (chosen.encoder or "static")
         rows, log, summary, metrics = (
-            catalog.load(name) for name in ("training_rows", "training_log", "training_summary", "metrics")
+            catalog.load(name)
+            for name in ("training_rows", "training_log", "training_summary", "metrics")
         )
         assert catalog.load("report")
     found = rows.negative_ids.map(len)
-    assert found.max() <= (chosen.pool or chosen.negatives) and (found.sum() > 0) == (chosen.negatives > 0)
+    assert found.max() <= (chosen.pool or chosen.negatives) and (found.sum() > 0) == (
+        chosen.negatives > 0
+    )
     assert np.isfinite(log.loss).all() and summary["relative_weight_change"] > 0
     assert recipe in set(metrics.recipe)
 
@@ -63,7 +93,13 @@ def test_a_sparse_retriever_finds_what_bm25_finds_and_is_exported(
     from anmi.search import HybridSearch
 
     place = new_place(tmp_path)
-    done = kedro("run", "--params", "recipe=sparse,training.options.epochs=1", data_root=place.data, store=place.store)
+    done = kedro(
+        "run",
+        "--params",
+        "recipe=sparse,training.options.epochs=1",
+        data_root=place.data,
+        store=place.store,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     with open_catalog(place, "test", recipe="sparse") as (catalog, _):
         metrics, corpus = (catalog.load(name) for name in ("metrics", "corpus"))
@@ -74,8 +110,15 @@ def test_a_sparse_retriever_finds_what_bm25_finds_and_is_exported(
     written = in_process(place, "anmi", "export", "opensearch", str(tmp_path / "files"), "--json")
     assert written.exit_code == 0, written.output
     assert json.loads(written.stdout)["documents"] == len(corpus)
-    assert {path.name for path in (tmp_path / "files").iterdir()} == {"index.json", "documents.ndjson", "idf.json"}
-    assert "is not empty" in in_process(place, "anmi", "export", "opensearch", str(tmp_path / "files")).stderr
+    assert {path.name for path in (tmp_path / "files").iterdir()} == {
+        "index.json",
+        "documents.ndjson",
+        "idf.json",
+    }
+    assert (
+        "is not empty"
+        in in_process(place, "anmi", "export", "opensearch", str(tmp_path / "files")).stderr
+    )
 
 
 def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_catalog: Any) -> None:
@@ -92,4 +135,6 @@ def test_the_seed_and_nothing_else_changes_what_is_drawn(whole_run: Any, open_ca
     for row in range(8):
         alone = Runner(recipe, 1).run(CandidateShards.of([single.take(np.array([row]))])).whole()
         width = alone.verdict.shape[1]
-        assert np.array_equal(alone.negatives[0], drawn[0].negatives[row, :width]), "shards may not matter"
+        assert np.array_equal(alone.negatives[0], drawn[0].negatives[row, :width]), (
+            "shards may not matter"
+        )

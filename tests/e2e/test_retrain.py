@@ -25,7 +25,8 @@ from anmi.hooks.run import EXIT_CODES
 
 pytestmark = pytest.mark.rare
 ROOT: Final = Path(__file__).parents[2]
-# As little as a night can do with; the rule is asked about few queries, and the negatives of this recipe leak.
+# As little as a night can do with; the rule is asked about few queries, and the negatives of this
+# recipe leak.
 SMALL: Final = (
     "recipe=bm25_random,audit.queries=16,ingestion.dev_share=0.1,retrain.rule.min_queries=2,retrain.rule.system=dense,"
     "retrain.rule.max_false_negative_rate=0.9"
@@ -53,7 +54,13 @@ def nights(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any)
 
     def night(extra: str = "") -> subprocess.CompletedProcess[str]:
         done: subprocess.CompletedProcess[str] = kedro(
-            "run", "--pipelines", "retrain", "--params", parameters + extra, data_root=place.data, store=place.store
+            "run",
+            "--pipelines",
+            "retrain",
+            "--params",
+            parameters + extra,
+            data_root=place.data,
+            store=place.store,
         )
         return done
 
@@ -61,10 +68,22 @@ def nights(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any)
     assert promoted.returncode == EXIT_CODES["promoted"], promoted.stdout + promoted.stderr
     lock = place.store / "retrain.lock"
     environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))},
-        "ANMI_DATA_ROOT": str(place.data), "ANMI_STORE": str(place.store),
-    }  # fmt: skip
-    command = [str(Path(sys.executable).with_name("kedro")), "run", "--env", "test", "--pipelines", "retrain"]
+        **{
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))
+        },
+        "ANMI_DATA_ROOT": str(place.data),
+        "ANMI_STORE": str(place.store),
+    }
+    command = [
+        str(Path(sys.executable).with_name("kedro")),
+        "run",
+        "--env",
+        "test",
+        "--pipelines",
+        "retrain",
+    ]
     with (folder / "log").open("w") as log:
         holder = subprocess.Popen(
             [*command, "--params", parameters],
@@ -120,7 +139,9 @@ def test_what_was_killed_lets_the_next_one_in_which_keeps_the_champion(nights: N
     assert promotion["decision"] == "kept"
     assert figures["queries"] == 16
     rule = PromotionRule()
-    assert figures["margin"] == rule.luck > rule.margin, "a seed makes more than retrain.rule.margin"
+    assert figures["margin"] == rule.luck > rule.margin, (
+        "a seed makes more than retrain.rule.margin"
+    )
     assert figures["bound"] < -figures["margin"]
     assert figures["difference"] == pytest.approx(figures["challenger"] - figures["champion"])
     assert "not shown to be non-inferior" in promotion["reasons"][0]
@@ -132,10 +153,22 @@ def test_every_run_is_closed_in_the_books(nights: Nights) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{nights.place.data}/tracking/mlflow.db")
-    runs = client.search_runs([client.get_experiment_by_name("anmi-test").experiment_id], order_by=["start_time ASC"])
-    assert [run.info.status for run in runs] == ["FINISHED", "RUNNING", "FINISHED"], "one was refused before"
-    assert (runs[0].data.metrics["promotion/promoted"], runs[2].data.metrics["promotion/promoted"]) == (1, 0)
-    manifests = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(nights.place.data.glob("runs/*/run.json"))]
+    runs = client.search_runs(
+        [client.get_experiment_by_name("anmi-test").experiment_id], order_by=["start_time ASC"]
+    )
+    assert [run.info.status for run in runs] == [
+        "FINISHED",
+        "RUNNING",
+        "FINISHED",
+    ], "one was refused before"
+    assert (
+        runs[0].data.metrics["promotion/promoted"],
+        runs[2].data.metrics["promotion/promoted"],
+    ) == (1, 0)
+    manifests = [
+        json.loads(p.read_text(encoding="utf-8"))
+        for p in sorted(nights.place.data.glob("runs/*/run.json"))
+    ]
     assert [m["status"] for m in manifests] == ["finished", "running", "failed", "finished"]
     assert manifests[0]["tracking_run"] == runs[0].info.run_id
 
@@ -156,7 +189,9 @@ def test_there_and_back(command: Callable[..., Result]) -> None:
     assert 'load_model("models:/anmi-beir-chronicle@champion")' in printed
 
 
-def test_another_model_is_asked_for_by_its_name(nights: Nights, in_process: Callable[..., Result]) -> None:
+def test_another_model_is_asked_for_by_its_name(
+    nights: Nights, in_process: Callable[..., Result]
+) -> None:
     done = in_process(nights.place, "anmi", "champion")
     assert done.exit_code == 1
     assert 'no model "anmi-api_docs" is registered' in done.output
@@ -165,9 +200,15 @@ def test_another_model_is_asked_for_by_its_name(nights: Nights, in_process: Call
 
 def test_the_commands_of_the_page(command: Callable[..., Result]) -> None:
     page = (ROOT / "docs" / "retraining.md").read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL) for line in block.splitlines()]
+    lines = [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)
+        for line in block.splitlines()
+    ]
     # The nights above are runs of it.
-    assert [line for line in lines if line.startswith("kedro run")] == ["kedro run --pipelines retrain"]
+    assert [line for line in lines if line.startswith("kedro run")] == [
+        "kedro run --pipelines retrain"
+    ]
     assert len(lines) >= 4
     for line in lines[1:]:
         words = shlex.split(line, comments=True)[1:]

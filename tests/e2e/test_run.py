@@ -17,12 +17,33 @@ from kedro.framework.project import pipelines
 from anmi.corpus.related import copies
 
 ROW_KEYS = {
-    "collection", "encoder", "recipe", "seed_count", "bucket", "queries", "metric", "value", "low", "high"
-}  # fmt: skip
+    "collection",
+    "encoder",
+    "recipe",
+    "seed_count",
+    "bucket",
+    "queries",
+    "metric",
+    "value",
+    "low",
+    "high",
+}
 RESULT_KEYS = {
-    "collection", "recipe", "run", "date", "marks", "machine", "versions", "prompts", "rows", "comparisons", "funnel",
-    "expected", "false_negatives", "paths",
-}  # fmt: skip
+    "collection",
+    "recipe",
+    "run",
+    "date",
+    "marks",
+    "machine",
+    "versions",
+    "prompts",
+    "rows",
+    "comparisons",
+    "funnel",
+    "expected",
+    "false_negatives",
+    "paths",
+}
 METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 # Of other pipelines than the default one, and what a hook gives instead of a file.
@@ -34,7 +55,9 @@ OTHERS = (
 
 def entries(store: Path) -> int:
     with lmdb.open(str(store), max_dbs=2, readonly=True) as opened, opened.begin() as transaction:
-        return int(transaction.stat(opened.open_db(b"entries", transaction, create=False))["entries"])
+        return int(
+            transaction.stat(opened.open_db(b"entries", transaction, create=False))["entries"]
+        )
 
 
 def teachers(store: Path) -> set[str]:
@@ -91,7 +114,15 @@ def test_baselines_and_trained_have_every_metric(results: dict[str, Any]) -> Non
 def test_the_printed_results_say_where_things_are(whole_run: Any, kedro: Any) -> None:
     done = kedro("anmi", "results", data_root=whole_run.data, store=whole_run.store)
     assert done.returncode == 0, done.stderr
-    for name in ("report.html", "trained_model", "mlflow.db", "BM25", "zero-shot", "anmi_2_1", "max_ratio"):
+    for name in (
+        "report.html",
+        "trained_model",
+        "mlflow.db",
+        "BM25",
+        "zero-shot",
+        "anmi_2_1",
+        "max_ratio",
+    ):
         assert name in done.stdout
     assert re.search(r"\d+ of [\d,]+ selected negatives are in truth relevant", done.stdout)
     assert "kedro anmi explain --env test" in done.stdout
@@ -112,8 +143,16 @@ def test_no_held_out_query_and_no_positive_among_the_negatives(whole_run: Any) -
     positives = qrels.groupby("query_id").document_id.agg(set)
     for row in rows.itertuples():
         known = {group.get(document, document) for document in positives[row.query_id]}
-        assert not known & {group.get(document, document) for document in row.negative_ids}, row.query_id
-        assert len(set(row.negative_ids)) == len(row.negative_ids) == len(row.negatives) == len(row.weights) <= 7
+        assert not known & {group.get(document, document) for document in row.negative_ids}, (
+            row.query_id
+        )
+        assert (
+            len(set(row.negative_ids))
+            == len(row.negative_ids)
+            == len(row.negatives)
+            == len(row.weights)
+            <= 7
+        )
     assert (rows.negative_ids.map(len) == 7).mean() > 0.9
 
 
@@ -121,7 +160,11 @@ def test_nothing_that_training_reads_names_a_new_document(whole_run: Any) -> Non
     new = whole_run.table("ingestion", "new_documents.parquet")
     rows = whole_run.table("selection", "training_rows.parquet")
     pseudo = whole_run.table("adaptation", "pseudo_queries.parquet")
-    read = {*rows.positive_id, *rows.negative_ids.explode(), *pseudo.document_id[pseudo.split == "train"]}
+    read = {
+        *rows.positive_id,
+        *rows.negative_ids.explode(),
+        *pseudo.document_id[pseudo.split == "train"],
+    }
     assert set(new.split) == {"dev", "test"} and not read & set(new.document_id)
     buckets = whole_run.table("evaluation", "query_buckets.parquet").set_index("query_id").bucket
     qrels = whole_run.table("ingestion", "qrels.parquet")
@@ -129,7 +172,9 @@ def test_nothing_that_training_reads_names_a_new_document(whole_run: Any) -> Non
     assert (buckets == "new").any() and wholly[buckets.index[buckets == "new"]].all()
 
 
-def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any], project: Path) -> None:
+def test_tracking_holds_one_finished_run(
+    whole_run: Any, results: dict[str, Any], project: Path
+) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{whole_run.data}/tracking/mlflow.db")
@@ -138,7 +183,9 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     assert run.info.status == "FINISHED"
     assert run.data.params["recipe"] == "anmi_2_1"
     assert run.data.params["bm25.k1"] == "0.9", "defaults are parameters, too"
-    asked = next(r for r in results["rows"] if r["recipe"] == "anmi_2_1" and r["metric"] == "ndcg@10")
+    asked = next(
+        r for r in results["rows"] if r["recipe"] == "anmi_2_1" and r["metric"] == "ndcg@10"
+    )
     assert run.data.metrics["all/anmi_2_1.ndcg_at_10"] == pytest.approx(asked["value"])
     assert "training_log/dev_ndcg_at_10" in run.data.metrics
     tags = run.data.tags
@@ -147,12 +194,18 @@ def test_tracking_holds_one_finished_run(whole_run: Any, results: dict[str, Any]
     assert len(tags) < 25, "the verdict stands below them on the page of the run"
     assert "has nDCG@10 " in tags["mlflow.note.content"]
     assert run.info.run_name == "anmi_2_1 · api_docs"
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=False)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=False
+    )
     if head.returncode == 0:
         assert re.fullmatch(r"[0-9a-f]{40}", tags["git_commit"])
     artifacts = {found.path for found in client.list_artifacts(run.info.run_id)}
     assert "report.html" in artifacts
-    assert (whole_run.data / "tracking" / "artifacts" / run.info.run_id / "artifacts" / "report.html").stat().st_size
+    assert (
+        (whole_run.data / "tracking" / "artifacts" / run.info.run_id / "artifacts" / "report.html")
+        .stat()
+        .st_size
+    )
 
 
 def test_the_record_is_complete(whole_run: Any, open_catalog: Any) -> None:
@@ -169,7 +222,9 @@ def test_the_record_is_complete(whole_run: Any, open_catalog: Any) -> None:
     assert manifest["environment"] == "test"
     assert manifest["parameters"]["recipe"] == "anmi_2_1"
     assert {"torch", "numpy", "kedro"} <= manifest["packages"].keys()
-    assert {node["node"] for node in manifest["nodes"]} == {node.name for node in pipelines["__default__"].nodes}
+    assert {node["node"] for node in manifest["nodes"]} == {
+        node.name for node in pipelines["__default__"].nodes
+    }
     assert all(node["seconds"] >= 0 and node["peak_mib"] > 0 for node in manifest["nodes"])
     assert manifest["start"] <= manifest["end"]
 
@@ -184,7 +239,9 @@ def test_explain_shows_what_each_judge_said(whole_run: Any, kedro: Any) -> None:
     taken = [line for line in done.stdout.splitlines() if "│ negative " in line]
     assert len(taken) == 7
     # Long ids go on in the next line.
-    whole = "".join(line.split("│")[2].strip() for line in done.stdout.splitlines() if line.count("│") > 4)
+    whole = "".join(
+        line.split("│")[2].strip() for line in done.stdout.splitlines() if line.count("│") > 4
+    )
     assert all(negative in whole for negative in row.negative_ids)
 
 
@@ -206,11 +263,21 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     shutil.copytree(whole_run.store, store)
     before, made = entries(store), teachers(store)
     again = type(whole_run)(tmp_path / "data", store)
-    done = kedro("run", "--pipelines", "mining", "--params", "recipe=anmi_2_1", data_root=again.data, store=store)
+    done = kedro(
+        "run",
+        "--pipelines",
+        "mining",
+        "--params",
+        "recipe=anmi_2_1",
+        data_root=again.data,
+        store=store,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert selected(again, 0) == selected(whole_run, 0)
     assert entries(store) == before > 3000
     assert teachers(store) == made
     told = kedro("anmi", "results", data_root=again.data, store=store).stdout
-    onward = "--env test --pipelines adaptation,training,evaluation,reporting --params recipe=anmi_2_1"
+    onward = (
+        "--env test --pipelines adaptation,training,evaluation,reporting --params recipe=anmi_2_1"
+    )
     assert told.endswith(f"\nnext: kedro run {onward}\n")

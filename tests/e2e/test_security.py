@@ -31,16 +31,53 @@ PAYLOADS = (
     "' onmouseover='alert(3)",
     "</style><style>*{display:none}</style>",
     "</title><svg onload=alert(4)>",
-    "<!--", "]]>", "{{ 7 * 7 }}{% raw %}", "javascript:alert(5)", "&lt;script&gt;alert(6)&lt;/script&gt;",
-    "\\u003cscript\\u003ealert(7)", "=HYPERLINK(1)", "$(touch owned) `touch owned` ; touch owned",
-)  # fmt: skip
+    "<!--",
+    "]]>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(5)",
+    "&lt;script&gt;alert(6)&lt;/script&gt;",
+    "\\u003cscript\\u003ealert(7)",
+    "=HYPERLINK(1)",
+    "$(touch owned) `touch owned` ; touch owned",
+)
 IDS = (
-    "../../etc/passwd", "/etc/cron.d/owned", "..\\..\\owned", "%2e%2e%2fowned", "CON", "nul.txt",
-    "x" * 300, "--help", "-rf", ".", "..", "~root", "a\u202eb", "$(touch owned)", "*", "'", '"', "|", "q;w", "a:b",
-)  # fmt: skip
+    "../../etc/passwd",
+    "/etc/cron.d/owned",
+    "..\\..\\owned",
+    "%2e%2e%2fowned",
+    "CON",
+    "nul.txt",
+    "x" * 300,
+    "--help",
+    "-rf",
+    ".",
+    "..",
+    "~root",
+    "a\u202eb",
+    "$(touch owned)",
+    "*",
+    "'",
+    '"',
+    "|",
+    "q;w",
+    "a:b",
+)
 # Names the window of a terminal; ids with such characters are refused.
 COMMAND = "\x1b]0;owned\x07"
-WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "marsh")
+WORDS = (
+    "amber",
+    "birch",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "heath",
+    "islet",
+    "jetty",
+    "knoll",
+    "marsh",
+)
 
 
 def write_collection(folder: Path) -> None:
@@ -49,16 +86,30 @@ def write_collection(folder: Path) -> None:
     names = [IDS[i] if i < len(IDS) else f"{PAYLOADS[i % len(PAYLOADS)]} {i}" for i in range(size)]
 
     def text(i: int) -> str:
-        return f"{PAYLOADS[i % len(PAYLOADS)]} the {WORDS[i % 12]} of the {WORDS[i * 7 % 11]} number {i}{COMMAND}"
+        return (
+            f"{PAYLOADS[i % len(PAYLOADS)]} the {WORDS[i % 12]} of the {WORDS[i * 7 % 11]} number"
+            f" {i}{COMMAND}"
+        )
 
     documents, queries = (
-        [{"_id": each, "text": f"{start} {text(i)}", "title": text(i), "metadata": {"source": PAYLOADS[i % 3]}}
-         for i, each in enumerate(names)]
+        [
+            {
+                "_id": each,
+                "text": f"{start} {text(i)}",
+                "title": text(i),
+                "metadata": {"source": PAYLOADS[i % 3]},
+            }
+            for i, each in enumerate(names)
+        ]
         for start in ("document", "which")
-    )  # fmt: skip
+    )
     rows, head = [f"{name}\t{name}\t1" for name in names], "query-id\tcorpus-id\tscore"
-    write_beir(folder, documents, queries, {"train": [head, *rows[:40]], "dev": [head, *rows[40:50]],
-                                            "test": [head, *rows[50:]]})  # fmt: skip
+    write_beir(
+        folder,
+        documents,
+        queries,
+        {"train": [head, *rows[:40]], "dev": [head, *rows[40:50]], "test": [head, *rows[50:]]},
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +146,9 @@ def test_nothing_that_a_run_leaves_is_pickled(whole_run: Any) -> None:
 
 
 def leaks(*roots: Path) -> list[Path]:
-    return [path for path in files(*roots) if MARK.encode() in path.read_bytes() or MARK in path.name]
+    return [
+        path for path in files(*roots) if MARK.encode() in path.read_bytes() or MARK in path.name
+    ]
 
 
 @pytest.mark.rare
@@ -110,7 +163,10 @@ def test_ids_of_the_collection_name_no_files(hostile: Hostile) -> None:
     inside = {path.name for path in hostile.folder.iterdir()}
     assert inside == {"data", "store", "collection"}
     assert [path.name for path in hostile.folder.parent.iterdir()] == [hostile.folder.name]
-    names = [path.relative_to(hostile.folder).as_posix() for path in files(hostile.place.data, hostile.place.store)]
+    names = [
+        path.relative_to(hostile.folder).as_posix()
+        for path in files(hostile.place.data, hostile.place.store)
+    ]
     assert not [name for name in names if "owned" in name or "passwd" in name or "script" in name]
     assert not Path("/etc/cron.d/owned").exists()
 
@@ -124,8 +180,18 @@ def test_the_report_shows_texts_and_runs_none(hostile: Hostile) -> None:
         if not isinstance(element.tag, str):
             assert "alert" not in (element.text or ""), "a comment was opened"
             continue
-        assert element.tag not in ("svg", "img", "iframe", "object", "embed", "form", "base"), element.tag
-        assert element.tag != "a" or element.get("href", "").startswith("#section-"), "a link leaves the page"
+        assert element.tag not in (
+            "svg",
+            "img",
+            "iframe",
+            "object",
+            "embed",
+            "form",
+            "base",
+        ), element.tag
+        assert element.tag != "a" or element.get("href", "").startswith("#section-"), (
+            "a link leaves the page"
+        )
         for name, value in element.attrib.items():
             assert not name.startswith("on"), (element.tag, name)
             assert "javascript:" not in value, (element.tag, name)
@@ -163,11 +229,18 @@ def test_exports_have_names_of_ours_whatever_the_ids(
     assert done.exit_code == 0, done.output
     written = list(files(tmp_path))
     # Where a spreadsheet opens a file by its name, formulas in it would run.
-    assert {path.name for path in written} <= {"README.md", "train.parquet", "train.jsonl", "part_001.jsonl"}
+    assert {path.name for path in written} <= {
+        "README.md",
+        "train.parquet",
+        "train.jsonl",
+        "part_001.jsonl",
+    }
     assert not [path for path in written if pickles.found_in(path)]
 
 
-def test_a_secret_in_a_parameter_is_refused_and_never_repeated(new_place: Any, kedro: Any, tmp_path: Path) -> None:
+def test_a_secret_in_a_parameter_is_refused_and_never_repeated(
+    new_place: Any, kedro: Any, tmp_path: Path
+) -> None:
     place = new_place(tmp_path)
     wrong = {
         "collection": f"beir:https://{MARK}-user:{MARK}-password@127.0.0.1/x",

@@ -32,10 +32,15 @@ def copied(place: Place, folder: Path) -> Place:
 def start(place: Place, project: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
     kedro = str(Path(sys.executable).with_name("kedro"))
     process = subprocess.Popen(
-        [kedro, "anmi", "serve", "--port", "0", "--env", "test", *words], cwd=project, text=True,
-        env=environment(ANMI_DATA_ROOT=str(place.data), ANMI_STORE=str(place.store), PYTHONUNBUFFERED="1"),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [kedro, "anmi", "serve", "--port", "0", "--env", "test", *words],
+        cwd=project,
+        text=True,
+        env=environment(
+            ANMI_DATA_ROOT=str(place.data), ANMI_STORE=str(place.store), PYTHONUNBUFFERED="1"
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("http://"):
@@ -52,7 +57,9 @@ def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
     try:
         with httpx.Client(base_url=address) as page:
             found = page.get("/", params={"q": "mean of an array"}).text
-            assert found.count("<section") == 4, "BM25, the encoder before training, the trained one, and the hybrid"
+            assert found.count("<section") == 4, (
+                "BM25, the encoder before training, the trained one, and the hybrid"
+            )
             queries = page.get("/queries").text
             first = re.search(r'href="(/query\?id=[^"]+)"', queries)
             assert first is not None
@@ -74,12 +81,20 @@ def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
 
 @pytest.mark.rare
 def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
-    new_place: Callable[[Path], Place], shared_data: Path, tmp_path: Path, project: Path, kedro: Callable[..., Any]
+    new_place: Callable[[Path], Place],
+    shared_data: Path,
+    tmp_path: Path,
+    project: Path,
+    kedro: Callable[..., Any],
 ) -> None:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
+    )
     if (chromium := shutil.which("chromium")) is None:
         pytest.skip("there is no chromium: apt-get install chromium")
-    lines = (shared_data / "medquad" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[::130]
+    lines = (
+        (shared_data / "medquad" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[::130]
+    )
     for number, line in enumerate(lines):
         (tmp_path / f"{number}.txt").write_text(json.loads(line)["text"][:2000], encoding="utf-8")
     place = new_place(tmp_path / "place")
@@ -88,7 +103,9 @@ def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
     process, address = start(place, project)
     try:
         with api.sync_playwright() as player:
-            browser = player.chromium.launch(executable_path=chromium, args=["--no-sandbox"] * (os.geteuid() == 0))
+            browser = player.chromium.launch(
+                executable_path=chromium, args=["--no-sandbox"] * (os.geteuid() == 0)
+            )
             page = browser.new_page()
             for number in range(20):
                 page.goto(address)
@@ -109,7 +126,9 @@ def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
     assert queries.split.value_counts().to_dict() == {"train": 16, "test": 4}
     assert queries.text[0] == "How is kidney failure treated?"
     results = place.json("reporting", "results.json")
-    assert results["marks"].startswith("20 pairs marked as relevant, 0 as not relevant; 20 questions asked on the page")
+    assert results["marks"].startswith(
+        "20 pairs marked as relevant, 0 as not relevant; 20 questions asked on the page"
+    )
     assert results["test_queries"] == "labels"
     assert len(place.table("selection", "training_rows.parquet"))
 

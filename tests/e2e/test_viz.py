@@ -13,8 +13,14 @@ from kedro.framework.startup import bootstrap_project
 from anmi.pipeline_registry import STAGES
 
 LAYERS = {
-    "02_intermediate", "03_primary", "04_feature", "05_model_input", "06_models", "07_model_output", "08_reporting",
-}  # fmt: skip
+    "02_intermediate",
+    "03_primary",
+    "04_feature",
+    "05_model_input",
+    "06_models",
+    "07_model_output",
+    "08_reporting",
+}
 FIGURES = {"metrics_figure", "funnel_figure", "nearness_figure", "training_figure"}
 
 
@@ -52,7 +58,9 @@ def of_type(graph: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 def test_every_node_and_artifact_is_drawn_in_a_layer(graph: dict[str, Any], project: Path) -> None:
     bootstrap_project(project)
     whole = pipelines["__default__"]
-    assert {node["full_name"] for node in of_type(graph, "task").values()} == {node.name for node in whole.nodes}
+    assert {node["full_name"] for node in of_type(graph, "task").values()} == {
+        node.name for node in whole.nodes
+    }
     drawn = of_type(graph, "data")
     assert {name for name in whole.datasets() if not name.startswith("params:")} == drawn.keys()
     assert {node["layer"] for node in drawn.values()} == LAYERS
@@ -96,4 +104,6 @@ def test_what_a_run_made_can_be_looked_at(graph: dict[str, Any], site: Path) -> 
     assert {"corpus", "candidates", "training_rows"} <= tables.keys()
     assert len(tables["corpus"]["data"]) == 5
     assert len(tables["metrics"]["data"]) > 100, "who looks at results wants all of them"
-    assert max(len(cell) for table in tables.values() for row in table["data"] for cell in row) <= 121
+    assert (
+        max(len(cell) for table in tables.values() for row in table["data"] for cell in row) <= 121
+    )

@@ -18,7 +18,9 @@ from anmi.errors import AnmiError
 
 TWO = EngineParams(workers=2)
 ON_RAY = EngineParams(kind="ray", workers=2)
-ON_BOTH = pytest.mark.parametrize("engine", [TWO, pytest.param(ON_RAY, marks=pytest.mark.rare)], ids=["joblib", "ray"])
+ON_BOTH = pytest.mark.parametrize(
+    "engine", [TWO, pytest.param(ON_RAY, marks=pytest.mark.rare)], ids=["joblib", "ray"]
+)
 
 
 def work(item: int) -> int:
@@ -42,8 +44,15 @@ class Projected:
         if item == 0:
             # Until the other worker, who may still be starting, had its turn.
             time.sleep(3)
-        values = self.matrix @ np.random.default_rng(item).standard_normal(self.matrix.shape[1], np.float32)
-        return values.tobytes(), os.getpid(), self.matrix.flags.writeable, os.environ.get("OMP_NUM_THREADS", "")
+        values = self.matrix @ np.random.default_rng(item).standard_normal(
+            self.matrix.shape[1], np.float32
+        )
+        return (
+            values.tobytes(),
+            os.getpid(),
+            self.matrix.flags.writeable,
+            os.environ.get("OMP_NUM_THREADS", ""),
+        )
 
 
 class DiesOnce:
@@ -71,11 +80,15 @@ def ray(request: pytest.FixtureRequest) -> None:
 def test_results_come_in_order_with_the_bytes_of_one_process(engine: EngineParams) -> None:
     function = Projected(np.random.default_rng(0).standard_normal((700, 501), np.float32))
     found = list(map_shards(engine, function, range(30)))
-    assert [row[0] for row in found] == [row[0] for row in map_shards(IN_PROCESS, function, range(30))]
+    assert [row[0] for row in found] == [
+        row[0] for row in map_shards(IN_PROCESS, function, range(30))
+    ]
     workers = {row[1] for row in found}
     assert len(workers) == 2 and os.getpid() not in workers
     assert {row[3] for row in found} == {"1"}
-    assert not any(row[2] for row in found), "arrays are mapped, so no worker can change what the others see"
+    assert not any(row[2] for row in found), (
+        "arrays are mapped, so no worker can change what the others see"
+    )
 
 
 @ON_BOTH
@@ -89,7 +102,9 @@ def test_an_error_comes_as_it_was_in_its_turn(engine: EngineParams) -> None:
 
 
 @ON_BOTH
-def test_a_lost_worker_is_told_in_one_sentence_and_the_next_call_works(engine: EngineParams) -> None:
+def test_a_lost_worker_is_told_in_one_sentence_and_the_next_call_works(
+    engine: EngineParams,
+) -> None:
     with pytest.raises(AnmiError, match=r"lower engine\.workers.*kedro anmi resume") as caught:
         list(map_shards(engine, work, [1, 4, 5]))
     assert "\n" not in str(caught.value)
@@ -98,7 +113,9 @@ def test_a_lost_worker_is_told_in_one_sentence_and_the_next_call_works(engine: E
 
 @pytest.mark.rare
 def test_ray_tries_again_what_a_lost_worker_was_at(tmp_path: Path) -> None:
-    assert list(map_shards(ON_RAY, DiesOnce(tmp_path / "died"), range(20))) == [item * item for item in range(20)]
+    assert list(map_shards(ON_RAY, DiesOnce(tmp_path / "died"), range(20))) == [
+        item * item for item in range(20)
+    ]
     assert (tmp_path / "died").exists()
 
 
@@ -129,7 +146,12 @@ def of_a_network(item: int) -> tuple[int, int, str, bytes]:
 
     time.sleep(0.05)
     values = torch.rand(200, 300, generator=torch.Generator().manual_seed(item))
-    return os.getpid(), torch.get_num_threads(), threading.current_thread().name, (values @ values.T).numpy().tobytes()
+    return (
+        os.getpid(),
+        torch.get_num_threads(),
+        threading.current_thread().name,
+        (values @ values.T).numpy().tobytes(),
+    )
 
 
 def of_numpy(item: int) -> tuple[int, int, str, bytes]:
@@ -145,7 +167,9 @@ def test_a_few_items_are_computed_by_threads_to_the_same_bytes(
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     few, before = 15, torch.get_num_threads()
-    in_threads, in_processes = (list(map_shards(EngineParams(), function, range(n))) for n in (few, few + 1))
+    in_threads, in_processes = (
+        list(map_shards(EngineParams(), function, range(n))) for n in (few, few + 1)
+    )
     one = list(map_shards(IN_PROCESS, function, range(few + 1)))
     assert {row[:2] for row in in_threads} == {(os.getpid(), 1)}
     assert len({row[2] for row in in_threads}) == 2
@@ -165,5 +189,7 @@ def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytest.importorskip("ray"), "is_initialized", lambda: False)
     nowhere = EngineParams(kind="ray", ray=RayParams(address="127.0.0.1:1"))
-    with pytest.raises(AnmiError, match=r"no Ray can be reached at engine\.ray\.address 127\.0\.0\.1:1 \("):
+    with pytest.raises(
+        AnmiError, match=r"no Ray can be reached at engine\.ray\.address 127\.0\.0\.1:1 \("
+    ):
         list(map_shards(nowhere, abs, [1]))

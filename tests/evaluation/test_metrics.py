@@ -33,23 +33,30 @@ def slow_metrics(labels: dict[str, int], scores: dict[str, float], k: int) -> di
     relevant = sum(grade > 0 for grade in labels.values())
     hits = [g > 0 for g in gains]
     ideal = sorted((g for g in labels.values() if g > 0), reverse=True)[:k]
-    discounted = [sum(g / math.log2(i + 2) for i, g in enumerate(values)) for values in (gains, ideal)]
+    discounted = [
+        sum(g / math.log2(i + 2) for i, g in enumerate(values)) for values in (gains, ideal)
+    ]
     precision, recall = sum(hits) / k, sum(hits) / relevant if relevant else 0.0
     first = next((i + 1 for i, d in enumerate(ranked) if labels.get(d, 0) > 0), math.nan)
     average = sum(sum(hits[: i + 1]) / (i + 1) for i in range(len(hits)) if hits[i])
     return {
         f"ndcg@{k}": discounted[0] / discounted[1] if discounted[1] else 0.0,
-        f"map@{k}": average / relevant if relevant else 0.0, f"mrr@{k}": 1 / first if first <= k else 0.0,
-        f"recall@{k}": recall, f"precision@{k}": precision, f"accuracy@{k}": float(any(hits)),
+        f"map@{k}": average / relevant if relevant else 0.0,
+        f"mrr@{k}": 1 / first if first <= k else 0.0,
+        f"recall@{k}": recall,
+        f"precision@{k}": precision,
+        f"accuracy@{k}": float(any(hits)),
         f"f2@{k}": 5 * precision * recall / (4 * precision + recall) if precision + recall else 0.0,
         "rank": float(first),
-    }  # fmt: skip
+    }
 
 
 DOCUMENTS = [f"d{i}" for i in range(12)] + ["é", "D1"]
 LABELS = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), min_size=1, max_size=6)
 SCORES = st.dictionaries(
-    st.sampled_from(DOCUMENTS), st.sampled_from([-1.0, 0.0, 0.5, 0.5 + 1e-12, 2.0]) | st.floats(-5, 5), max_size=14
+    st.sampled_from(DOCUMENTS),
+    st.sampled_from([-1.0, 0.0, 0.5, 0.5 + 1e-12, 2.0]) | st.floats(-5, 5),
+    max_size=14,
 )
 
 
@@ -61,7 +68,10 @@ def test_every_metric_matches_its_definition(cases):
     for query, judged in labels.items():
         for k in (1, 3, 10):
             for name, value in slow_metrics(judged, scores[query], k).items():
-                assert found.loc[query, name] == pytest.approx(value, abs=1e-9, nan_ok=True), (query, name)
+                assert found.loc[query, name] == pytest.approx(value, abs=1e-9, nan_ok=True), (
+                    query,
+                    name,
+                )
 
 
 def test_queries_without_results_count_as_zero_and_unlabelled_ones_are_left_out():
@@ -73,13 +83,21 @@ def test_queries_without_results_count_as_zero_and_unlabelled_ones_are_left_out(
 
 def test_copies_count_once_and_otherwise_as_trec_eval_counts():
     labels = qrels(q1={"a": 1, "b": 2}, q2={"a": 1, "copy of a": 3}, q3={"c": 1})
-    ranking = run(q1={"copy of a": 9, "a": 8, "x": 7}, q2={"a": 9, "x": 8, "copy of a": 7}, q3={"copy of a": 2, "c": 1})
+    ranking = run(
+        q1={"copy of a": 9, "a": 8, "x": 7},
+        q2={"a": 9, "x": 8, "copy of a": 7},
+        q3={"copy of a": 2, "c": 1},
+    )
     once = evaluate(*copies_once(labels, ranking, {"copy of a": "a"}), ks=(1, 3))
     assert once["recall@3"].tolist() == [0.5, 1, 1]
     assert once["recall@1"].tolist() == [0.5, 1, 0]
     assert once["rank"].tolist() == [1, 1, 2], "a copy of no relevant document keeps its place"
-    assert once["ndcg@3"].tolist() == pytest.approx([1 / (2 + 1 / math.log2(3)), 1, 1 / math.log2(3)])
-    pd.testing.assert_frame_equal(evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking))
+    assert once["ndcg@3"].tolist() == pytest.approx(
+        [1 / (2 + 1 / math.log2(3)), 1, 1 / math.log2(3)]
+    )
+    pd.testing.assert_frame_equal(
+        evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking)
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,11 +135,18 @@ def test_every_query_has_the_bucket_of_the_definition(relevant, positives, new):
 
 def test_positives_are_those_of_the_splits_trained_on_and_promoted_ones() -> None:
     queries = pd.DataFrame({"query_id": ["t", "d", "e"], "split": ["train", "dev", "test"]})
-    qrels = pd.concat([labels({"t": {"a"}, "d": {"b"}, "e": {"c"}}), labels({"t": {"x"}}, relevance=0)])
+    qrels = pd.concat(
+        [labels({"t": {"a"}, "d": {"b"}, "e": {"c"}}), labels({"t": {"x"}}, relevance=0)]
+    )
     rows = pd.DataFrame({"query_id": ["t", "d"], "positive_id": ["promoted", "of dev"]})
     assert trained_positives(queries, qrels, ["train"]) == {"a"}
     assert trained_positives(queries, qrels, ["train"], rows) == {"a", "promoted"}
-    assert trained_positives(queries, qrels, ["train", "dev"], rows) == {"a", "b", "promoted", "of dev"}
+    assert trained_positives(queries, qrels, ["train", "dev"], rows) == {
+        "a",
+        "b",
+        "promoted",
+        "of dev",
+    }
     unused = queries[queries.query_id != "t"]
     assert trained_positives(unused, qrels, ["train"], rows) == set()
 
@@ -144,7 +169,12 @@ def test_each_bucket_is_summarised_as_if_it_were_all_there_is() -> None:
     table = by_bucket(per_query, rated(0.1, 0.2, 0.3, 0.7, 0.71))
     assert table.index.tolist() == ["easy", "medium", "hard", "all"]
     assert table.queries.tolist() == [2, 2, 1, 5]
-    for name, ids in (("easy", ["q0", "q1"]), ("medium", ["q2", "q3"]), ("hard", ["q4"]), ("all", per_query.index)):
+    for name, ids in (
+        ("easy", ["q0", "q1"]),
+        ("medium", ["q2", "q3"]),
+        ("hard", ["q4"]),
+        ("all", per_query.index),
+    ):
         alone = summarise(per_query.loc[ids])
         assert {k: v for k, v in table.loc[name].items() if k in alone} == pytest.approx(alone)
     assert np.isnan(table.loc["hard", "rank_mean"]) and table.loc["hard", "rank_not_found"] == 1
@@ -153,9 +183,13 @@ def test_each_bucket_is_summarised_as_if_it_were_all_there_is() -> None:
 def test_a_profile_falls_where_hard_queries_fail() -> None:
     draw = np.random.default_rng(0)
     hardness = draw.uniform(0, 1, 200)
-    per_query = results([1 if h < u else 9 for h, u in zip(hardness, draw.uniform(0, 1, 200), strict=True)])
+    per_query = results(
+        [1 if h < u else 9 for h, u in zip(hardness, draw.uniform(0, 1, 200), strict=True)]
+    )
     table = profile(per_query, rated(*hardness), "mrr@10", groups=4)
     own = per_query["mrr@10"].to_numpy()[np.argsort(hardness)].reshape(4, 50).mean(axis=1)
     assert table.queries.tolist() == [50] * 4 and table.value.tolist() == pytest.approx(own)
     assert (table.hardness.diff().dropna() > 0).all()
-    assert ((table.low <= table.value) & (table.value <= table.high)).all() and own[0] > own[-1] + 0.3
+    assert ((table.low <= table.value) & (table.value <= table.high)).all() and own[0] > own[
+        -1
+    ] + 0.3

@@ -41,7 +41,9 @@ def test_the_bound_is_that_of_a_one_sided_t_test(old: pd.Series) -> None:
     st.floats(0, 0.5),
     st.integers(0, 9),
 )
-def test_a_better_challenger_is_never_worse_off(pairs: list[tuple[float, float]], gain: float, seed: int) -> None:
+def test_a_better_challenger_is_never_worse_off(
+    pairs: list[tuple[float, float]], gain: float, seed: int
+) -> None:
     new, old = scores([a for a, _ in pairs]), scores([b for _, b in pairs])
     before = decide(new, old, CLEAN, RULE, seed=seed, resamples=200)
     after = decide(new + gain, old, CLEAN, RULE, seed=seed, resamples=200)
@@ -89,8 +91,13 @@ def test_a_loss_on_unlabelled_documents_keeps_the_champion(old: pd.Series) -> No
     found = decide(new, old, CLEAN, RULE, seed=1, unlabelled=unlabelled)
     assert found.decision == "kept"
     assert found.figures["unlabelled_difference"] == pytest.approx(-0.02)
-    assert any("100 queries whose documents no training label names" in reason for reason in found.reasons)
-    assert decide(new, old, CLEAN, PromotionRule(margin=0.03), seed=1, unlabelled=unlabelled).decision == "promoted"
+    assert any(
+        "100 queries whose documents no training label names" in reason for reason in found.reasons
+    )
+    assert (
+        decide(new, old, CLEAN, PromotionRule(margin=0.03), seed=1, unlabelled=unlabelled).decision
+        == "promoted"
+    )
 
 
 def test_what_the_seed_alone_makes_may_be_lost_and_is_said() -> None:

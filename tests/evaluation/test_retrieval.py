@@ -18,24 +18,40 @@ def labels(*pairs: tuple[str, str]) -> pd.DataFrame:
 
 
 def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
-    # d0 is a document; d1 has only its id from one; d2 is labelled relevant to itself; q has the text of d3.
+    # d0 is a document; d1 has only its id from one; d2 is labelled relevant to itself; q has the
+    # text of d3.
     asked = queries(d0="d0", d1="", d2="d2", q="d3")
     ranking = Ranking.of(
-        asked, labels(("d0", "d4"), ("d2", "d2"), ("q", "d5")), pd.DataFrame({"document_id": IDS}), depth=10
+        asked,
+        labels(("d0", "d4"), ("d2", "d2"), ("q", "d5")),
+        pd.DataFrame({"document_id": IDS}),
+        depth=10,
     )
     assert ranking.searched == 11
     documents = np.tile(np.arange(11, dtype=np.int32), (4, 1))
     found = ranking.run(documents, -documents.astype(np.float32)).groupby("query_id", sort=False)
-    assert found.document_id.agg(list).to_dict() == {"d0": IDS[1:11], "d1": IDS[:10], "d2": IDS[:10], "q": IDS[:10]}
+    assert found.document_id.agg(list).to_dict() == {
+        "d0": IDS[1:11],
+        "d1": IDS[:10],
+        "d2": IDS[:10],
+        "q": IDS[:10],
+    }
     assert found["rank"].agg(list).tolist() == [list(range(1, 11))] * 4
 
 
-@pytest.mark.parametrize(("same_as", "rank"), [("x", 10), ("", 11)], ids=["the query itself", "an id that coincides"])
+@pytest.mark.parametrize(
+    ("same_as", "rank"), [("x", 10), ("", 11)], ids=["the query itself", "an id that coincides"]
+)
 def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(word_encoder, same_as, rank):
-    # Ten documents with the query's very words stand before the relevant one, the first under the query's id.
+    # Ten documents with the query's very words stand before the relevant one, the first under the
+    # query's id.
     corpus = pd.DataFrame({"document_id": ["x", *(f"y{i}" for i in range(9)), "own"], "title": ""})
     corpus["text"] = ["fox"] * 10 + ["fox owl"]
-    asked = pd.DataFrame({"query_id": ["x"], "text": ["fox"], "split": ["dev"], "same_as": [same_as]})
+    asked = pd.DataFrame(
+        {"query_id": ["x"], "text": ["fox"], "split": ["dev"], "same_as": [same_as]}
+    )
     measure = dev_metric(corpus, asked, labels(("x", "own")), 100, "float32", 1)
     assert measure is not None
-    assert measure(word_encoder(["fox", "owl"])) == pytest.approx(1 / np.log2(1 + rank) if rank <= 10 else 0)
+    assert measure(word_encoder(["fox", "owl"])) == pytest.approx(
+        1 / np.log2(1 + rank) if rank <= 10 else 0
+    )

@@ -11,7 +11,16 @@ from scipy import stats
 from scipy.stats import binomtest
 
 from anmi.errors import AnmiError
-from anmi.evaluation.significance import compare, compare_all, holm, interval, intervals, share, share_of_pairs, wilson
+from anmi.evaluation.significance import (
+    compare,
+    compare_all,
+    holm,
+    interval,
+    intervals,
+    share,
+    share_of_pairs,
+    wilson,
+)
 from anmi.seeds import stream
 
 
@@ -21,7 +30,12 @@ def test_tests_of_several_differences_are_scipys_of_each(queries: int):
     differences[2, ::2] = 0
     for found, row in zip(compare_all(differences, seed=3), differences, strict=True):
         expected = stats.permutation_test(
-            (row,), np.mean, permutation_type="samples", vectorized=True, n_resamples=10_000, rng=stream(4, "other")
+            (row,),
+            np.mean,
+            permutation_type="samples",
+            vectorized=True,
+            n_resamples=10_000,
+            rng=stream(4, "other"),
         ).pvalue
         # Exact with few queries; otherwise two samples of 10,000 sign flips.
         assert found.p_value == pytest.approx(expected, abs=1e-12 if queries == 9 else 0.025)
@@ -34,9 +48,14 @@ def test_intervals_of_several_metrics_are_scipys_of_each():
     means, low, high = intervals(values, seed=3, resamples=2_000, confidence=0.9)
     for row in range(2):
         bounds = stats.bootstrap(
-            (values[row],), np.mean, n_resamples=2_000, confidence_level=0.9, method="percentile",
-            rng=stream(3, "bootstrap"), batch=2_000,
-        ).confidence_interval  # fmt: skip
+            (values[row],),
+            np.mean,
+            n_resamples=2_000,
+            confidence_level=0.9,
+            method="percentile",
+            rng=stream(3, "bootstrap"),
+            batch=2_000,
+        ).confidence_interval
         np.testing.assert_allclose([low[row], high[row]], [bounds.low, bounds.high], rtol=1e-12)
     np.testing.assert_allclose(means, values.mean(axis=1))
     assert (low[2], high[2]) == (0.25, 0.25)
@@ -49,7 +68,9 @@ def test_queries_that_one_document_asks_count_as_one():
     found, nothing = compare(many, np.zeros(150), seed=1, groups=groups), np.zeros(30)
     assert found._asdict() == pytest.approx(compare(one, nothing, seed=1)._asdict())
     alone = compare(many, np.zeros(150), seed=1)
-    assert found.high - found.low > 2 * (alone.high - alone.low) and found.p_value > 2 * alone.p_value
+    assert (
+        found.high - found.low > 2 * (alone.high - alone.low) and found.p_value > 2 * alone.p_value
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +107,9 @@ def test_holm_is_the_step_down_rule(p_values):
 
 
 @pytest.mark.parametrize(("queries", "value", "effect"), [(500, 0.03, 6.0), (300, 0.05, 1.01)])
-def test_nineteen_of_twenty_intervals_hold_the_truth(queries: int, value: float, effect: float) -> None:
+def test_nineteen_of_twenty_intervals_hold_the_truth(
+    queries: int, value: float, effect: float
+) -> None:
     """Simulated rows of relevant negatives whose chances scatter by query, so that the share has a design effect."""
     rng = np.random.default_rng(4)
     inside, runs, width = 0, 150, 15
@@ -110,8 +133,12 @@ def test_where_none_was_found_queries_count_and_not_negatives(width: int) -> Non
     assert one.high - one.low > 0.8, "little is known of one query"
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms())
-def test_it_holds_the_estimate_whatever_the_order(pairs: list[tuple[int, int]], random: object) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms()
+)
+def test_it_holds_the_estimate_whatever_the_order(
+    pairs: list[tuple[int, int]], random: object
+) -> None:
     rows = [(min(pair), max(pair)) for pair in pairs]
     found = share(*np.array(rows).T, resamples=200)
     assert 0 <= found.low <= found.high <= 1
@@ -123,7 +150,9 @@ def test_it_holds_the_estimate_whatever_the_order(pairs: list[tuple[int, int]], 
 
 
 def test_pairs_count_as_often_as_they_were_negatives() -> None:
-    pairs = pd.DataFrame({"query_id": list("aabb"), "document_id": list("xyxz"), "count": [3, 1, 2, 4]})
+    pairs = pd.DataFrame(
+        {"query_id": list("aabb"), "document_id": list("xyxz"), "count": [3, 1, 2, 4]}
+    )
     relevant = pd.DataFrame({"query_id": ["a", "b", "c"], "document_id": ["x", "y", "z"]})
     found = share_of_pairs(pairs, relevant)
     assert (found.count, found.total, found.queries, found.affected) == (3, 10, 2, 1)
@@ -136,5 +165,6 @@ def test_wilsons_interval_is_that_of_scipy(trials: int, data: st.DataObject) -> 
     count = data.draw(st.integers(0, trials))
     expected = binomtest(count, trials).proportion_ci(0.95, method="wilson")
     assert wilson(count / trials, trials) == (
-        pytest.approx(expected.low, abs=1e-9), pytest.approx(expected.high, abs=1e-9),
-    )  # fmt: skip
+        pytest.approx(expected.low, abs=1e-9),
+        pytest.approx(expected.high, abs=1e-9),
+    )

@@ -13,34 +13,46 @@ from tests.commands import Commands, environment
 from anmi.datasets.artifact import record_of
 
 KINDS = {
-    "corpus.parquet": "TableDataset", "index.json": "JsonDataset", "selection": "CandidateShardsDataset",
-    "training_rows.parquet": "TableDataset", "summary.json": "JsonDataset", "history.parquet": "TableDataset",
+    "corpus.parquet": "TableDataset",
+    "index.json": "JsonDataset",
+    "selection": "CandidateShardsDataset",
+    "training_rows.parquet": "TableDataset",
+    "summary.json": "JsonDataset",
+    "history.parquet": "TableDataset",
     "report.html": "TextDataset",
-}  # fmt: skip
+}
 TRACKED = {"summary.json": "metrics", "history.parquet": "history", "report.html": "artifact"}
 FILES = {
-    "pyproject.toml": """
+    "pyproject.toml": (
+        """
         [tool.kedro]
         package_name = "miniature"
         project_name = "miniature"
         kedro_init_version = "1.7.0"
         source_dir = "src"
-    """,
+    """
+    ),
     "conf/base/globals.yml": "data: ${oc.env:ANMI_DATA_ROOT,data}\n",
     "conf/local/.gitkeep": "",
-    "conf/base/parameters.yml": """
+    "conf/base/parameters.yml": (
+        """
         {collection: api_docs, encoder: minilm, recipe: plain, recipes: {plain: {}, hard: {}}, seed: 1, options: {}}
-    """,
+    """
+    ),
     "conf/base/catalog.yml": "".join(
-        f"{name.partition('.')[0]}: {{type: anmi.datasets.{kind}, filepath: '${{globals:data}}/mini/{name}', "
-        f"versioned: true, metadata: {{anmi: {{mlflow: {TRACKED.get(name, 'null')}}}}}}}\n"
+        f"{name.partition('.')[0]}: {{type: anmi.datasets.{kind}, filepath:"
+        f" '${{globals:data}}/mini/{name}', versioned: true, metadata: {{anmi: {{mlflow:"
+        f" {TRACKED.get(name, 'null')}}}}}}}\n"
         for name, kind in KINDS.items()
     ),
     "collection/corpus.jsonl": "".join(f'{{"_id": "d{i}", "text": "t{i}"}}\n' for i in range(3)),
     "src/miniature/__init__.py": "",
     "src/miniature/cli.py": "from anmi.cli import cli\n",
-    "src/miniature/settings.py": "from anmi.settings import CONFIG_LOADER_ARGS, DISABLE_HOOKS_FOR_PLUGINS, HOOKS\n",
-    "src/miniature/pipeline_registry.py": """
+    "src/miniature/settings.py": (
+        "from anmi.settings import CONFIG_LOADER_ARGS, DISABLE_HOOKS_FOR_PLUGINS, HOOKS\n"
+    ),
+    "src/miniature/pipeline_registry.py": (
+        """
         import os, signal, time
         import numpy as np
         import pandas as pd
@@ -99,7 +111,8 @@ FILES = {
                                    namespace="training"),
                               Node(write, "summary", "report", name="write"), Node(tell, "summary", None, name="tell")])
             return {"mine": mine, "after": after, "__default__": mine + after}
-    """,
+    """
+    ),
 }
 
 
@@ -132,7 +145,9 @@ class Selecting:
 
     def records(self) -> list[dict[str, Any]]:
         """Return all records, the oldest first."""
-        return [record_of(str(self.data), path.name) for path in sorted((self.data / "runs").iterdir())]
+        return [
+            record_of(str(self.data), path.name) for path in sorted((self.data / "runs").iterdir())
+        ]
 
     def tracked(self) -> list[Any]:
         """Return what MLflow knows of the runs, the newest first."""
@@ -140,11 +155,16 @@ class Selecting:
 
         client = MlflowClient(tracking_uri=self.database)
         found = client.get_experiment_by_name("anmi")
-        return list(client.search_runs([found.experiment_id], order_by=["attributes.start_time DESC"]))
+        return list(
+            client.search_runs([found.experiment_id], order_by=["attributes.start_time DESC"])
+        )
 
     def versions(self) -> dict[str, list[str]]:
         """Return the versions of each artifact that are there."""
-        return {path.name: sorted(v.name for v in path.iterdir()) for path in sorted((self.data / "mini").iterdir())}
+        return {
+            path.name: sorted(v.name for v in path.iterdir())
+            for path in sorted((self.data / "mini").iterdir())
+        }
 
     def newest(self) -> dict[str, bytes]:
         """Return the bytes of the newest version of each file."""
@@ -159,7 +179,10 @@ class Selecting:
 def write_selecting(path: Path, commands: Commands, database: Path | None = None) -> Selecting:
     """Write the project, in which runs are tracked where an empty database of MLflow is given."""
     made = Selecting(path, commands)
-    for name, text in {**FILES, "conf/base/mlflow.yml": f"enabled: {database is not None}\n"}.items():
+    for name, text in {
+        **FILES,
+        "conf/base/mlflow.yml": f"enabled: {database is not None}\n",
+    }.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(textwrap.dedent(text))
     shutil.copy(Path(__file__).parents[2] / "conf" / "logging.yml", path / "conf")

@@ -20,11 +20,15 @@ def test_what_any_recipe_says_of_mining_is_checked() -> None:
         return {"mine": {"description": "x", "steps": {"random": {}}, "mining": {"bm25": settings}}}
 
     check_recipes(stated(k1=1.5, engine="rank_bm25", epsilon=0.25), {"bm25": BM25Params})
-    with pytest.raises(AnmiError, match=r'no parameter "recipes.mine.mining.bm25.k2": did you mean "k1"'):
+    with pytest.raises(
+        AnmiError, match=r'no parameter "recipes.mine.mining.bm25.k2": did you mean "k1"'
+    ):
         check_recipes(stated(k2=1.5), {"bm25": BM25Params})
 
 
-def test_an_extra_that_training_needs_is_asked_for_before_mining(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extra_that_training_needs_is_asked_for_before_mining(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     recipe = Recipe(description="x", steps={"random": {}}, training={"hardness": "hans"})
     with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):

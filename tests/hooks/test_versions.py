@@ -29,10 +29,13 @@ def node(inputs: str, outputs: str) -> Node:
 
 STAGES = Pipeline(
     [
-        node("params:collection", "corpus queries"), node("corpus queries", "bm25"), node("corpus queries", "dense"),
-        node("bm25 dense corpus", "rows"), node("rows", "model"),
+        node("params:collection", "corpus queries"),
+        node("corpus queries", "bm25"),
+        node("corpus queries", "dense"),
+        node("bm25 dense corpus", "rows"),
+        node("rows", "model"),
     ]
-)  # fmt: skip
+)
 NAMES = ("corpus", "queries", "bm25", "dense", "rows", "model")
 MINED = dict.fromkeys(["corpus", "queries", "bm25", "dense", "rows"])
 ALL = "bm25 corpus dense model queries rows"
@@ -43,9 +46,17 @@ def data_root(path: Path, history: Mapping[str, Mapping[str, str | None]]) -> Ru
     for run, artifacts in history.items():
         saved = {name: {"version": run} for name, version in artifacts.items() if version is None}
         for name in saved:
-            JsonDataset(filepath=f"{path}/{name}.json", version=Version(None, run)).save({"run": run})
+            JsonDataset(filepath=f"{path}/{name}.json", version=Version(None, run)).save(
+                {"run": run}
+            )
         loaded = {name: {"version": version} for name, version in artifacts.items() if version}
-        record = {"run_id": run, "saved": saved, "loaded": loaded, "status": "finished", "start": run}
+        record = {
+            "run_id": run,
+            "saved": saved,
+            "loaded": loaded,
+            "status": "finished",
+            "start": run,
+        }
         (path / "runs" / run).mkdir(parents=True)
         (path / "runs" / run / "run.json").write_text(json.dumps(record))
     return Runs(str(path))
@@ -65,7 +76,9 @@ TRAINED: dict[str, str | None] = {"rows": "1", "model": None}
 @pytest.mark.parametrize(
     ("history", "asked", "expected"),
     [
-        pytest.param({"1": MINED, "2": MINED}, "corpus rows", "corpus 2 rows 2", id="the newest run"),
+        pytest.param(
+            {"1": MINED, "2": MINED}, "corpus rows", "corpus 2 rows 2", id="the newest run"
+        ),
         pytest.param(
             {"1": MINED, "2": dict.fromkeys(["corpus", "queries"])},
             "corpus queries rows",
@@ -79,19 +92,42 @@ TRAINED: dict[str, str | None] = {"rows": "1", "model": None}
             id="evaluation of a model that is older than the last mining",
         ),
         pytest.param(
-            {"1": {"corpus": None, "queries": None}, "2": INDEXED, "3": INDEXED | {"dense": None, "bm25": "2"}},
+            {
+                "1": {"corpus": None, "queries": None},
+                "2": INDEXED,
+                "3": INDEXED | {"dense": None, "bm25": "2"},
+            },
             "bm25 dense corpus",
             "bm25 2 dense 3 corpus 1",
             id="stages one by one",
         ),
-        pytest.param({"1": MINED, "2": {"corpus": None}}, "corpus queries", "corpus 1 queries 1", id="half of a node"),
-        pytest.param({"1": MINED, "2": MINED}, "corpus rows:1", "corpus 1 rows 1", id="what belongs to what was asked"),
-        pytest.param({"1": MINED, "2": MINED}, "corpus:1 rows", "corpus 1 rows 1", id="what was made from it"),
-        pytest.param({"1": MINED, "2": MINED, "3": TRAINED}, "corpus:2 model", "corpus 2 model 3", id="it wins"),
+        pytest.param(
+            {"1": MINED, "2": {"corpus": None}},
+            "corpus queries",
+            "corpus 1 queries 1",
+            id="half of a node",
+        ),
+        pytest.param(
+            {"1": MINED, "2": MINED},
+            "corpus rows:1",
+            "corpus 1 rows 1",
+            id="what belongs to what was asked",
+        ),
+        pytest.param(
+            {"1": MINED, "2": MINED}, "corpus:1 rows", "corpus 1 rows 1", id="what was made from it"
+        ),
+        pytest.param(
+            {"1": MINED, "2": MINED, "3": TRAINED},
+            "corpus:2 model",
+            "corpus 2 model 3",
+            id="it wins",
+        ),
         pytest.param({"2": {}}, "corpus rows", "corpus 8 rows 9", id="what nobody wrote down"),
     ],
 )
-def test_inputs_belong_together(tmp_path: Path, history: dict[str, Any], asked: str, expected: str) -> None:
+def test_inputs_belong_together(
+    tmp_path: Path, history: dict[str, Any], asked: str, expected: str
+) -> None:
     origins = data_root(tmp_path, history)
     if "8" in expected:
         JsonDataset(filepath=f"{tmp_path}/corpus.json", version=Version(None, "8")).save({})
@@ -107,11 +143,15 @@ def test_inputs_belong_together(tmp_path: Path, history: dict[str, Any], asked: 
 
 def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
     remade = {"corpus": None, "queries": None}
-    origins = data_root(tmp_path, {"1": MINED, "2": remade, "3": {"corpus": "2", "queries": "2", "dense": None}})
+    origins = data_root(
+        tmp_path, {"1": MINED, "2": remade, "3": {"corpus": "2", "queries": "2", "dense": None}}
+    )
     for name in ("dense", "rows"):
         for place in (tmp_path / f"{name}.json" / "1").iterdir():
             place.unlink()
-    with pytest.raises(AnmiError, match=r'"bm25" of run 1 goes with "corpus" of run 1, and the rest .* of run 2'):
+    with pytest.raises(
+        AnmiError, match=r'"bm25" of run 1 goes with "corpus" of run 1, and the rest .* of run 2'
+    ):
         settle(opened(tmp_path, "bm25 dense corpus"), origins, [STAGES])
     with pytest.raises(AnmiError, match=r'nothing has been saved as "rows" yet'):
         settle(opened(tmp_path, "rows"), origins, [STAGES])
@@ -126,7 +166,9 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
 
     def save(run: str, *names: str) -> None:
         for name in names:
-            JsonDataset(filepath=f"{tmp_path}/{name}.json", version=Version(None, run)).save({"run": run})
+            JsonDataset(filepath=f"{tmp_path}/{name}.json", version=Version(None, run)).save(
+                {"run": run}
+            )
 
     save("2", "corpus", "cross_encoder")
     save("1", "fits")
@@ -140,8 +182,11 @@ def test_what_others_save_while_a_run_goes_on_is_not_loaded(tmp_path: Path) -> N
         # As Kedro does between two nodes; it forgets what was looked up.
         catalog.release(name)
     assert {name: catalog.load(name) for name in sorted(training.datasets())} == {
-        "corpus": {"run": "1"}, "model": {"run": "9"}, "queries": {"run": "1"}, "rows": {"run": "1"},
-    }  # fmt: skip
+        "corpus": {"run": "1"},
+        "model": {"run": "9"},
+        "queries": {"run": "1"},
+        "rows": {"run": "1"},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +221,9 @@ def test_what_was_made_from_something_else_is_refused(
     assert code == 1
     assert f"this run asks for {'='.join(*other.items())}: set --params {right}" in text
     cure = text.partition("set --params ")[2].partition(", or")[0]
-    given = dict(item.split("=", 1) for item in f"{','.join(map('='.join, asked.items()))},{cure}".split(","))
+    given = dict(
+        item.split("=", 1) for item in f"{','.join(map('='.join, asked.items()))},{cure}".split(",")
+    )
     code, text = trained.do(f"run {part} --params {','.join(map('='.join, given.items()))}")
     assert code == 0, f"the parameters it names are not right: {text}"
 
@@ -188,18 +235,27 @@ def test_rows_are_trained_on_with_several_seeds_and_both_are_noted(trained: Sele
     *_, training, telling = trained.records()
     for record in (training, telling):
         assert (record["made_from"]["seed"], record["made_from"]["mining_seed"]) == (2, 1)
-        assert record["made_from"].keys() >= {"collection", "collection_files", "encoder_files", "recipe"}
+        assert record["made_from"].keys() >= {
+            "collection",
+            "collection_files",
+            "encoder_files",
+            "recipe",
+        }
 
 
 def test_other_weights_in_the_folder_of_the_encoder_are_noticed(trained: Selecting) -> None:
     (trained.path / "model" / "weights").write_text("replaced")
-    code, text = trained.do(f"run --pipelines=after --params {trained.options},encoder=model,recipe=hard")
+    code, text = trained.do(
+        f"run --pipelines=after --params {trained.options},encoder=model,recipe=hard"
+    )
     (trained.path / "model" / "weights").write_text("as trained")
     assert code == 1
     assert "the files of encoder=model are not those that" in text
 
 
-def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(tmp_path: Path, commands: Commands) -> None:
+def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
+    tmp_path: Path, commands: Commands
+) -> None:
     project = write_selecting(tmp_path, commands)
     assert project.do(f"run --params {project.options},options.rows=5")[0] == 0
     shutil.rmtree(project.data / "mini" / "summary.json")
@@ -213,7 +269,13 @@ def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(tmp_pat
 
 
 def test_a_recipe_as_read_is_the_same_fact_as_one_that_kedro_validated() -> None:
-    read = {"near": {"description": "Near.", "steps": {"top": {"by": "dense"}}, "training": {"loss": "infonce"}}}
+    read = {
+        "near": {
+            "description": "Near.",
+            "steps": {"top": {"by": "dense"}},
+            "training": {"loss": "infonce"},
+        }
+    }
     validated = plain({"recipe": "near", "recipes": RecipeBook(**read)})
     found = facts({"recipe": "near", "recipes": read})
     assert found == facts(validated) and "recipes.near" in found

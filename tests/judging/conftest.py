@@ -29,9 +29,13 @@ def save_classifier(folder: Path, labels: int = 1, seed: int = 0, broken: bool =
 
     torch.manual_seed(seed)
     config = BertConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=labels,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=labels,
         initializer_range=0.7,
-    )  # fmt: skip
+    )
     model = BertForSequenceClassification(config)
     if broken:
         model.classifier.weight.data.fill_(float("nan"))
@@ -47,15 +51,25 @@ def text_pair_classifier(tmp_path: Path) -> Make:
     return lambda name, **settings: save_classifier(tmp_path / name, **settings)
 
 
-SHOWN = re.compile(r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>")
+SHOWN = re.compile(
+    r"<query>\n(.*)\n</query>\n<document_A>\n(.*)\n</document_A>\n<document_B>\n(.*)\n</document_B>"
+)
 
 
 def block_of(
-    documents: Any, positives: Any, columns: Mapping[str, Any] | None = None, own: Mapping[str, Any] | None = None
+    documents: Any,
+    positives: Any,
+    columns: Mapping[str, Any] | None = None,
+    own: Mapping[str, Any] | None = None,
 ) -> Candidates:
     """Queries q0, q1, … with these documents, known positives and scores of both."""
-    names, shown = np.array([f"q{row}" for row in range(len(documents))]), np.asarray(documents, np.int32)
-    block = Candidates(names, np.asarray(positives, np.int32), shown, np.ones(shown.shape, np.uint8))
+    names, shown = (
+        np.array([f"q{row}" for row in range(len(documents))]),
+        np.asarray(documents, np.int32),
+    )
+    block = Candidates(
+        names, np.asarray(positives, np.int32), shown, np.ones(shown.shape, np.uint8)
+    )
     return block.with_columns(columns or {}, own or {})
 
 
@@ -79,7 +93,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.behave: Callable[[int, dict[str, Any]], tuple[int, dict[str, str], bytes] | None] = self.well
+        self.behave: Callable[[int, dict[str, Any]], tuple[int, dict[str, str], bytes] | None] = (
+            self.well
+        )
         self.lock = threading.Lock()
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -134,7 +150,9 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with Server() as running:
-        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         yield running
         running.closing.set()
         running.shutdown()

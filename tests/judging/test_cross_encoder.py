@@ -41,7 +41,13 @@ def examples(positives: list[int], negatives: list[int], seed: int = 0) -> pd.Da
     texts = [f"query {i}" for i in range(len(positives))]
     folds = fold_of(texts, FOLDS, seed)
     rows = [
-        {"row": f"q{i}", "query": texts[i], "document": f"{kind} {i} {n}", "label": label, "fold": folds[i]}
+        {
+            "row": f"q{i}",
+            "query": texts[i],
+            "document": f"{kind} {i} {n}",
+            "label": label,
+            "fold": folds[i],
+        }
         for label, kind, counts in ((1, "yes", positives), (0, "no", negatives))
         for i, count in enumerate(counts)
         for n in range(count)
@@ -94,19 +100,27 @@ def test_pairs_are_whole_queries_of_other_folds_within_the_budget(
             assert len(pairs.queries) > budget - 7
 
 
-def test_the_share_that_is_held_out_is_about_the_one_asked_for_and_the_same_for_queries_of_one_text() -> None:
+def test_the_share_that_is_held_out_is_about_the_one_asked_for_and_the_same_for_queries_of_one_text() -> (
+    None
+):
     table = examples([1] * 600, [3] * 600)
-    table["query"] = [f"{'Query' if i % 2 else ' query '} {int(row[1:]) // 2}" for i, row in enumerate(table.row)]
+    table["query"] = [
+        f"{'Query' if i % 2 else ' query '} {int(row[1:]) // 2}" for i, row in enumerate(table.row)
+    ]
     pairs = training_pairs(table, 0, CrossEncoderOptions(max_pairs=10_000, held_out=0.25), 1)
     assert pairs.held_out is not None
     count = len(pairs.held_out.labels)
     assert 0.18 < count / (count + len(pairs.labels)) < 0.32
-    seen, aside = ({" ".join(q.lower().split()) for q in each.queries} for each in (pairs, pairs.held_out))
+    seen, aside = (
+        {" ".join(q.lower().split()) for q in each.queries} for each in (pairs, pairs.held_out)
+    )
     assert seen and aside and not seen & aside
 
 
 @given(st.text(max_size=10), st.text(max_size=10))
-def test_a_joined_pair_can_be_taken_apart_whatever_the_texts_hold(query: str, document: str) -> None:
+def test_a_joined_pair_can_be_taken_apart_whatever_the_texts_hold(
+    query: str, document: str
+) -> None:
     first, second = split(join(query, document))
     assert second == document
     assert first == query.replace("\x1f", " ")
@@ -116,7 +130,9 @@ Make = Callable[..., Path]
 PAIRS = [
     join(query, f"{document} {'very ' * (3 * i)}often")
     for query in ("why the fox sleeps", "how a river grows")
-    for i, document in enumerate(("foxes sleep by day", "rivers grow in spring", "stones break", "an owl sounds"))
+    for i, document in enumerate(
+        ("foxes sleep by day", "rivers grow in spring", "stones break", "an owl sounds")
+    )
 ]
 
 
@@ -134,12 +150,17 @@ def test_a_cross_encoder_gives_its_logits_in_batches_of_like_length(
     judge = CrossEncoderJudge(ready(folder, batch_size=2))
     batches: list[list[str]] = []
     compute = CrossEncoderJudge._compute
-    monkeypatch.setattr(CrossEncoderJudge, "_compute", lambda self, p: (batches.append(p), compute(self, p))[1])
+    monkeypatch.setattr(
+        CrossEncoderJudge, "_compute", lambda self, p: (batches.append(p), compute(self, p))[1]
+    )
     found = judge.score(PAIRS, store)
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with torch.inference_mode():
-        expected = [float(model(**tokenizer(*split(pair), return_tensors="pt")).logits[0, 0]) for pair in PAIRS]
+        expected = [
+            float(model(**tokenizer(*split(pair), return_tensors="pt")).logits[0, 0])
+            for pair in PAIRS
+        ]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert found.dtype == np.float32 and np.std(expected) > 0.01
     assert len(batches) == 1, "not a call per query"
@@ -148,7 +169,9 @@ def test_a_cross_encoder_gives_its_logits_in_batches_of_like_length(
     assert judge.score([], store).shape == (0,)
 
 
-def test_a_judge_is_known_by_its_weights_and_not_by_its_name(tmp_path: Path, text_pair_classifier: Make) -> None:
+def test_a_judge_is_known_by_its_weights_and_not_by_its_name(
+    tmp_path: Path, text_pair_classifier: Make
+) -> None:
     folder = text_pair_classifier("judge")
     mark = CrossEncoderJudge(ready(folder)).fingerprint
     folder.rename(tmp_path / "renamed")
@@ -171,18 +194,30 @@ THINGS = ("fox", "whale", "owl", "pine", "river", "stone", "bread", "violin", "e
 DEEDS = ("sleeps", "grows", "breaks", "sounds")
 
 QUERY_TEXTS = {f"q{i}": f"why the {THINGS[i % 10]} {DEEDS[i // 10]}" for i in range(QUERIES)}
-DOCUMENT_TEXTS = [f"it is known that the {THINGS[i % 10]} {DEEDS[i // 10]} at night" for i in range(QUERIES)]
+DOCUMENT_TEXTS = [
+    f"it is known that the {THINGS[i % 10]} {DEEDS[i // 10]} at night" for i in range(QUERIES)
+]
 OPTIONS = CrossEncoderOptions(
-    layers=1, folds=2, max_pairs=64, max_length=32, batch_size=16, learning_rate=3e-4, precision="float32"
+    layers=1,
+    folds=2,
+    max_pairs=64,
+    max_length=32,
+    batch_size=16,
+    learning_rate=3e-4,
+    precision="float32",
 )
 
 
 def shards() -> list[Candidates]:
     """Two blocks; the document of a query's own number is its positive, q1 asks like q0."""
     rng = np.random.default_rng(0)
-    documents = np.stack([rng.permutation(np.delete(np.arange(QUERIES), i))[:WIDTH] for i in range(QUERIES)])
+    documents = np.stack(
+        [rng.permutation(np.delete(np.arange(QUERIES), i))[:WIDTH] for i in range(QUERIES)]
+    )
     documents[::9, WIDTH - 2 :] = PADDING
-    dense = np.where(documents == PADDING, np.nan, rng.uniform(0.1, 0.9, documents.shape)).astype(np.float32)
+    dense = np.where(documents == PADDING, np.nan, rng.uniform(0.1, 0.9, documents.shape)).astype(
+        np.float32
+    )
     positives = np.stack([np.arange(QUERIES), np.full(QUERIES, PADDING)], axis=1).astype(np.int32)
     own = np.where(positives == PADDING, np.nan, 0.8).astype(np.float32)
     block = block_of(documents, positives, {"dense": dense}, {"dense": own})
@@ -221,7 +256,10 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
 
     learned = {
         id(teacher): {
-            query.lower() for part in (teacher._pairs, teacher._pairs.held_out) if part for query in part.queries
+            query.lower()
+            for part in (teacher._pairs, teacher._pairs.held_out)
+            if part
+            for query in part.queries
         }
         for teacher in first.judges
         if isinstance(teacher, TrainedCrossEncoder)
@@ -235,20 +273,26 @@ def test_a_trained_teacher_judges_only_what_it_did_not_see_and_only_once(
         inside, known = block.filled & (np.arange(WIDTH) < DEPTH), block.positives != PADDING
         for values, mask in ((block.columns, inside), (block.positive_columns, known)):
             probability = values["p_cross"]
-            assert (np.isfinite(probability) == mask).all() and (np.isfinite(values["cross"]) == mask).all()
+            assert (np.isfinite(probability) == mask).all() and (
+                np.isfinite(values["cross"]) == mask
+            ).all()
             assert ((probability[mask] >= 0) & (probability[mask] <= 1)).all()
 
     computed.clear()
     shutil.rmtree(tmp_path / "models")
     second = judge(tmp_path, store, texts)
-    again = second.fit(CandidateShards.of([Candidates.concatenate(shards())]))(Candidates.concatenate(shards()))
+    again = second.fit(CandidateShards.of([Candidates.concatenate(shards())]))(
+        Candidates.concatenate(shards())
+    )
     assert computed == [] and not (tmp_path / "models").exists()
     for name in ("cross", "p_cross"):
         both = np.concatenate([block.columns[name] for block in judged])
         np.testing.assert_allclose(again.columns[name], both, atol=1e-5)
 
 
-def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store: Store, texts: dict[str, str]) -> None:
+def test_what_other_evidence_calls_doubtful_is_no_negative(
+    tmp_path: Path, store: Store, texts: dict[str, str]
+) -> None:
     block = shards()[0]
     evidence = np.random.default_rng(2).uniform(0, 0.1, block.documents.shape).astype(np.float32)
     evidence[3] = np.nan
@@ -258,7 +302,9 @@ def test_what_other_evidence_calls_doubtful_is_no_negative(tmp_path: Path, store
     unlike = block.columns["dense"] < 0.95 * 0.8
     wanted = np.where(np.isfinite(evidence), evidence < DOUBTFUL, unlike)
     wanted &= block.filled & (np.arange(WIDTH) < DEPTH)
-    assert taken <= {(f"q{row}", DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)}
+    assert taken <= {
+        (f"q{row}", DOCUMENT_TEXTS[block.documents[row, slot]]) for row, slot in np.argwhere(wanted)
+    }
     counts = [sum(query == f"q{row}" for query, _ in taken) for row in range(len(block))]
     assert counts == np.minimum(wanted.sum(axis=1), 3).tolist()
     assert sorted(table[table.label == 1].document) == sorted(DOCUMENT_TEXTS[:25])
@@ -276,10 +322,18 @@ def test_what_a_language_model_read_is_learned_by_its_chance(
     table = maker._examples(block.with_columns({"p_evidence": chance, GRADE: grades}))
     soft = table[(table.label > 0) & (table.label < 1)]
     read = np.argwhere(np.isfinite(grades) & block.filled)
-    assert sorted(soft.label) == pytest.approx(sorted(float(chance[row, slot]) for row, slot in read))
+    assert sorted(soft.label) == pytest.approx(
+        sorted(float(chance[row, slot]) for row, slot in read)
+    )
     assert not soft.duplicated(["row", "document"]).any()
-    pairs = training_pairs(table, 0, OPTIONS.model_copy(update={"max_pairs": 1_000, "held_out": 0.4}), 1)
-    assert set(soft.label[soft.fold != 0].astype(np.float32)) >= set(pairs.labels) - {0.0, 1.0} != set()
+    pairs = training_pairs(
+        table, 0, OPTIONS.model_copy(update={"max_pairs": 1_000, "held_out": 0.4}), 1
+    )
+    assert (
+        set(soft.label[soft.fold != 0].astype(np.float32))
+        >= set(pairs.labels) - {0.0, 1.0}
+        != set()
+    )
     assert pairs.held_out is not None and set(pairs.held_out.labels) == {0.0, 1.0}
 
 
@@ -292,7 +346,9 @@ def contrary(count: int, start: int = 0) -> Pairs:
 
 
 def auc(teacher: TrainedCrossEncoder, pairs: Pairs, store: Store) -> float:
-    scores = teacher.score([join(*pair) for pair in zip(pairs.queries, pairs.documents, strict=True)], store)
+    scores = teacher.score(
+        [join(*pair) for pair in zip(pairs.queries, pairs.documents, strict=True)], store
+    )
     return float(roc_auc_score(pairs.labels, scores))
 
 
@@ -305,14 +361,20 @@ def test_the_state_that_ranks_held_out_pairs_best_is_kept(
     held = told if helps else Pairs(told.queries, told.documents, 1 - told.labels)
     changes = {"learning_rate": 5e-3, "epochs": 3} | ({} if helps else {"looks": 3})
     pairs = Pairs(learnt.queries, learnt.documents, learnt.labels, held)
-    teacher = TrainedCrossEncoder(OPTIONS.model_copy(update=changes), tmp_path / "models", pairs, seed=0)
+    teacher = TrainedCrossEncoder(
+        OPTIONS.model_copy(update=changes), tmp_path / "models", pairs, seed=0
+    )
     with caplog.at_level(logging.WARNING, logger="anmi"):
         found = auc(teacher, held, store)
     record = teacher.describe()["training"]
     # Scored by the model that was written to disk and read again.
     assert found == pytest.approx(record["auc_after"], abs=0.05)
     if helps:
-        assert record["auc_before"] < 0.2 and record["auc_after"] > 0.3 and 0 < record["best_step"] <= record["steps"]
+        assert (
+            record["auc_before"] < 0.2
+            and record["auc_after"] > 0.3
+            and 0 < record["best_step"] <= record["steps"]
+        )
     else:
         assert record["best_step"] == 0 and record["auc_after"] == record["auc_before"] > 0.8
         assert record["steps"] < 9, "patience ended it"
@@ -329,7 +391,9 @@ def test_a_training_that_fails_leaves_nothing_behind(
 
     monkeypatch.setattr(TrainedCrossEncoder, "_fit", fail)
     with pytest.raises(error):
-        TrainedCrossEncoder(OPTIONS, tmp_path / "models", contrary(4), seed=0).score([join("a", "b")], store)
+        TrainedCrossEncoder(OPTIONS, tmp_path / "models", contrary(4), seed=0).score(
+            [join("a", "b")], store
+        )
     assert list((tmp_path / "models").iterdir()) == []
 
 
@@ -338,7 +402,9 @@ def test_a_ready_made_judge_is_calibrated_cross_fitted(
 ) -> None:
     maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")), folds=3)
     judged = maker.fit(CandidateShards.of(shards()))(Candidates.concatenate(shards()))
-    assert len({id(each) for each in maker.judges}) == 1 and isinstance(maker.judges[0], CrossEncoderJudge)
+    assert len({id(each) for each in maker.judges}) == 1 and isinstance(
+        maker.judges[0], CrossEncoderJudge
+    )
     assert len(maker.summary["calibration"]) == 3 and not (tmp_path / "models").exists()
     fold = maker.fold(judged)
     for number, told in enumerate(maker.summary["calibration"]):
@@ -350,7 +416,10 @@ def test_a_ready_made_judge_is_calibrated_cross_fitted(
     own, others = judged.positive_columns["p_cross"][:, :1], judged.columns["p_cross"]
     labels = np.where(np.isfinite(others), soft_labels(own, others)[:, 1:], np.nan)
     np.testing.assert_allclose(judged.columns["soft_label"], labels, atol=1e-6)
-    mass = np.nansum(judged.columns["soft_label"], axis=1) + judged.positive_columns["soft_label"][:, 0]
+    mass = (
+        np.nansum(judged.columns["soft_label"], axis=1)
+        + judged.positive_columns["soft_label"][:, 0]
+    )
     np.testing.assert_allclose(mass, 1, atol=1e-6)
 
 
@@ -368,8 +437,14 @@ def test_a_broken_judge_is_an_error_and_nothing_of_it_is_kept(
         from sentence_transformers.cross_encoder import CrossEncoder
 
         whole = CrossEncoder.predict
-        monkeypatch.setattr(CrossEncoder, "predict", lambda self, pairs, **kw: whole(self, pairs[1:], **kw))
-    expected = r"gave (\d+) of \1 scores that are no" if fault == "no numbers" else r"gave \d+ scores for \d+ pairs"
+        monkeypatch.setattr(
+            CrossEncoder, "predict", lambda self, pairs, **kw: whole(self, pairs[1:], **kw)
+        )
+    expected = (
+        r"gave (\d+) of \1 scores that are no"
+        if fault == "no numbers"
+        else r"gave \d+ scores for \d+ pairs"
+    )
     with pytest.raises(AnmiError, match=rf'cross-encoder ".*judge" {expected}'):
         judge(tmp_path, store, texts, base=str(folder)).fit(CandidateShards.of(shards()))
     assert len(store) == 0
@@ -392,16 +467,23 @@ def test_soft_labels_are_the_softmax_over_what_was_judged() -> None:
 
 def test_judgments_find_their_rows_whatever_the_order_and_the_width_of_a_block() -> None:
     judged = Candidates(
-        np.array(["q9", "q1"]), np.array([[1], [2]], np.int32), np.array([[3, 4], [5, -1]], np.int32),
-        np.zeros((2, 2), np.uint8), {"cross": np.array([[1, np.nan], [2, 3]], np.float32)},
+        np.array(["q9", "q1"]),
+        np.array([[1], [2]], np.int32),
+        np.array([[3, 4], [5, -1]], np.int32),
+        np.zeros((2, 2), np.uint8),
+        {"cross": np.array([[1, np.nan], [2, 3]], np.float32)},
         {"cross": np.array([[4], [5]], np.float32)},
-    )  # fmt: skip
+    )
     place = Judgments(judged)
     documents = np.arange(8, dtype=np.int32).reshape(2, 4)
-    block = Candidates(np.array(["q1", "q9"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    block = Candidates(
+        np.array(["q1", "q9"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8)
+    )
     found, nan = place(block), np.nan
     np.testing.assert_equal(found.columns["cross"], [[2, 3, nan, nan], [1, nan, nan, nan]])
     np.testing.assert_equal(found.positive_columns["cross"], [[5, nan], [4, nan]])
-    other = Candidates(np.array(["q1", "q2"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8))
+    other = Candidates(
+        np.array(["q1", "q2"]), documents[:, :2], documents, np.zeros((2, 4), np.uint8)
+    )
     with pytest.raises(AnmiError, match='query "q2" was not judged'):
         place(other)

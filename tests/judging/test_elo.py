@@ -20,7 +20,14 @@ from tests.judging.conftest import block_of
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging import elo
-from anmi.judging.preferences import comparisons, fit_slope, fit_temperature, pool, preference, sharpen
+from anmi.judging.preferences import (
+    comparisons,
+    fit_slope,
+    fit_temperature,
+    pool,
+    preference,
+    sharpen,
+)
 from anmi.judging.rating import Agreement, Rater, RatingOptions
 
 
@@ -35,10 +42,16 @@ def adjacency(first: np.ndarray, second: np.ndarray, valid: np.ndarray, size: in
     degree=st.sampled_from([2, 4, 8, 12, 20]),
     seed=st.integers(0, 1000),
 )
-def test_graphs_are_regular_connected_and_without_repeats(sizes: list[int], degree: int, seed: int) -> None:
-    first, second, valid = comparisons([f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed)
+def test_graphs_are_regular_connected_and_without_repeats(
+    sizes: list[int], degree: int, seed: int
+) -> None:
+    first, second, valid = comparisons(
+        [f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed
+    )
     for q, size in enumerate(sizes):
-        assert first[q][valid[q]].max(initial=0) < size and second[q][valid[q]].max(initial=0) < size
+        assert (
+            first[q][valid[q]].max(initial=0) < size and second[q][valid[q]].max(initial=0) < size
+        )
         matrix = adjacency(first[q], second[q], valid[q], size)
         assert matrix.max() <= 1 and not matrix.diagonal().any()
         assert (matrix.sum(axis=1) == min(degree, size - 1)).all()
@@ -47,7 +60,9 @@ def test_graphs_are_regular_connected_and_without_repeats(sizes: list[int], degr
 
 def test_every_pair_is_equally_likely() -> None:
     count, size = 1000, 11
-    first, second, valid = comparisons([str(i) for i in range(count)], np.full(count, size), 4, seed=0)
+    first, second, valid = comparisons(
+        [str(i) for i in range(count)], np.full(count, size), 4, seed=0
+    )
     total = sum(adjacency(f, s, v, size) for f, s, v in zip(first, second, valid, strict=True))
     share = np.asarray(total)[np.triu_indices(size, 1)] / count
     assert np.abs(share - 4 / (size - 1)).max() < 5 * np.sqrt(0.4 * 0.6 / count)
@@ -55,7 +70,8 @@ def test_every_pair_is_equally_likely() -> None:
 
 @pytest.mark.parametrize("scale", [0.02, 30.0])
 def test_the_temperature_of_simulated_judgments_is_found_again(scale: float) -> None:
-    # The positive is the winner with probability σ(distance / T); seen is the difference of positive and other.
+    # The positive is the winner with probability σ(distance / T); seen is the difference of
+    # positive and other.
     rng = np.random.default_rng(0)
     distance = rng.gamma(2.0, 1.0, size=(20_000, 4)) * scale
     positive_wins = rng.random(distance.shape) < expit(distance / (0.7 * scale))
@@ -82,7 +98,9 @@ class Reader:
         self.answer = answer
         self.asked: list[tuple[str, str, str]] = []
 
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    def prefer(
+        self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]
+    ) -> np.ndarray:
         new = list(zip(queries, first, second, strict=True))
         self.asked += new
         return np.array([self.answer(*texts) for texts in new], float)
@@ -99,31 +117,47 @@ ALL = np.ones(FIRST.shape, bool)
 PAIRS = (FIRST[0].tolist(), SECOND[0].tolist())
 
 
-def rater(pairwise: Any, observations: float = 1.0, weights: dict[str, float] | None = None, **fitted: Any) -> Rater:
-    options = RatingOptions(judges=weights or {}, pairwise_judges={"reader": observations}, depth=20)
-    texts = {"query_texts": {f"q{q}": f"Q{q}" for q in range(40)}, "document_texts": [f"d{n}" for n in range(20)]}
+def rater(
+    pairwise: Any, observations: float = 1.0, weights: dict[str, float] | None = None, **fitted: Any
+) -> Rater:
+    options = RatingOptions(
+        judges=weights or {}, pairwise_judges={"reader": observations}, depth=20
+    )
+    texts = {
+        "query_texts": {f"q{q}": f"Q{q}" for q in range(40)},
+        "document_texts": [f"d{n}" for n in range(20)],
+    }
     return Rater(options, seed=0, pairwise={"reader": pairwise}, **texts, **fitted)
 
 
 def nodes(documents: Any, scores: dict[str, np.ndarray] | None = None) -> Candidates:
     """Queries whose first node is the positive and whose others are candidates."""
     documents, scores = np.array(documents), scores or {}
-    columns, own = ({name: values[:, part] for name, values in scores.items()} for part in (slice(1, None), slice(1)))
+    columns, own = (
+        {name: values[:, part] for name, values in scores.items()}
+        for part in (slice(1, None), slice(1))
+    )
     return block_of(documents[:, 1:], documents[:, :1], columns, own)
 
 
 EIGHT = [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_a_pairwise_judge_is_asked_each_pair_once_with_its_texts_and_answers_are_turned_back() -> None:
+def test_a_pairwise_judge_is_asked_each_pair_once_with_its_texts_and_answers_are_turned_back() -> (
+    None
+):
     reader = Reader(by_number)
     share, votes = rater(reader, 2.0).ask(nodes(EIGHT), FIRST, SECOND, ALL)
     np.testing.assert_array_equal(share, (FIRST < SECOND).astype(float))
     np.testing.assert_array_equal(votes, 2.0)
     expected = {
-        (f"Q{q}", *sorted((f"d{4 * q + a}", f"d{4 * q + b}"))) for q in range(2) for a, b in zip(*PAIRS, strict=True)
+        (f"Q{q}", *sorted((f"d{4 * q + a}", f"d{4 * q + b}")))
+        for q in range(2)
+        for a, b in zip(*PAIRS, strict=True)
     }
-    assert {(query, *sorted(shown)) for query, *shown in reader.asked} == expected and len(reader.asked) == 8
+    assert {(query, *sorted(shown)) for query, *shown in reader.asked} == expected and len(
+        reader.asked
+    ) == 8
 
 
 def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
@@ -131,9 +165,15 @@ def test_half_of_the_pairs_are_shown_the_other_way_round_whoever_asks() -> None:
     a, b = np.triu_indices(20, 1)
     first, second = np.tile(a, (many, 1)), np.tile(b, (many, 1))
     reader = Reader(lambda query, first, second: 1.0)
-    judges, block, valid = rater(reader), nodes(np.tile(np.arange(20), (many, 1))), np.ones(first.shape, bool)
+    judges, block, valid = (
+        rater(reader),
+        nodes(np.tile(np.arange(20), (many, 1))),
+        np.ones(first.shape, bool),
+    )
     share, _ = judges.ask(block, first, second, valid)
-    assert set(share.ravel()) == {0.0, 1.0} and share.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(share.size))
+    assert set(share.ravel()) == {0.0, 1.0} and share.mean() == pytest.approx(
+        0.5, abs=4 * 0.5 / np.sqrt(share.size)
+    )
     shown = set(reader.asked)
     other_way, _ = judges.ask(block, second, first, valid)
     np.testing.assert_array_equal(other_way, 1 - share)
@@ -167,7 +207,9 @@ def test_scores_and_readers_are_pooled_by_the_observations_that_each_counts_for(
             stated = expit(1.5 * both)  # the mean of equal preferences, sharpened
             mass = 0.0 if np.isnan(both) else 4.0 if 3 not in (a, b) else 4.0 * 1 / 4
             expected = (2.0 * (a < b) + (0 if mass == 0 else mass * stated)) / (2.0 + mass)
-            assert share[q, place] == pytest.approx(expected) and votes[q, place] == pytest.approx(2.0 + mass)
+            assert share[q, place] == pytest.approx(expected) and votes[q, place] == pytest.approx(
+                2.0 + mass
+            )
 
 
 class World:
@@ -180,11 +222,15 @@ class World:
         self.truth = rng.normal(0, 0.8, (queries, n))
         scores = [self.truth + rng.normal(0, sigma, self.truth.shape) for sigma in noise]
         # The annotator compares node 0 with each other and calls the winner the positive.
-        wins = rng.random((queries, n - 1)) < ndtr((self.truth[:, :1] - self.truth[:, 1:]) / np.sqrt(2))
+        wins = rng.random((queries, n - 1)) < ndtr(
+            (self.truth[:, :1] - self.truth[:, 1:]) / np.sqrt(2)
+        )
         labelled = [np.where(wins, s[:, :1] - s[:, 1:], s[:, 1:] - s[:, :1]) for s in scores]
         temperatures = [fit_temperature(np.zeros(queries), -difference) for difference in labelled]
         self.weights = [1.0] * len(noise)
-        self.slope = fit_slope(pool([expit(d / t) for d, t in zip(labelled, temperatures, strict=True)], self.weights))
+        self.slope = fit_slope(
+            pool([expit(d / t) for d, t in zip(labelled, temperatures, strict=True)], self.weights)
+        )
         ids = [str(q) for q in range(queries)]
         self.first, self.second, valid = comparisons(ids, self.sizes, degree, seed)
         self.judged = [
@@ -194,7 +240,9 @@ class World:
         self.pooled = pool(self.judged, self.weights)
 
     def fit(self, votes: float = 1.0) -> elo.Strengths:
-        return elo.fit(self.first, self.second, sharpen(self.pooled, self.slope), self.sizes, votes=votes)
+        return elo.fit(
+            self.first, self.second, sharpen(self.pooled, self.slope), self.sizes, votes=votes
+        )
 
     def votes(self) -> float:
         agreement = Agreement(self.weights)
@@ -227,18 +275,25 @@ def test_more_comparisons_of_the_same_scores_are_no_more_information() -> None:
 PRIOR = 0.01
 
 
-def graph(sizes: list[int], degree: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def graph(
+    sizes: list[int], degree: int = 8, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return comparisons([f"q{i}" for i in range(len(sizes))], np.array(sizes), degree, seed)
 
 
-def slow_fit(first: np.ndarray, second: np.ndarray, share: np.ndarray, votes: np.ndarray, size: int) -> np.ndarray:
+def slow_fit(
+    first: np.ndarray, second: np.ndarray, share: np.ndarray, votes: np.ndarray, size: int
+) -> np.ndarray:
     """One query's Elo by a general optimiser on the objective as it is written down."""
     known = ~np.isnan(share)
     a, b, p, mass = first[known], second[known], share[known], votes[known]
 
     def loss(e: np.ndarray) -> float:
         z = (e[a] - e[b]) / np.sqrt(2)
-        return -float((mass * (p * norm.logcdf(z) + (1 - p) * norm.logcdf(-z))).sum() - PRIOR / 2 * (e**2).sum())
+        return -float(
+            (mass * (p * norm.logcdf(z) + (1 - p) * norm.logcdf(-z))).sum()
+            - PRIOR / 2 * (e**2).sum()
+        )
 
     found = minimize(loss, np.zeros(size), method="BFGS", options={"gtol": 1e-9}).x
     return np.asarray(1000 + 200 * (found - found.mean()))
@@ -256,7 +311,9 @@ def test_strengths_are_those_of_a_general_optimiser(sizes: list[int], seed: int)
     assume(all(np.isfinite(row[:size]).all() for row, size in zip(fitted.elo, sizes, strict=True)))
     for q, size in enumerate(sizes):
         expected = slow_fit(first[q], second[q], share[q], votes[q], size)
-        np.testing.assert_allclose(fitted.elo[q, :size], expected, atol=0.02)  # 1e-4 in units of strength
+        np.testing.assert_allclose(
+            fitted.elo[q, :size], expected, atol=0.02
+        )  # 1e-4 in units of strength
         assert np.isnan(fitted.elo[q, size:]).all()
         assert fitted.elo[q, :size].mean() == pytest.approx(1000, abs=1e-6)
 
@@ -283,7 +340,9 @@ def test_standard_errors_are_those_of_the_inverse_information() -> None:
     for a, b in zip(first[0][valid[0]], second[0][valid[0]], strict=True):
         z, direction = (e[a] - e[b]) / np.sqrt(2), np.zeros(9)
         direction[a], direction[b] = 1 / np.sqrt(2), -1 / np.sqrt(2)
-        information += norm.pdf(z) ** 2 / (norm.cdf(z) * norm.cdf(-z)) * np.outer(direction, direction)
+        information += (
+            norm.pdf(z) ** 2 / (norm.cdf(z) * norm.cdf(-z)) * np.outer(direction, direction)
+        )
     centre = np.eye(9) - 1 / 9
     covariance = centre @ np.linalg.inv(information) @ centre
     np.testing.assert_allclose(fitted.se[0], 200 * np.sqrt(np.diag(covariance)), rtol=1e-4)
@@ -311,7 +370,9 @@ def test_the_paraphrase_is_its_formula(deviation: float) -> None:
             for a, b, p in zip(first[q], second[q], share[q], strict=True):
                 if not np.isnan(p):
                     z = (e[a] - e[b]) / deviation
-                    slope = (p * norm.pdf(z) / norm.cdf(z) - (1 - p) * norm.pdf(z) / norm.cdf(-z)) / deviation
+                    slope = (
+                        p * norm.pdf(z) / norm.cdf(z) - (1 - p) * norm.pdf(z) / norm.cdf(-z)
+                    ) / deviation
                     gradient[a] += slope
                     gradient[b] -= slope
             e += gradient / (1 + 0.1 * step)
@@ -339,7 +400,9 @@ def block(queries: int = 12, width: int = 16) -> Candidates:
     return block_of(documents, positives, columns | {"quality": quality}, own)
 
 
-def rated(candidates: Candidates, shards: list[Candidates] | None = None, **options: object) -> Candidates:
+def rated(
+    candidates: Candidates, shards: list[Candidates] | None = None, **options: object
+) -> Candidates:
     rater = Rater(RatingOptions(**options), seed=5)  # type: ignore[arg-type]
     rater.fit(CandidateShards.of(shards or [candidates]))
     return rater(candidates)
@@ -365,7 +428,9 @@ def test_few_candidates_can_be_rated(width: int) -> None:
     assert (np.isfinite(found.columns["elo"]) == candidates.filled).all()
 
 
-def test_a_judge_that_never_spoke_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_judge_that_never_spoke_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     candidates = block()
     candidates.columns["cross"][:] = np.nan
     candidates.positive_columns["cross"][:] = np.nan
@@ -378,7 +443,10 @@ def test_a_judge_that_never_spoke_is_left_out_with_a_warning(caplog: pytest.LogC
 
 
 def test_several_judges_count_for_more_than_one_and_a_single_one_for_one() -> None:
-    alone, together = Rater(RatingOptions(judges={"dense": 1.0}), seed=5), Rater(RatingOptions(), seed=5)
+    alone, together = (
+        Rater(RatingOptions(judges={"dense": 1.0}), seed=5),
+        Rater(RatingOptions(), seed=5),
+    )
     candidates = block(queries=60)
     for rater in (alone, together):
         rater.fit(CandidateShards.of([candidates]))
@@ -400,16 +468,26 @@ def test_documents_that_nothing_joins_to_the_positive_stay_unrated_and_are_count
     candidates.positive_columns["bm25"][1] = candidates.columns["cross"][1, :] = np.nan
     with caplog.at_level(logging.WARNING):
         found = rated(candidates)
-    known = {str(q): np.isfinite(row) for q, row in zip(found.query_ids, found.columns["elo"], strict=True)}
+    known = {
+        str(q): np.isfinite(row)
+        for q, row in zip(found.query_ids, found.columns["elo"], strict=True)
+    }
     assert known["q1"].tolist() == [True] * 4 + [False] * 4
     assert not known["q2"].any() and known["q4"].sum() >= 5
     assert "judged documents have no rating" in caplog.text
 
 
 @pytest.mark.parametrize("variant", ["star", "paraphrase"])
-def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_without_root_two(variant: str) -> None:
+def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_without_root_two(
+    variant: str,
+) -> None:
     one = block_of([[3]], [[7]], {"dense": np.array([[0.3]])}, {"dense": np.array([[0.7]])})
-    told = {"judges": {"dense": 1.0}, "variant": variant, "temperature": 0.2, "prior_precision": 1e-6}
+    told = {
+        "judges": {"dense": 1.0},
+        "variant": variant,
+        "temperature": 0.2,
+        "prior_precision": 1e-6,
+    }
     for difference, deviation in (("case_v", np.sqrt(2)), ("unit", 1.0)):
         found = rated(one, difference=difference, **told)
         gap = found.positive_columns["elo"][0, 0] - found.columns["elo"][0, 0]
@@ -422,7 +500,9 @@ def test_as_published_preferences_are_of_five_times_the_difference_and_gaps_with
     ("options", "deviation"),
     [({}, np.sqrt(2)), ({"difference": "unit"}, 1.0), ({"variant": "paraphrase"}, np.sqrt(2))],
 )
-def test_the_chance_to_beat_the_positive_is_that_of_the_model(options: dict[str, object], deviation: float) -> None:
+def test_the_chance_to_beat_the_positive_is_that_of_the_model(
+    options: dict[str, object], deviation: float
+) -> None:
     found = rated(block(), **options)
     gap = (found.columns["elo"] - found.positive_columns["elo"][:, :1]) / 200
     np.testing.assert_allclose(found.columns["p_preferred"], ndtr(gap / deviation), atol=1e-6)

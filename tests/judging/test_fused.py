@@ -19,7 +19,16 @@ from tests.judging.conftest import block_of
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.judging.fused import EVIDENCE, FEATURES, FusedModel, base_rate, combined, features, shipped, transferred
+from anmi.judging.fused import (
+    EVIDENCE,
+    FEATURES,
+    FusedModel,
+    base_rate,
+    combined,
+    features,
+    shipped,
+    transferred,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import logging
@@ -62,14 +71,25 @@ def test_a_candidate_as_good_as_the_positive_has_no_gap() -> None:
     assert of(made, "dense_gap") == pytest.approx([0, -0.1])
     assert of(made, "match_ratio") == pytest.approx([0, math.log(0.22 / 0.42)], abs=1e-6)
     reached = -math.log(0.05)
-    assert of(made, "match_reached") == pytest.approx([reached, -math.log(1 - 0.22 / 0.42 + 0.05)], rel=1e-5)
+    assert of(made, "match_reached") == pytest.approx(
+        [reached, -math.log(1 - 0.22 / 0.42 + 0.05)], rel=1e-5
+    )
     assert of(made, "coverage_reached") == pytest.approx([reached, -math.log(0.25)], rel=1e-5)
 
 
-@given(st.sampled_from(EVIDENCE), st.floats(0, 1, width=32), st.floats(0, 1, width=32), st.floats(0, 1, width=32))
-def test_more_evidence_never_lowers_an_input(kind: str, one: float, other: float, own: float) -> None:
+@given(
+    st.sampled_from(EVIDENCE),
+    st.floats(0, 1, width=32),
+    st.floats(0, 1, width=32),
+    st.floats(0, 1, width=32),
+)
+def test_more_evidence_never_lowers_an_input(
+    kind: str, one: float, other: float, own: float
+) -> None:
     low, high = sorted((one, other))
-    made = features(measured({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]}))
+    made = features(
+        measured({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]})
+    )
     assert np.isfinite(made).all()
     assert (made[0, 1] >= made[0, 0] - 1e-6).all()
 
@@ -91,34 +111,49 @@ def test_contributions_and_intercept_make_up_the_log_odds() -> None:
     parts = model.contributions(values)
     assert tuple(parts) == EVIDENCE
     assert all(part.shape == (2, 5) for part in parts.values())
-    np.testing.assert_allclose(sum(parts.values()) + model.intercept, logit(model(values)), rtol=1e-6)
+    np.testing.assert_allclose(
+        sum(parts.values()) + model.intercept, logit(model(values)), rtol=1e-6
+    )
     assert parts["dense"][0, 0] == 0, "unknown evidence decides nothing"
-    alone = np.where([FEATURES[name].evidence == "match" for name in NAMES], values, np.float32(0.1))
-    np.testing.assert_allclose(logit(model(alone[1])) - model.intercept, parts["match"][1], rtol=1e-5, atol=1e-6)
+    alone = np.where(
+        [FEATURES[name].evidence == "match" for name in NAMES], values, np.float32(0.1)
+    )
+    np.testing.assert_allclose(
+        logit(model(alone[1])) - model.intercept, parts["match"][1], rtol=1e-5, atol=1e-6
+    )
 
 
-def test_without_a_ridge_it_is_scikit_learns_regression_calibrated_at_the_rate_of_relevant_documents() -> None:
+def test_without_a_ridge_it_is_scikit_learns_regression_calibrated_at_the_rate_of_relevant_documents() -> (
+    None
+):
     """Both classes of each collection weigh the same, as ``sample_weight`` says; the scale is then calibrated."""
     draw, groups = np.random.default_rng(1), np.repeat([0, 1], [3000, 800])
     values = draw.normal(size=(3800, K)).astype(np.float32)
-    labels = draw.random(3800) < expit(values @ np.linspace(0.2, 1.5, K) - np.where(groups, 5.0, 4.0))
+    labels = draw.random(3800) < expit(
+        values @ np.linspace(0.2, 1.5, K) - np.where(groups, 5.0, 4.0)
+    )
     size = np.array([[((groups == g) & (labels == c)).sum() for c in (0, 1)] for g in (0, 1)])
     weight = 1 / size[groups, labels.astype(int)]
     model = fit_model(values, labels, groups, ridge=0.0)
     oracle = LogisticRegression(C=np.inf, tol=1e-8, max_iter=2000)
     oracle.fit(model.standardised(values), labels, sample_weight=weight / weight.mean())
-    found, expected = (each / np.linalg.norm(each) for each in (np.array(model.coefficients), oracle.coef_[0]))
+    found, expected = (
+        each / np.linalg.norm(each) for each in (np.array(model.coefficients), oracle.coef_[0])
+    )
     np.testing.assert_allclose(found, expected, atol=2e-3)
     model = fit_model(values, labels, np.zeros(3800), ridge=0.01)
     assert model(values).mean() == pytest.approx(labels.mean(), rel=0.01)
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda raw: raw["mean"].pop("match_ratio"),
-    lambda raw: raw.pop("intercept"),
-    lambda raw: raw.update(scale=[1.0, 2.0]),
-    lambda raw: raw["coefficients"].update(dense="much"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda raw: raw["mean"].pop("match_ratio"),
+        lambda raw: raw.pop("intercept"),
+        lambda raw: raw.update(scale=[1.0, 2.0]),
+        lambda raw: raw["coefficients"].update(dense="much"),
+    ],
+)
 def test_foreign_coefficients_are_refused(spoil: Any) -> None:
     raw = json.loads(json.dumps(model_of().as_dict()))
     assert FusedModel.from_dict(raw) == model_of()
@@ -135,12 +170,18 @@ def test_shipped_coefficients_can_be_used_and_say_where_they_come_from() -> None
         assert max(model.coefficients) > 0
         assert min(model.scale) > 0
     known = dict(zip(NAMES, transferred("other").coefficients, strict=True))
-    assert all(known[name] == 0 for name in VECTOR_FEATURES), "of an encoder nobody fitted no vectors are looked at"
+    assert all(known[name] == 0 for name in VECTOR_FEATURES), (
+        "of an encoder nobody fitted no vectors are looked at"
+    )
 
 
 def test_a_collection_can_be_judged_by_coefficients_in_which_its_truth_had_no_part() -> None:
     assert {"kg_webnlg/beir_en", "api_docs"} <= shipped()["without"].keys()
-    models = [transferred("static"), transferred("static", "api_docs"), transferred("static", "kg_webnlg/beir_en")]
+    models = [
+        transferred("static"),
+        transferred("static", "api_docs"),
+        transferred("static", "kg_webnlg/beir_en"),
+    ]
     assert len({model.coefficients for model in models}) == 3
     assert transferred("../models/of-mine", "api_docs") == transferred("other", "api_docs")
     with pytest.raises(AnmiError, match='without "api_doc"; did you mean "api_docs"'):
@@ -151,14 +192,22 @@ def test_the_base_rate_is_that_of_the_collections_behind_the_coefficients() -> N
     of = {part["collection"]: part for part in shipped()["provenance"]["collections"]["static"]}
     rates = {name: part["planted"] / part["candidates"] for name, part in of.items()}
     assert base_rate("static") == pytest.approx(sum(rates.values()) / 6)
-    assert base_rate("static", "scifact") == pytest.approx((sum(rates.values()) - rates["scifact"]) / 5)
+    assert base_rate("static", "scifact") == pytest.approx(
+        (sum(rates.values()) - rates["scifact"]) / 5
+    )
     assert base_rate("../models/of-mine") == base_rate("minilm")
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.001, 0.999), st.floats(0, 3), st.floats(0.05, 0.95))
-def test_a_second_judge_adds_to_the_log_odds(first: float, second: float, weight: float, prior: float) -> None:
-    found = combined(np.array([first, first, first]), np.array([second, np.nan, prior]), weight, prior)
-    assert found[0] == pytest.approx(expit(logit(first) + weight * (logit(second) - logit(prior))), rel=1e-4)
+def test_a_second_judge_adds_to_the_log_odds(
+    first: float, second: float, weight: float, prior: float
+) -> None:
+    found = combined(
+        np.array([first, first, first]), np.array([second, np.nan, prior]), weight, prior
+    )
+    assert found[0] == pytest.approx(
+        expit(logit(first) + weight * (logit(second) - logit(prior))), rel=1e-4
+    )
     assert found[1:] == pytest.approx([first] * 2, rel=1e-5)
     assert np.isnan(combined(np.array([np.nan]), np.array([second]), weight, prior)).all()
 
@@ -193,7 +242,11 @@ class Collection:
         """Add what retrieval brings."""
         rows = np.array([int(name[1:]) for name in block.query_ids], np.int64)
         columns, own = (
-            {"dense": similarities(self.vectors[rows], np.asarray(self.material.vectors), documents)}
+            {
+                "dense": similarities(
+                    self.vectors[rows], np.asarray(self.material.vectors), documents
+                )
+            }
             for documents in (block.documents, block.positives)
         )
         return block.with_columns(columns, own)
@@ -208,7 +261,9 @@ def collection() -> Collection:
         words = [f"t{topic}w{number}" for number in range(6)]
         for _ in range(EACH):
             texts.append(" ".join([*draw.choice(words, 4, replace=False), *draw.choice(common, 8)]))
-        queries[f"q{topic}"] = " ".join([*draw.choice(words, 3, replace=False), *draw.choice(common, 3)])
+        queries[f"q{topic}"] = " ".join(
+            [*draw.choice(words, 3, replace=False), *draw.choice(common, 3)]
+        )
     documents = np.repeat(centres, EACH, axis=0) + 0.8 * draw.normal(size=(len(texts), 16))
     asked = centres + 0.8 * draw.normal(size=(TOPICS, 16))
     vectors, asked = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (documents, asked))
@@ -216,7 +271,9 @@ def collection() -> Collection:
     return Collection(material, asked.astype(np.float32))
 
 
-def fitted(collection: Collection, block: Candidates, encoder: str = "minilm", **options: object) -> FusedJudge:
+def fitted(
+    collection: Collection, block: Candidates, encoder: str = "minilm", **options: object
+) -> FusedJudge:
     judge = FusedJudge(FusedOptions.model_validate(options), collection.material, encoder, SEED)
     judge.fit(CandidateShards.of([block.take(slice(0, 25)), block.take(slice(25, None))]))
     return judge
@@ -238,12 +295,21 @@ def test_the_share_of_relevant_documents_is_the_collections_own(
     found = chances(judge, collection, block)
     known, least = judge.summary["prior_by_known"], judge.summary["estimated_prior"]
     assert known == pytest.approx(0.2, abs=0.1)
-    assert least == pytest.approx(max(known / 2.5, base_rate("minilm"), judge.summary["prior_by_judge"]))
-    assert found.mean() == pytest.approx(least, rel=1e-4), "the mean of the probabilities is the share gone by"
-    assert "shipped coefficients, since 0 queries with several positives are fewer than 50" in caplog.text
+    assert least == pytest.approx(
+        max(known / 2.5, base_rate("minilm"), judge.summary["prior_by_judge"])
+    )
+    assert found.mean() == pytest.approx(least, rel=1e-4), (
+        "the mean of the probabilities is the share gone by"
+    )
+    assert (
+        "shipped coefficients, since 0 queries with several positives are fewer than 50"
+        in caplog.text
+    )
     before = fitted(collection, block, prior="shipped")
     assert before.models == [shared] and "estimated_prior" not in before.summary
-    assert judge.summary["prior_by_judge"] == pytest.approx(chances(before, collection, block).mean(), rel=1e-4)
+    assert judge.summary["prior_by_judge"] == pytest.approx(
+        chances(before, collection, block).mean(), rel=1e-4
+    )
     all_of_it = fitted(collection, block, overshoot=1.0)
     assert chances(all_of_it, collection, block).mean() == pytest.approx(known, rel=1e-4)
 
@@ -254,7 +320,12 @@ def test_the_share_of_relevant_documents_is_the_collections_own(
         ("api_docs", {}, "api_docs", "scored with coefficients fitted without api_docs"),
         ("api_docs", {"without": None}, None, "so in-sample on these"),
         ("beir:data/scifact", {}, None, "so in-sample on these"),
-        ("beir:data/scifact", {"without": "scifact"}, "scifact", "scored with coefficients fitted without scifact"),
+        (
+            "beir:data/scifact",
+            {"without": "scifact"},
+            "scifact",
+            "scored with coefficients fitted without scifact",
+        ),
     ],
 )
 def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(
@@ -264,7 +335,9 @@ def test_the_built_in_collection_is_left_out_unless_all_are_asked_for(
     given = FusedOptions.model_validate({"prior": "shipped"} | options)
     judge = FusedJudge(given, collection.material, "minilm", SEED, name)
     judge.fit(CandidateShards.of([collection.block(known=1)]))
-    assert judge.models == [transferred("minilm", left_out)] and judge.summary["without"] == left_out
+    assert (
+        judge.models == [transferred("minilm", left_out)] and judge.summary["without"] == left_out
+    )
     assert judged_by(provenance(judge.summary)).endswith(told)
 
 

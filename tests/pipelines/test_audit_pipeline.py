@@ -53,18 +53,23 @@ def test_only_scoring_ever_sees_the_planted_truth(registered: dict[str, Pipeline
     assert not [node.name for node in others if of_scoring & set(node.inputs)]
 
 
-def test_judges_and_recipes_see_of_the_labels_only_what_planting_left(registered: dict[str, Pipeline]) -> None:
+def test_judges_and_recipes_see_of_the_labels_only_what_planting_left(
+    registered: dict[str, Pipeline],
+) -> None:
     """Past ``plant_truth`` nobody reads all labels, all queries, or the equivalents."""
     audit = registered["audit"]
     hidden = {"audit.qrels", "audit.queries", "audit.equivalents"}
     for node in audit.nodes:
         if node.name != "audit.collection.plant_truth":
-            assert not hidden & behind(audit, node.name, stop="audit.collection.plant_truth"), node.name
+            assert not hidden & behind(audit, node.name, stop="audit.collection.plant_truth"), (
+                node.name
+            )
 
 
 def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipeline]) -> None:
     audited = {node.name: node for node in registered["audit"].nodes}
-    # What the filter did to queries is told of a mining, not of an audit, which has no dev queries either.
+    # What the filter did to queries is told of a mining, not of an audit, which has no dev queries
+    # either.
     nodes = {node.name: node for stage in MINING for node in registered[stage].nodes}
     for name in ("consistency.summarise_consistency", "dense.retrieve_dev"):
         assert f"audit.{nodes.pop(name).name}" not in audited
@@ -77,10 +82,14 @@ def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipe
             elif own in ("queries", "qrels"):
                 assert other == f"audit_{own}"
             else:
-                assert other == (own if own.startswith("params:") or own == "store" else f"audit.{own}")
+                assert other == (
+                    own if own.startswith("params:") or own == "store" else f"audit.{own}"
+                )
 
 
-def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(registered: dict[str, Pipeline]) -> None:
+def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(
+    registered: dict[str, Pipeline],
+) -> None:
     shared = registered["audit"].datasets() & registered["__default__"].datasets()
     assert {name for name in shared if not name.startswith("params:")} == {"store"}
 
@@ -89,12 +98,18 @@ def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: P
     """Entailing documents are planted; the triples that say so are gone from the corpus."""
     facts = {"a": ["x"], "b": ["x", "y"], "c": ["z"]}
     documents = [
-        {"_id": name, "text": f"About {name}", "metadata": {"triples": [["s", "is", f] for f in held], "size": 1}}
+        {
+            "_id": name,
+            "text": f"About {name}",
+            "metadata": {"triples": [["s", "is", f] for f in held], "size": 1},
+        }
         for name, held in facts.items()
     ]
     queries = [{"_id": f"q{name}", "text": f"What of {name}?"} for name in facts]
     splits = (("train", "a"), ("dev", "b"), ("test", "c"))
-    labels = {split: ["query-id\tcorpus-id\tscore", f"q{name}\t{name}\t1"] for split, name in splits}
+    labels = {
+        split: ["query-id\tcorpus-id\tscore", f"q{name}\t{name}\t1"] for split, name in splits
+    }
     write_beir(tmp_path, documents, queries, labels)
     made = ingest_all(f"beir:{tmp_path}", IngestionParams(max_queries=1), 1)
     assert made["equivalents"].to_numpy().tolist() == [["qa", "b"]]
@@ -104,13 +119,25 @@ def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: P
 
 
 def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:
-    recipes = pd.DataFrame([{
-        "recipe": name, "false_negative_rate": leak, "false_negative_rate_low": 0.0,
-        "false_negative_rate_high": 1.0, "false_negatives": 1, "negatives": 9,
-        "setting": "", "failed": "",
-    } for name, leak in (("clean", 0.01), ("dirty", 0.2))])  # fmt: skip
+    recipes = pd.DataFrame(
+        [
+            {
+                "recipe": name,
+                "false_negative_rate": leak,
+                "false_negative_rate_low": 0.0,
+                "false_negative_rate_high": 1.0,
+                "false_negatives": 1,
+                "negatives": 9,
+                "setting": "",
+                "failed": "",
+            }
+            for name, leak in (("clean", 0.01), ("dirty", 0.2))
+        ]
+    )
     gate(recipes, {}, recipe="dirty", params=AuditParams())
     gate(recipes, {}, recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
-    gate(recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean"))
+    gate(
+        recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean")
+    )
     with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
         gate(recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))

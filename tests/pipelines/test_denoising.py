@@ -21,20 +21,45 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.judging.fused import transferred
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
-from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, make_corpus_encoder, retrieve
+from anmi.pipelines.dense.nodes import (
+    build_dense_index,
+    encode_collection,
+    make_corpus_encoder,
+    retrieve,
+)
 from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import recipe_book, with_probabilities
 from anmi.store import Store
 
 DENOISE = {"denoise": {"threshold": 0.3}}
-BOOK = recipe_book({
-    "clean": {"description": "Reads the judgment.", "steps": DENOISE | {"top": {"by": "dense"}}},
-    "rated": {"description": "Asks a cross-encoder too.", "steps": DENOISE | {"top": {"by": "cross"}}},
-    "elo": {"description": "Is rated, too.", "reads": ["elo"], "steps": DENOISE | {"top": {"by": "cross"}}},
-    "blind": {"description": "Reads no judgment.", "steps": {"top": {"by": "dense"}}},
-})  # fmt: skip
-EVIDENCE = {"coverage", "match", "likeness", "likeness_terms", "containment", "contained", "p_evidence"}
+BOOK = recipe_book(
+    {
+        "clean": {
+            "description": "Reads the judgment.",
+            "steps": DENOISE | {"top": {"by": "dense"}},
+        },
+        "rated": {
+            "description": "Asks a cross-encoder too.",
+            "steps": DENOISE | {"top": {"by": "cross"}},
+        },
+        "elo": {
+            "description": "Is rated, too.",
+            "reads": ["elo"],
+            "steps": DENOISE | {"top": {"by": "cross"}},
+        },
+        "blind": {"description": "Reads no judgment.", "steps": {"top": {"by": "dense"}}},
+    }
+)
+EVIDENCE = {
+    "coverage",
+    "match",
+    "likeness",
+    "likeness_terms",
+    "containment",
+    "contained",
+    "p_evidence",
+}
 
 
 @dataclass(frozen=True)
@@ -57,15 +82,25 @@ class Mined:
         """Run both nodes, and join what they add."""
         candidates = self.candidates if candidates is None else candidates
         shared: dict[str, Any] = {
-            "candidates": candidates, "corpus": self.corpus, "queries": self.queries,
-            "recipe": recipe, "recipes": BOOK, "params": DenoisingParams.model_validate(params), "seed": 1,
-        }  # fmt: skip
+            "candidates": candidates,
+            "corpus": self.corpus,
+            "queries": self.queries,
+            "recipe": recipe,
+            "recipes": BOOK,
+            "params": DenoisingParams.model_validate(params),
+            "seed": 1,
+        }
         evidence, fused = judge_by_evidence(
-            **shared, terms=self.terms, document_embeddings=self.embeddings, encoder_info=self.encoder_info,
+            **shared,
+            terms=self.terms,
+            document_embeddings=self.embeddings,
+            encoder_info=self.encoder_info,
             knowledge=self.knowledge,
-        )  # fmt: skip
+        )
         judgments, teacher, told = judge_candidates(**shared, evidence=evidence, store=self.store)
-        fused, teacher, self.told[recipe] = (json.loads(json.dumps(each)) for each in (fused, teacher, told))
+        fused, teacher, self.told[recipe] = (
+            json.loads(json.dumps(each)) for each in (fused, teacher, told)
+        )
         return candidates.joined(evidence, judgments), fused, teacher
 
 
@@ -78,11 +113,15 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     queries = collection.queries.assign(split="train").set_index("query_id")
     pairs = collection.equivalents[:90].drop_duplicates("query_id")
     names = pd.unique(
-        pd.concat([pairs.document_id, collection.qrels.set_index("query_id").document_id[pairs.query_id]])
+        pd.concat(
+            [pairs.document_id, collection.qrels.set_index("query_id").document_id[pairs.query_id]]
+        )
     )
     corpus = collection.corpus[collection.corpus.document_id.isin(names)].reset_index(drop=True)
     queries = queries.loc[pairs.query_id].reset_index()
-    labels = collection.qrels[collection.qrels.query_id.isin(queries.query_id)][["query_id", "document_id"]]
+    labels = collection.qrels[collection.qrels.query_id.isin(queries.query_id)][
+        ["query_id", "document_id"]
+    ]
     several = pairs[np.arange(len(pairs)) % 3 > 0]
     qrels = pd.concat([labels, several], ignore_index=True).assign(relevance=1)
     store = Store(new_store(tmp_path_factory.mktemp("store")))
@@ -95,11 +134,18 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     vectors = encoded["document_embeddings"]
     found = retrieve(
         bm25_index=build_bm25_index(terms, "clean", BOOK, bm25),
-        dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense), document_embeddings=vectors,
-        query_embeddings=encoded["query_embeddings"], corpus=corpus, queries=queries, qrels=qrels,
-        related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}), bm25=bm25, dense=dense,
-        seed=1, **asked,
-    )  # fmt: skip
+        dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense),
+        document_embeddings=vectors,
+        query_embeddings=encoded["query_embeddings"],
+        corpus=corpus,
+        queries=queries,
+        qrels=qrels,
+        related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
+        bm25=bm25,
+        dense=dense,
+        seed=1,
+        **asked,
+    )
     knowledge = Knowledge(collection.entities, collection.graph, collection.facts)
     shards = CandidateShards.of(list(found))
     return Mined(corpus, queries, knowledge, shards, terms, vectors, encoded["encoder_info"], store)
@@ -113,8 +159,12 @@ def probability(block: Candidates) -> NDArray[np.float32]:
 
 def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Mined) -> None:
     shards, fused, teacher = mined.judged("clean", fused={"mode": "transfer", "prior": "shipped"})
-    assert fused["models"] == [transferred("corpus").as_dict()], "of the corpus's own encoder, wherever it lies"
-    assert "p_relevant" not in shards.whole().columns, "where no cross-encoder is asked it is not stored twice"
+    assert fused["models"] == [transferred("corpus").as_dict()], (
+        "of the corpus's own encoder, wherever it lies"
+    )
+    assert "p_relevant" not in shards.whole().columns, (
+        "where no cross-encoder is asked it is not stored twice"
+    )
     block = shards.map(with_probabilities).whole()
     assert fused["mode"] == "transfer"
     assert teacher == {"judged_pairs": 0}
@@ -126,7 +176,9 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
     assert not list((mined.store.path / "models").glob("cross_encoder*")), "none was trained"
 
 
-def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(mined: Mined) -> None:
+def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(
+    mined: Mined,
+) -> None:
     shards, fused, _ = mined.judged("clean", fused={"least_queries": 30})
     block = shards.map(with_probabilities).whole()
     assert fused["mode"] == "hidden"
@@ -139,7 +191,9 @@ def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(m
     held = block.positive_columns["p_heldout"]
     assert np.isfinite(held[several][:, :2]).all()
     assert np.isnan(held[~several]).all()
-    assert np.nanmedian(held) > 10 * np.nanmedian(probability(block)), "a positive is known again when hidden"
+    assert np.nanmedian(held) > 10 * np.nanmedian(probability(block)), (
+        "a positive is known again when hidden"
+    )
 
 
 def test_a_second_judge_is_weighed_on_hidden_positives(
@@ -147,16 +201,23 @@ def test_a_second_judge_is_weighed_on_hidden_positives(
 ) -> None:
     caplog.set_level(logging.INFO)
     ready = {"base": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
-    shards, fused, teacher = mined.judged("rated", fused={"least_queries": 30}, cross_encoder=ready, depth=8)
+    shards, fused, teacher = mined.judged(
+        "rated", fused={"least_queries": 30}, cross_encoder=ready, depth=8
+    )
     block = shards.whole()
     assert fused["mode"] == "hidden"
     assert teacher["stack"]["hidden"] >= 50
     assert 0 <= teacher["stack"]["weight"] <= 5
-    assert f"cross-encoder: weight {teacher['stack']['weight']:.2f} beside the other evidence" in caplog.text
+    assert (
+        f"cross-encoder: weight {teacher['stack']['weight']:.2f} beside the other evidence"
+        in caplog.text
+    )
     assert np.isfinite(probability(block)).all()
     unseen = block.filled & np.isnan(block.columns["cross"])
     assert unseen.any()
-    np.testing.assert_allclose(block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4)
+    np.testing.assert_allclose(
+        block.columns["p_relevant"][unseen], block.columns["p_evidence"][unseen], rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("recipe", ["clean", "rated"])
@@ -167,19 +228,35 @@ def test_a_language_model_reads_what_is_doubted(
 
     def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
         """Call relevant what holds half of the query's words."""
-        query, document = (part.lower().split() for part in body["messages"][1]["content"].split("\n</query>\n"))
+        query, document = (
+            part.lower().split() for part in body["messages"][1]["content"].split("\n</query>\n")
+        )
         yes = len({*query[1:]} & {*document}) >= 0.5 * len({*query[1:]})
-        return 200, {}, completion(json.dumps({"grade": 3 * yes, "snippet": " ".join(document[1:4])}))
+        return (
+            200,
+            {},
+            completion(json.dumps({"grade": 3 * yes, "snippet": " ".join(document[1:4])})),
+        )
 
     ready = {"base": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
     with Server() as running:
         running.behave = behave
         Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        llm = {"base_url": f"http://127.0.0.1:{running.server_address[1]}/v1", "model": "m", "calls": 200}
-        shards, _, _ = mined.judged(recipe, fused={"least_queries": 30}, llm=llm, cross_encoder=ready)
+        llm = {
+            "base_url": f"http://127.0.0.1:{running.server_address[1]}/v1",
+            "model": "m",
+            "calls": 200,
+        }
+        shards, _, _ = mined.judged(
+            recipe, fused={"least_queries": 30}, llm=llm, cross_encoder=ready
+        )
         told = mined.told[recipe]
         running.shutdown()
-    before = mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0].map(with_probabilities).whole()
+    before = (
+        mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0]
+        .map(with_probabilities)
+        .whole()
+    )
     block = shards.map(with_probabilities).whole()
     assert before.columns.keys() & {GRADE, SHIFT} == set() and told["used"]
     grades = block.columns[GRADE]

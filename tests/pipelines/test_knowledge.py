@@ -21,23 +21,34 @@ LANDS = ["italy", "france", "norway", "switzerland"]
 
 def collection() -> dict[str, Any]:
     """A document per city: the first of a training query, the others of queries that are held out."""
-    ids, texts = [f"d{i}" for i in range(4)], [f"{c} {land}" for c, land in zip(CITIES, LANDS, strict=True)]
+    ids, texts = (
+        [f"d{i}" for i in range(4)],
+        [f"{c} {land}" for c, land in zip(CITIES, LANDS, strict=True)],
+    )
     facts = pd.DataFrame({"document_id": ids, "head": CITIES, "relation": "country", "tail": LANDS})
     variants = [(d, "swap", f"{CITIES[i]} {LANDS[i - 1]}") for i, d in enumerate(ids)]
     variants.append(("d1", "counterpart", "oslo norway"))
     return {
         "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": texts}),
-        "queries": pd.DataFrame({
-            "query_id": ["t0", "q1", "q2", "q3"], "text": texts, "split": ["train", "test", "test", "test"],
-        }),
-        "qrels": pd.DataFrame({"query_id": ["t0", "q1", "q2", "q3"], "document_id": ids, "relevance": 1}),
+        "queries": pd.DataFrame(
+            {
+                "query_id": ["t0", "q1", "q2", "q3"],
+                "text": texts,
+                "split": ["train", "test", "test", "test"],
+            }
+        ),
+        "qrels": pd.DataFrame(
+            {"query_id": ["t0", "q1", "q2", "q3"], "document_id": ids, "relevance": 1}
+        ),
         "knowledge": Knowledge(
-            pd.DataFrame({"uri": CITIES, "label": [c.title() for c in CITIES], "types": '["City"]'}),
+            pd.DataFrame(
+                {"uri": CITIES, "label": [c.title() for c in CITIES], "types": '["City"]'}
+            ),
             facts[["head", "relation", "tail"]],
             facts,
         ),
         "variants": pd.DataFrame(variants, columns=["document_id", "kind", "text"]),
-    }  # fmt: skip
+    }
 
 
 def runs() -> pd.DataFrame:
@@ -61,32 +72,51 @@ def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return str(folder / "blind"), str(folder / "seeing")
 
 
-def measured(models: tuple[str, str], tmp_path: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def measured(
+    models: tuple[str, str], tmp_path: Path, **changes: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     with Store(tmp_path / "store") as store:
         return measure_knowledge(
-            runs=runs(), trained_model=Path(models[1]), **(collection() | changes), encoder=models[0], recipe="mine",
-            params=EvaluationParams(resamples=100), dense=DenseParams(), seed=1, store=store,
-            pseudo_queries=pd.DataFrame(), corpus_encoder=tmp_path,
-        )  # fmt: skip
+            runs=runs(),
+            trained_model=Path(models[1]),
+            **(collection() | changes),
+            encoder=models[0],
+            recipe="mine",
+            params=EvaluationParams(resamples=100),
+            dense=DenseParams(),
+            seed=1,
+            store=store,
+            pseudo_queries=pd.DataFrame(),
+            corpus_encoder=tmp_path,
+        )
 
 
-def test_an_encoder_that_sees_countries_tells_facts_from_false_ones(models: tuple[str, str], tmp_path: Path) -> None:
+def test_an_encoder_that_sees_countries_tells_facts_from_false_ones(
+    models: tuple[str, str], tmp_path: Path
+) -> None:
     metrics, near = measured(models, tmp_path)
     blind, seeing = metrics["zero_shot"], metrics["mine"]
-    assert (blind["factuality_auc"], blind["factuality_paired"]) == (0.5, 0.5), "own and variant tie"
+    assert (blind["factuality_auc"], blind["factuality_paired"]) == (
+        0.5,
+        0.5,
+    ), "own and variant tie"
     assert (seeing["factuality_auc"], seeing["factuality_paired"]) == (1.0, 1.0)
     assert seeing["factuality_queries"] == 3
     assert set(seeing["factuality"]) == {"swap", "counterpart"}
     assert blind["factuality"]["counterpart"]["paired"] == 1.0, "another city is seen by both"
     assert blind["factuality"]["counterpart"]["queries"] == 1
     # Entities are linked by what the systems found, and neighbours are those of the trained one.
-    found = {system: (row["linking_accuracy"], row["linking_mrr_10"]) for system, row in metrics.items()}
+    found = {
+        system: (row["linking_accuracy"], row["linking_mrr_10"]) for system, row in metrics.items()
+    }
     assert found == {"zero_shot": (0.0, 0.5), "mine": (1.0, 1.0)}
     assert all(row["linking_left_out"] == 0 for row in metrics.values())
     assert near["shares"] == {"right": 0.5, "entails": 0.5, "same_uri": 0.5}
 
 
-def test_documents_that_were_trained_on_do_not_count(models: tuple[str, str], tmp_path: Path) -> None:
+def test_documents_that_were_trained_on_do_not_count(
+    models: tuple[str, str], tmp_path: Path
+) -> None:
     qrels = collection()["qrels"]
     shared = pd.concat([qrels, qrels.iloc[[2]].assign(query_id="t0")], ignore_index=True)
     metrics, _ = measured(models, tmp_path, qrels=shared)
@@ -101,7 +131,16 @@ def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
     known = replace(known, **{missing: getattr(known, missing).iloc[:0]})
     tables = dict.fromkeys(collection(), nothing) | {"knowledge": known}
     found = measure_knowledge(
-        runs=nothing, trained_model=nothing, **tables, encoder="static", recipe="mine", params=EvaluationParams(),
-        dense=DenseParams(), seed=1, store=nothing, pseudo_queries=nothing, corpus_encoder=nothing,
-    )  # fmt: skip
+        runs=nothing,
+        trained_model=nothing,
+        **tables,
+        encoder="static",
+        recipe="mine",
+        params=EvaluationParams(),
+        dense=DenseParams(),
+        seed=1,
+        store=nothing,
+        pseudo_queries=nothing,
+        corpus_encoder=nothing,
+    )
     assert found == ({}, {})

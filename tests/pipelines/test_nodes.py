@@ -16,7 +16,12 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.files import plain
 from anmi.pipelines.consistency.nodes import check_consistency, summarise_consistency
-from anmi.pipelines.evaluation.nodes import bucket_queries, compare_systems, describe_hardness, score_runs
+from anmi.pipelines.evaluation.nodes import (
+    bucket_queries,
+    compare_systems,
+    describe_hardness,
+    score_runs,
+)
 from anmi.pipelines.evaluation.search import run_systems
 from anmi.pipelines.params import ConsistencyParams, EvaluationParams
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
@@ -25,13 +30,24 @@ from anmi.report.console import results_table
 from anmi.selection.recipe import recipe_book
 
 NONE_RELATED = empty("document_id", "other_id", "kind")
-BOOK = recipe_book({
-    "nearest": {"description": "Nearest.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
-    "checked": {"description": "Of BM25.", "negatives": 2, "steps": {"consistency": {}, "top": {"by": "bm25"}}},
-    "nothing": {"description": "None.", "steps": {"max_ratio": {"column": "dense", "max_ratio": 0.01}, "random": {}}},
-})  # fmt: skip
+BOOK = recipe_book(
+    {
+        "nearest": {"description": "Nearest.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
+        "checked": {
+            "description": "Of BM25.",
+            "negatives": 2,
+            "steps": {"consistency": {}, "top": {"by": "bm25"}},
+        },
+        "nothing": {
+            "description": "None.",
+            "steps": {"max_ratio": {"column": "dense", "max_ratio": 0.01}, "random": {}},
+        },
+    }
+)
 
-QRELS = pd.DataFrame([("q0", "d0"), ("q0", "d5"), ("q1", "d1"), ("q2", "d2")], columns=["query_id", "document_id"])
+QRELS = pd.DataFrame(
+    [("q0", "d0"), ("q0", "d5"), ("q1", "d1"), ("q2", "d2")], columns=["query_id", "document_id"]
+)
 QRELS["relevance"] = 1
 
 
@@ -41,7 +57,9 @@ def block() -> Candidates:
         positives=np.array([[0, 5], [1, -1], [2, -1]], np.int32),
         documents=np.array([[1, 2, 3], [0, 2, 4], [3, 0, -1]], np.int32),
         source=np.array([[1, 2, 3], [1, 1, 2], [3, 2, 0]], np.uint8),
-        columns={"dense": np.array([[0.5, 0.6, 0.4], [0.3, 0.2, 0.1], [0.7, 0.6, np.nan]], np.float32)},
+        columns={
+            "dense": np.array([[0.5, 0.6, 0.4], [0.3, 0.2, 0.1], [0.7, 0.6, np.nan]], np.float32)
+        },
         positive_columns={
             "dense": np.array([[0.9, 0.8], [0.9, np.nan], [0.9, np.nan]], np.float32),
             "bm25": np.array([[3, 9], [4, np.nan], [0, np.nan]], np.float32),
@@ -61,31 +79,52 @@ def checked(shards: CandidateShards) -> ColumnShards:
 def selected(recipe: str) -> CandidateShards:
     """What a recipe that reads no judgment selects."""
     corpus = pd.DataFrame({"document_id": [f"d{i}" for i in range(100)]})
-    added = {"consistency": checked(SHARDS)} | dict.fromkeys(("evidence", "judgments", "ratings"), ColumnShards())
+    added = {"consistency": checked(SHARDS)} | dict.fromkeys(
+        ("evidence", "judgments", "ratings"), ColumnShards()
+    )
     return select_negatives(
-        SHARDS, corpus=corpus, new_documents=corpus[:0], recipe=recipe, recipes=BOOK, seed=1, **added
+        SHARDS,
+        corpus=corpus,
+        new_documents=corpus[:0],
+        recipe=recipe,
+        recipes=BOOK,
+        seed=1,
+        **added,
     )
 
 
-def rows_of(chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str) -> pd.DataFrame:
+def rows_of(
+    chosen: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str
+) -> pd.DataFrame:
     rows = make_training_rows(
-        selection=chosen, corpus=corpus, queries=queries, qrels=QRELS, related_documents=NONE_RELATED, recipe=recipe,
+        selection=chosen,
+        corpus=corpus,
+        queries=queries,
+        qrels=QRELS,
+        related_documents=NONE_RELATED,
+        recipe=recipe,
         recipes=BOOK,
-    )  # fmt: skip
+    )
     return with_lists(rows)
 
 
 @pytest.fixture
 def corpus() -> pd.DataFrame:
     return pd.DataFrame(
-        {"document_id": [f"d{i}" for i in range(6)], "title": "", "text": [f"text {i}" for i in range(6)]}
+        {
+            "document_id": [f"d{i}" for i in range(6)],
+            "title": "",
+            "text": [f"text {i}" for i in range(6)],
+        }
     )
 
 
 @pytest.fixture
 def queries() -> pd.DataFrame:
     ids = ["q0", "q1", "q2", "t0"]
-    return pd.DataFrame({"query_id": ids, "text": [f"what is {i}" for i in ids], "split": ["train"] * 3 + ["test"]})
+    return pd.DataFrame(
+        {"query_id": ids, "text": [f"what is {i}" for i in ids], "split": ["train"] * 3 + ["test"]}
+    )
 
 
 def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.DataFrame) -> None:
@@ -109,9 +148,16 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
     info = {"collection": "mine"}
     judge = {"mode": "transfer", "without": "mine", "fitted_on": ["other"], "models": []}
     given = {
-        "selection": chosen, "rows": rows, "qrels": qrels, "queries": told, "info": info, "fused_judge": judge,
-        "recipe": "nearest", "recipes": BOOK, "corpus": corpus,
-    }  # fmt: skip
+        "selection": chosen,
+        "rows": rows,
+        "qrels": qrels,
+        "queries": told,
+        "info": info,
+        "fused_judge": judge,
+        "recipe": "nearest",
+        "recipes": BOOK,
+        "corpus": corpus,
+    }
     summary = summarise_selection(**given, equivalents=equivalents)
     assert (summary["false_negatives"]["count"], summary["false_negatives"]["total"]) == (1, 6)
     assert summary["false_negatives"]["judge"] == {"without": "mine", "fitted_on": ["other"]}
@@ -124,12 +170,16 @@ def test_rows_are_what_was_selected(corpus: pd.DataFrame, queries: pd.DataFrame)
     assert without["false_negatives"] is None, "where the truth is not known, nothing is claimed"
 
 
-def test_a_recipe_that_leaves_nothing_says_which_step(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+def test_a_recipe_that_leaves_nothing_says_which_step(
+    corpus: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     with pytest.raises(AnmiError, match=r'"nothing" left no negative.*"max_ratio" rejected most'):
         rows_of(selected("nothing"), corpus, queries, "nothing")
 
 
-@pytest.mark.parametrize(("query_id", "text"), [("t0", "something"), ("other", "what is t0"), ("other", "What is T0?")])
+@pytest.mark.parametrize(
+    ("query_id", "text"), [("t0", "something"), ("other", "what is t0"), ("other", "What is T0?")]
+)
 def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.DataFrame) -> None:
     rows = pd.DataFrame({"query_id": ["q0", query_id], "query": ["what is q0", text]})
     with pytest.raises(AnmiError, match="1 dev or test queries stand in the training rows"):
@@ -137,20 +187,32 @@ def test_no_held_out_query_is_trained_on(query_id: str, text: str, queries: pd.D
     assert len(check_splits(rows.iloc[:1], queries)) == 1
 
 
-def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+def test_of_one_query_results_have_no_interval_and_are_given(
+    corpus: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     test = pd.DataFrame({"query_id": ["t0"], "text": "", "split": "test"})
     qrels = pd.DataFrame({"query_id": ["t0"], "document_id": "d1", "relevance": 1})
-    runs = pd.DataFrame({
-        "query_id": "t0", "document_id": ["d1", "d1", "d2", "d1"], "score": [1.0, 1.0, 2.0, 1.0],
-        "system": ["bm25", "zero_shot", "zero_shot", "nearest"],
-    })  # fmt: skip
+    runs = pd.DataFrame(
+        {
+            "query_id": "t0",
+            "document_id": ["d1", "d1", "d2", "d1"],
+            "score": [1.0, 1.0, 2.0, 1.0],
+            "system": ["bm25", "zero_shot", "zero_shot", "nearest"],
+        }
+    )
     params = EvaluationParams(resamples=100)
-    scores = score_runs(runs, corpus, pd.concat([queries, test]), qrels, pseudo_queries=None, params=params)
+    scores = score_runs(
+        runs, corpus, pd.concat([queries, test]), qrels, pseudo_queries=None, params=params
+    )
     table, comparisons, flat = compare_systems(
-        scores=scores, info={"collection": "mine"},
-        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled", "asked_by": "t0"}), encoder="static",
-        recipe="nearest", params=params, seed=1,
-    )  # fmt: skip
+        scores=scores,
+        info={"collection": "mine"},
+        query_buckets=pd.DataFrame({"query_id": ["t0"], "bucket": "unlabelled", "asked_by": "t0"}),
+        encoder="static",
+        recipe="nearest",
+        params=params,
+        seed=1,
+    )
     assert table[["low", "high"]].isna().all(axis=None)
     assert comparisons[["low", "high"]].isna().all(axis=None)
     assert flat["all"]["nearest.mrr@10"] == 1
@@ -162,33 +224,63 @@ def test_of_one_query_results_have_no_interval_and_are_given(corpus: pd.DataFram
     assert "0.631" in shown.export_text()
 
 
-def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+def test_systems_are_compared_on_the_queries_of_one_split(
+    corpus: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     test = pd.DataFrame({"query_id": [f"t{i}" for i in range(8)], "text": "", "split": "test"})
     asked = pd.concat([queries.iloc[:3], test], ignore_index=True)
     qrels = pd.DataFrame({"query_id": asked.query_id, "document_id": "d1", "relevance": 1})
     ranks = {"zero_shot": 2, "nearest": 1, "hybrid": 1}
-    runs = pd.DataFrame([
-        {"query_id": query, "document_id": "d1" if rank == best else f"x{rank}", "score": -rank, "system": system}
-        for system, best in ranks.items() for query in test.query_id for rank in (1, 2, 3)
-    ])  # fmt: skip
+    runs = pd.DataFrame(
+        [
+            {
+                "query_id": query,
+                "document_id": "d1" if rank == best else f"x{rank}",
+                "score": -rank,
+                "system": system,
+            }
+            for system, best in ranks.items()
+            for query in test.query_id
+            for rank in (1, 2, 3)
+        ]
+    )
     params = EvaluationParams(resamples=100)
     given = {"pseudo_queries": None, "params": params, "recipe": "nearest"}
     scores = score_runs(runs, corpus, asked, qrels, **given)
     assert len(scores) == 4 * 8, "no training query is scored, and BM25, which found nothing, is"
     copied = pd.DataFrame({"document_id": ["x1"], "other_id": ["d1"], "kind": ["copy"]})
     once = score_runs(runs, corpus, asked, qrels, **given, related_documents=copied)
-    assert list(once.groupby("system", sort=False)[["mrr@10", "plain_mrr@10"]].mean().itertuples(name=None)) == [
-        ("bm25", 0, 0), ("zero_shot", 1, 0.5), ("nearest", 1, 1), ("hybrid", 1, 1),
-    ]  # fmt: skip
-    buckets = pd.DataFrame({
-        "query_id": test.query_id, "bucket": ["labelled"] * 3 + ["unlabelled"] * 5, "asked_by": list("aabcccde"),
-    })  # fmt: skip
+    assert list(
+        once.groupby("system", sort=False)[["mrr@10", "plain_mrr@10"]].mean().itertuples(name=None)
+    ) == [
+        ("bm25", 0, 0),
+        ("zero_shot", 1, 0.5),
+        ("nearest", 1, 1),
+        ("hybrid", 1, 1),
+    ]
+    buckets = pd.DataFrame(
+        {
+            "query_id": test.query_id,
+            "bucket": ["labelled"] * 3 + ["unlabelled"] * 5,
+            "asked_by": list("aabcccde"),
+        }
+    )
     table, comparisons, flat = compare_systems(
-        scores=scores, info={"collection": "mine"}, query_buckets=buckets, encoder="static", recipe="nearest",
-        params=params, seed=1,
-    )  # fmt: skip
+        scores=scores,
+        info={"collection": "mine"},
+        query_buckets=buckets,
+        encoder="static",
+        recipe="nearest",
+        params=params,
+        seed=1,
+    )
     assert table[table.bucket == "unlabelled"].queries.unique().tolist() == [5]
-    assert set(table[table.bucket != "all"].metric) == {"ndcg@10", "mrr@10", "recall@10", "recall@100"}
+    assert set(table[table.bucket != "all"].metric) == {
+        "ndcg@10",
+        "mrr@10",
+        "recall@10",
+        "recall@100",
+    }
     assert set(comparisons[comparisons.bucket == "labelled"].metric) == {"ndcg@10"}
     assert flat["unlabelled"]["bm25.mrr@10"] == 0
     table, comparisons = (found[found.bucket == "all"] for found in (table, comparisons))
@@ -196,57 +288,99 @@ def test_systems_are_compared_on_the_queries_of_one_split(corpus: pd.DataFrame, 
     assert [value[system, "mrr@10"] for system in ("bm25", *ranks)] == [0, 0.5, 1, 1]
     gain = comparisons.set_index(["system", "baseline", "metric"]).difference
     assert gain["nearest", "zero_shot", "mrr@10"] == pytest.approx(0.5)
-    assert [gain["hybrid", name, "mrr@10"] for name in ("bm25", *ranks) if name != "hybrid"] == pytest.approx(
-        [1, 1 / 2, 0]
-    )
+    assert [
+        gain["hybrid", name, "mrr@10"] for name in ("bm25", *ranks) if name != "hybrid"
+    ] == pytest.approx([1, 1 / 2, 0])
     assert flat["all"]["nearest.ndcg@10"] == pytest.approx(1)
     p_value = comparisons.set_index(["system", "baseline", "metric"]).p_value
-    assert p_value["nearest", "zero_shot", "mrr@10"] == 2 / 2**5, "of five documents that ask there are as many signs"
+    assert p_value["nearest", "zero_shot", "mrr@10"] == 2 / 2**5, (
+        "of five documents that ask there are as many signs"
+    )
 
 
-def bucketed(summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: str = "") -> dict[str, tuple[str, str]]:
+def bucketed(
+    summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: str = ""
+) -> dict[str, tuple[str, str]]:
     """The buckets of three test queries: of a labelled document, a promoted one, and one that nothing is said of."""
-    made = pd.DataFrame({"document_id": ["a", "b", "c"], "title": "", "text": ["one", "two", "three"]})
-    asked = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "text": "?", "split": ["train", "test", "test", "test"]})
-    qrels = pd.DataFrame({"query_id": ["t", "x", "y", "z"], "document_id": ["a", "a", "b", "c"], "relevance": 1})
+    made = pd.DataFrame(
+        {"document_id": ["a", "b", "c"], "title": "", "text": ["one", "two", "three"]}
+    )
+    asked = pd.DataFrame(
+        {"query_id": ["t", "x", "y", "z"], "text": "?", "split": ["train", "test", "test", "test"]}
+    )
+    qrels = pd.DataFrame(
+        {"query_id": ["t", "x", "y", "z"], "document_id": ["a", "a", "b", "c"], "relevance": 1}
+    )
     if pseudo is not None:
         qrels = qrels[qrels.query_id == "t"]
     scores = pd.DataFrame({"query_id": ["x", "y", "z"] * 2 if pseudo is None else pseudo.query_id})
     found = bucket_queries(
-        scores=scores, corpus=made, queries=asked, qrels=qrels,
+        scores=scores,
+        corpus=made,
+        queries=asked,
+        qrels=qrels,
         pseudo_queries=made.iloc[:0].assign(query_id="", split="") if pseudo is None else pseudo,
-        training_rows=pd.DataFrame({"query_id": ["t", "t"], "positive_id": ["a", "b"]}), training_summary=summary,
-        new_documents=pd.DataFrame({"document_id": list(new)}), seed=1,
-    )  # fmt: skip
+        training_rows=pd.DataFrame({"query_id": ["t", "t"], "positive_id": ["a", "b"]}),
+        training_summary=summary,
+        new_documents=pd.DataFrame({"document_id": list(new)}),
+        seed=1,
+    )
     return {query: (bucket, asked_by) for query, bucket, asked_by in found.itertuples(index=False)}
 
 
 def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
-    assert bucketed({}) == {"x": ("labelled", "x"), "y": ("labelled", "y"), "z": ("unlabelled", "z")}
+    assert bucketed({}) == {
+        "x": ("labelled", "x"),
+        "y": ("labelled", "y"),
+        "z": ("unlabelled", "z"),
+    }
     assert bucketed({}, new="c")["z"] == ("new", "z")
-    assert bucketed({"options": {"labels": 0.0}}, new="abc") == {name: ("new", name) for name in "xyz"}
+    assert bucketed({"options": {"labels": 0.0}}, new="abc") == {
+        name: ("new", name) for name in "xyz"
+    }
     # A pseudo-query that stands in for a test query is about its document.
-    pseudo = pd.DataFrame({
-        "query_id": ["title:0:a", "title:0:c"], "text": "?", "document_id": ["a", "c"], "positive_text": "rest",
-        "kind": "title", "weight": 1.0, "split": "test",
-    })  # fmt: skip
+    pseudo = pd.DataFrame(
+        {
+            "query_id": ["title:0:a", "title:0:c"],
+            "text": "?",
+            "document_id": ["a", "c"],
+            "positive_text": "rest",
+            "kind": "title",
+            "weight": 1.0,
+            "split": "test",
+        }
+    )
     found = bucketed({}, pseudo, new="c")
     assert found == {"title:0:a": ("labelled", "a"), "title:0:c": ("new", "c")}
 
 
-def test_where_no_query_is_asked_nothing_is_measured(corpus: pd.DataFrame, queries: pd.DataFrame) -> None:
+def test_where_no_query_is_asked_nothing_is_measured(
+    corpus: pd.DataFrame, queries: pd.DataFrame
+) -> None:
     nothing: Any = None
-    tables: Any = {"corpus": corpus, "queries": queries, "pseudo_queries": queries[:0].assign(document_id="")}
+    tables: Any = {
+        "corpus": corpus,
+        "queries": queries,
+        "pseudo_queries": queries[:0].assign(document_id=""),
+    }
     tables["qrels"] = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"], "relevance": 1})
     params = EvaluationParams()
     runs = run_systems(
-        search_index=nothing, terms=nothing, corpus_encoder=nothing, **tables, encoder="static", recipe="",
-        params=params, dense=nothing, store=nothing, given_runs=nothing,
-    )  # fmt: skip
+        search_index=nothing,
+        terms=nothing,
+        corpus_encoder=nothing,
+        **tables,
+        encoder="static",
+        recipe="",
+        params=params,
+        dense=nothing,
+        store=nothing,
+        given_runs=nothing,
+    )
     scores = score_runs(runs, **tables, params=params, recipe="mine")
     assert len(runs) == len(scores) == 0 and "ndcg@10" in scores
     assert describe_hardness(scores, queries, tables["pseudo_queries"], params)["buckets"] == []
     made = compare_systems(
         scores, {}, query_buckets=scores, encoder="static", recipe="mine", params=params, seed=1
-    )  # fmt: skip
+    )
     assert [len(part) for part in made] == [0, 0, 0]

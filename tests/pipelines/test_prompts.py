@@ -26,7 +26,9 @@ from anmi.store import Store
 ENCODED = ["query", "passage", ":", "find", *WORDS]
 FOLDER = {"query": "query: ", "document": "passage: "}
 EVALUATION = EvaluationParams(cutoffs=(10,), resamples=100)
-BOOK = recipe_book({"mine": {"description": "A recipe.", "negatives": 1, "steps": {"top": {"by": "dense"}}}})
+BOOK = recipe_book(
+    {"mine": {"description": "A recipe.", "negatives": 1, "steps": {"top": {"by": "dense"}}}}
+)
 
 
 class Way(NamedTuple):
@@ -46,10 +48,19 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 }
 
 
-@pytest.fixture(scope="module", ids=": ".join, params=[
-    ("static", "another"), ("static", "none"), ("two", "its own"), ("network, text alone pooled", "another"),
-])  # fmt: skip
-def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Way:
+@pytest.fixture(
+    scope="module",
+    ids=": ".join,
+    params=[
+        ("static", "another"),
+        ("static", "none"),
+        ("two", "its own"),
+        ("network, text alone pooled", "another"),
+    ],
+)
+def way(
+    request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Way:
     """Mine, train and evaluate with a small real encoder."""
     kind, name = request.param
     folder = tmp_path_factory.mktemp("way")
@@ -61,37 +72,74 @@ def way(request: Any, word_encoder: Any, network_encoder: Any, tmp_path_factory:
     given, expected = SETTINGS[name]
     dense = DenseParams(precision="float32", **given)
     options = {
-        "epochs": 2, "batch_size": 4, "keep_best": False, "precision": "float32", "texts_per_pass": 4,
+        "epochs": 2,
+        "batch_size": 4,
+        "keep_best": False,
+        "precision": "float32",
+        "texts_per_pass": 4,
         "encoders": "two" if kind == "two" else "shared",
-    }  # fmt: skip
+    }
     nothing: Any = None
-    pseudo = pd.DataFrame(columns=["query_id", "text", "document_id", "positive_text", "kind", "weight", "split"])
-    tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing) | {"pseudo_queries": pseudo}
+    pseudo = pd.DataFrame(
+        columns=["query_id", "text", "document_id", "positive_text", "kind", "weight", "split"]
+    )
+    tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing) | {
+        "pseudo_queries": pseudo
+    }
     with Store(folder / "store") as store:
         mined = encode_collection(
-            corpus=CORPUS, queries=QUERIES, corpus_encoder=nothing, encoder=str(folder / "base"), recipe="mine",
-            recipes=BOOK, params=dense, store=store,
-        )  # fmt: skip
+            corpus=CORPUS,
+            queries=QUERIES,
+            corpus_encoder=nothing,
+            encoder=str(folder / "base"),
+            recipe="mine",
+            recipes=BOOK,
+            params=dense,
+            store=store,
+        )
         trained = train_retriever(
-            rows=rows(8), corpus=CORPUS, queries=QUERIES, qrels=QRELS, **tables,
-            encoder=str(folder / "base"), recipe="mine", recipes=BOOK,
-            params=TrainingParams(options=options), dense=dense, seed=1, store=store, corpus_encoder=nothing,
+            rows=rows(8),
+            corpus=CORPUS,
+            queries=QUERIES,
+            qrels=QRELS,
+            **tables,
+            encoder=str(folder / "base"),
+            recipe="mine",
+            recipes=BOOK,
+            params=TrainingParams(options=options),
+            dense=dense,
+            seed=1,
+            store=store,
+            corpus_encoder=nothing,
             new_documents=pd.DataFrame({"document_id": []}),
-        )  # fmt: skip
+        )
         shared = {
-            "corpus": CORPUS, "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo, "recipe": "mine",
-            "params": EVALUATION, "dense": dense, "store": store, "terms": nothing,
-        }  # fmt: skip
+            "corpus": CORPUS,
+            "queries": QUERIES,
+            "qrels": QRELS,
+            "pseudo_queries": pseudo,
+            "recipe": "mine",
+            "params": EVALUATION,
+            "dense": dense,
+            "store": store,
+            "terms": nothing,
+        }
         search = build_search(
             trained_model=trained["trained_model"],
             bm25_index=BM25Index.build(document_texts(CORPUS), "en", "whitespace"),
-            dev_run=trained["dev_run"], info={"collection": "mine", "language": "en"}, seed=1,
-            training_summary=trained["training_summary"], **shared,
-        )  # fmt: skip
+            dev_run=trained["dev_run"],
+            info={"collection": "mine", "language": "en"},
+            seed=1,
+            training_summary=trained["training_summary"],
+            **shared,
+        )
         runs = run_systems(
-            search_index=search, encoder=str(folder / "base"), corpus_encoder=nothing, **shared,
+            search_index=search,
+            encoder=str(folder / "base"),
+            corpus_encoder=nothing,
+            **shared,
             given_runs=pd.DataFrame({"query_id": [], "system": []}),
-        )  # fmt: skip
+        )
     return Way(folder / "base", expected, mined, trained, runs)
 
 
@@ -101,8 +149,8 @@ Encode = Callable[[list[str], str], NDArray[Any]]
 def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
     """Encode as whoever loads the folder does.
 
-    ``prompts`` are those that it is not known to have: of an encoder that is not trained, whose vectors the store keeps
-    as float16.
+    ``prompts`` are those that it is not known to have: of an encoder that is not trained, whose
+    vectors the store keeps as float16.
     """
     model = SentenceTransformer(str(folder), device="cpu")
 
@@ -136,7 +184,9 @@ def assert_equal(run: pd.DataFrame, expected: pd.DataFrame) -> None:
 def test_mining_encodes_with_them(way: Way) -> None:
     encode = plain(way.base, way.expected)
     train = QUERIES[QUERIES.split == "train"]
-    np.testing.assert_allclose(way.mined["query_embeddings"], encode(train.text.tolist(), "query"), atol=1e-5)
+    np.testing.assert_allclose(
+        way.mined["query_embeddings"], encode(train.text.tolist(), "query"), atol=1e-5
+    )
     found = way.mined["document_embeddings"]
     np.testing.assert_allclose(found, encode(document_texts(CORPUS), "document"), atol=1e-5)
     assert way.mined["encoder_info"]["prompts"] == way.expected
@@ -151,4 +201,8 @@ def test_whoever_loads_the_trained_folder_gets_the_run_that_was_measured(way: Wa
     run = way.runs[way.runs.system == "mine"]
     assert_equal(run, by_hand(plain(way.trained["trained_model"]), "test"))
     model = SentenceTransformer(str(way.trained["trained_model"]), device="cpu")
-    assert {role: model.prompts[role] for role in FOLDER} == way.expected == way.trained["training_summary"]["prompts"]
+    assert (
+        {role: model.prompts[role] for role in FOLDER}
+        == way.expected
+        == way.trained["training_summary"]["prompts"]
+    )

@@ -42,28 +42,50 @@ from anmi.selection.recipe import recipe_book, with_stage_columns
 from anmi.store import Store
 
 ROOT = Path(__file__).parents[2]
-BOOK = recipe_book(yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"])
+BOOK = recipe_book(
+    yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
+)
 STAGES = (bm25, dense, consistency, denoising, elo, selection)
 BLOCKS = ("candidates", "selection")
 COLUMNS = ("consistency", "evidence", "judgments", "ratings")
-NOUNS = ("river", "bridge", "garden", "violin", "engine", "harbour", "library", "mountain", "island", "market")
+NOUNS = (
+    "river",
+    "bridge",
+    "garden",
+    "violin",
+    "engine",
+    "harbour",
+    "library",
+    "mountain",
+    "island",
+    "market",
+)
 PLACES = ("north", "south", "old town", "valley", "coast")
 JUDGE = save_classifier(Path(tempfile.mkdtemp()) / "judge")
 MODELS = {
-    "bm25": BM25Params, "dense": DenseParams, "elo": EloParams, "consistency": ConsistencyParams,
+    "bm25": BM25Params,
+    "dense": DenseParams,
+    "elo": EloParams,
+    "consistency": ConsistencyParams,
     "denoising": DenoisingParams,
-}  # fmt: skip
+}
 DEPTHS = {"dense": "depth", "random": "random"}
 SETTINGS: dict[str, Any] = {
-    "bm25": {"depth": 12, "shard": 9}, "dense": {"depth": 12, "random": 12, "precision": "float32"}, "elo": {},
-    "consistency": {}, "denoising": {"cross_encoder": {"base": str(JUDGE), "precision": "float32"}, "depth": 10},
-}  # fmt: skip
+    "bm25": {"depth": 12, "shard": 9},
+    "dense": {"depth": 12, "random": 12, "precision": "float32"},
+    "elo": {},
+    "consistency": {},
+    "denoising": {"cross_encoder": {"base": str(JUDGE), "precision": "float32"}, "depth": 10},
+}
 
 
 def collection() -> dict[str, pd.DataFrame]:
     """A document per noun and place, a query for most, of which some ask for two; one text stands twice."""
-    texts = [f"the {noun} of the {place} was opened in {1900 + 7 * i + j}" for i, noun in enumerate(NOUNS)
-             for j, place in enumerate(PLACES)]  # fmt: skip
+    texts = [
+        f"the {noun} of the {place} was opened in {1900 + 7 * i + j}"
+        for i, noun in enumerate(NOUNS)
+        for j, place in enumerate(PLACES)
+    ]
     texts.append(texts[0])
     ids = [f"d{i}" for i in range(len(texts))]
     asked = [f"when was the {noun} of the {place} opened" for noun in NOUNS[:6] for place in PLACES]
@@ -72,26 +94,40 @@ def collection() -> dict[str, pd.DataFrame]:
     labels += [(query, f"d{i + 5}") for i, query in enumerate(queries) if i % 5 == 0]
     return {
         "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": texts, "metadata": "{}"}),
-        "queries": pd.DataFrame({
-            "query_id": queries, "text": asked, "metadata": "{}", "same_as": "",
-            "split": ["test" if i % 6 == 5 else "train" for i in range(len(asked))],
-        }),
+        "queries": pd.DataFrame(
+            {
+                "query_id": queries,
+                "text": asked,
+                "metadata": "{}",
+                "same_as": "",
+                "split": ["test" if i % 6 == 5 else "train" for i in range(len(asked))],
+            }
+        ),
         "qrels": pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1),
         "marks": pd.DataFrame({"query_id": [], "document_id": [], "relevance": []}),
         "equivalents": pd.DataFrame({"query_id": ["q0", "q1"], "document_id": ["d10", "d11"]}),
         "new_documents": pd.DataFrame({"document_id": ["d40"], "split": ["test"]}),
-        "related_documents": pd.DataFrame({
-            "document_id": ["d50", "d3"], "other_id": ["d0", "d4"], "kind": ["copy", "near"], "similarity": 1.0,
-        }),
-    }  # fmt: skip
+        "related_documents": pd.DataFrame(
+            {
+                "document_id": ["d50", "d3"],
+                "other_id": ["d0", "d4"],
+                "kind": ["copy", "near"],
+                "similarity": 1.0,
+            }
+        ),
+    }
 
 
 class ByWords:
     """Compares documents by the words that they share with the query."""
 
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+    def prefer(
+        self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]
+    ) -> NDArray[np.float64]:
         def shared(documents: Sequence[str]) -> NDArray[np.int64]:
-            return np.array([len({*q.split()} & {*d.split()}) for q, d in zip(queries, documents, strict=True)])
+            return np.array(
+                [len({*q.split()} & {*d.split()}) for q, d in zip(queries, documents, strict=True)]
+            )
 
         return 0.5 + 0.5 * np.sign(shared(first) - shared(second))
 
@@ -112,24 +148,40 @@ def knowledge() -> Knowledge:
     """Which noun stands where, for the recipes that draw from other sources."""
     uris = [f"u:{noun}" for noun in NOUNS]
     entities = pd.DataFrame({"uri": uris, "label": NOUNS, "types": '["thing"]'})
-    stated = [(f"d{5 * i + j}", uris[i], "place", place) for i in range(len(NOUNS)) for j, place in enumerate(PLACES)]
+    stated = [
+        (f"d{5 * i + j}", uris[i], "place", place)
+        for i in range(len(NOUNS))
+        for j, place in enumerate(PLACES)
+    ]
     facts = pd.DataFrame(stated, columns=["document_id", "head", "relation", "tail"])
-    return Knowledge(entities, facts[["head", "relation", "tail"]].drop_duplicates(ignore_index=True), facts)
+    return Knowledge(
+        entities, facts[["head", "relation", "tail"]].drop_duplicates(ignore_index=True), facts
+    )
 
 
 @pytest.fixture(scope="module")
-def mine(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path]) -> Callable[[str], DataCatalog]:
+def mine(
+    tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path]
+) -> Callable[[str], DataCatalog]:
     """A function that mines the collection with a recipe, on artifacts as the project saves them."""
     params: dict[str, Any] = {
-        "collection": "mine", "encoder": "static", "recipes": BOOK, "seed": 5, "engine": IN_PROCESS,
-        "ingestion": IngestionParams(), "selection": SelectionParams(), "training": TrainingParams(),
-    }  # fmt: skip
+        "collection": "mine",
+        "encoder": "static",
+        "recipes": BOOK,
+        "seed": 5,
+        "engine": IN_PROCESS,
+        "ingestion": IngestionParams(),
+        "selection": SelectionParams(),
+        "training": TrainingParams(),
+    }
     params |= {name: model.model_validate(SETTINGS[name]) for name, model in MODELS.items()}
     given = {
-        **collection(), "knowledge": knowledge(), "collection_info": {"collection": "mine", "language": "en"},
+        **collection(),
+        "knowledge": knowledge(),
+        "collection_info": {"collection": "mine", "language": "en"},
         "store": Store(new_store(tmp_path_factory.mktemp("store"))),
         **{f"params:{name}": value for name, value in params.items()},
-    }  # fmt: skip
+    }
 
     def mine(recipe: str) -> DataCatalog:
         entries: dict[str, Any] = {
@@ -139,9 +191,13 @@ def mine(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], P
         folder = tmp_path_factory.mktemp(recipe)
         entries |= {name: CandidateShardsDataset(filepath=str(folder / name)) for name in BLOCKS}
         entries |= {name: ColumnsDataset(filepath=str(folder / name)) for name in COLUMNS}
-        entries["training_rows"] = TrainingRowsDataset(filepath=str(folder / "training_rows.parquet"))
+        entries["training_rows"] = TrainingRowsDataset(
+            filepath=str(folder / "training_rows.parquet")
+        )
         stages = Pipeline([stage.create_pipeline() for stage in STAGES])
-        entries |= {name: Kept(copy_mode="assign") for name in stages.all_outputs() - entries.keys()}
+        entries |= {
+            name: Kept(copy_mode="assign") for name in stages.all_outputs() - entries.keys()
+        }
         catalog = DataCatalog(entries)
         SequentialRunner().run(stages, catalog)
         return catalog
@@ -156,7 +212,11 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(
     catalog, chosen = mine(recipe), BOOK.get(recipe)
     candidates = catalog.load("candidates").whole()
     bits = np.bitwise_or.reduce(candidates.source, axis=None)
-    left_out = {name for name in ("dense", "random") if chosen.mining.get("dense", {}).get(DEPTHS[name]) == 0}
+    left_out = {
+        name
+        for name in ("dense", "random")
+        if chosen.mining.get("dense", {}).get(DEPTHS[name]) == 0
+    }
     assert bits == sum(SOURCES[name] for name in {"random", *chosen.sources} - left_out)
     for name in ("bm25", "dense"):
         assert (name in candidates.columns) == (name in chosen.sources)
@@ -169,7 +229,9 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(
     judges = EloParams.model_validate(chosen.mining.get("elo", {})).judges
     asked = {"cross", "p_cross", "soft_label"} | ({"elo", "gap_se"} if "cross" in judges else set())
     assert bool(added["judgments"]) == bool(chosen.requires & asked)
-    assert bool(added["ratings"]) == bool(chosen.requires & {"elo", "elo_se", "gap_se", "p_preferred"})
+    assert bool(added["ratings"]) == bool(
+        chosen.requires & {"elo", "elo_se", "gap_se", "p_preferred"}
+    )
     block = with_stage_columns(catalog.load("candidates"), **added).whole()
     missing = chosen.requires - {"p_relevant"} - block.columns.keys() - block.query_columns.keys()
     assert missing <= {"facts"}, "all that the recipe reads is there"
@@ -177,15 +239,23 @@ def test_a_recipe_is_mined_and_summarised_with_only_what_it_reads(
     assert len(rows) == summary["rows"] and not rows.query_id.duplicated().all()
     assert (rows.negative_ids.map(len) <= (chosen.pool or chosen.negatives)).all()
     negatives = {
-        (query, document) for query, found in zip(rows.query_id, rows.negative_ids, strict=True) for document in found
+        (query, document)
+        for query, found in zip(rows.query_id, rows.negative_ids, strict=True)
+        for document in found
     }
     labelled = set(map(tuple, collection()["qrels"][["query_id", "document_id"]].to_numpy()))
     assert not negatives & (labelled | {("q0", "d50")}), "no positive and no copy of one"
     assert "d40" not in {document for _, document in negatives}, "no new document"
     made, mixed = catalog.load("variants"), chosen.training.get("sources") is not None
     positives = collection()["qrels"].document_id
-    assert made.document_id.isin(positives).all() and {*made.kind} == ({"counterpart"} if mixed else set())
+    assert made.document_id.isin(positives).all() and {*made.kind} == (
+        {"counterpart"} if mixed else set()
+    )
     # What a user is shown of it.
-    shown = [source_table(summary["by_source"]), rejections_table(summary["funnel"]), origins_table(summary["origins"])]
+    shown = [
+        source_table(summary["by_source"]),
+        rejections_table(summary["funnel"]),
+        origins_table(summary["origins"]),
+    ]
     assert all(table.row_count for table in shown[:2])
     assert (expected_sentence(summary["expected"]) != "") == (chosen.judged and bool(negatives))

@@ -19,10 +19,15 @@ from anmi.selection.rows import training_rows
 
 DOCUMENTS, QUERIES, DEPTH = 120, 9, 6
 Merge = Callable[..., CandidateShards]
-BOOK = recipe_book({
-    "both": {"description": "Reads both.", "steps": {"top": {"by": "fused"}}},
-    "fitted": {"description": "Fits on dev.", "steps": {"mixture": {"per": "dev"}, "top": {"by": "fused"}}},
-})  # fmt: skip
+BOOK = recipe_book(
+    {
+        "both": {"description": "Reads both.", "steps": {"top": {"by": "fused"}}},
+        "fitted": {
+            "description": "Fits on dev.",
+            "steps": {"mixture": {"per": "dev"}, "top": {"by": "fused"}},
+        },
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,22 +35,32 @@ def merge() -> Merge:
     """A function that mines a small random collection; words of a document are those of its number."""
     rng = np.random.default_rng(0)
     words = np.array([f"word{i}" for i in range(30)])
-    corpus = pd.DataFrame({
-        "document_id": [f"d{i}" for i in range(DOCUMENTS)],
-        "title": "",
-        "text": [" ".join(rng.choice(words, 8)) for _ in range(DOCUMENTS)],
-    })  # fmt: skip
-    queries = pd.DataFrame({
-        "query_id": [f"q{i}" for i in range(QUERIES)],
-        "text": [" ".join(rng.choice(words, 3)) for _ in range(QUERIES)],
-        "split": "train",
-    })  # fmt: skip
-    qrels = pd.DataFrame({"query_id": queries.query_id, "document_id": corpus.document_id[:QUERIES], "relevance": 1})
+    corpus = pd.DataFrame(
+        {
+            "document_id": [f"d{i}" for i in range(DOCUMENTS)],
+            "title": "",
+            "text": [" ".join(rng.choice(words, 8)) for _ in range(DOCUMENTS)],
+        }
+    )
+    queries = pd.DataFrame(
+        {
+            "query_id": [f"q{i}" for i in range(QUERIES)],
+            "text": [" ".join(rng.choice(words, 3)) for _ in range(QUERIES)],
+            "split": "train",
+        }
+    )
+    qrels = pd.DataFrame(
+        {"query_id": queries.query_id, "document_id": corpus.document_id[:QUERIES], "relevance": 1}
+    )
     # The third query is d30, which has a copy, and the fourth has the text of d31.
     queries["same_as"] = ["", "", "d30", "d31", *[""] * (QUERIES - 4)]
     copies = [("d110", "d0", "copy"), ("d111", "d30", "copy")]
-    vectors, asked = (rng.normal(size=(count, 16)).astype(np.float32) for count in (DOCUMENTS, QUERIES))
-    vectors, asked = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, asked))
+    vectors, asked = (
+        rng.normal(size=(count, 16)).astype(np.float32) for count in (DOCUMENTS, QUERIES)
+    )
+    vectors, asked = (
+        each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, asked)
+    )
 
     def shards(
         random: int,
@@ -64,25 +79,40 @@ def merge() -> Merge:
         return retrieved(
             bm25_index=build_bm25_index(terms, recipe, BOOK, bm25),
             dense_index=build_dense_index(corpus, vectors, {"fingerprint": ""}, params),
-            document_embeddings=vectors, query_embeddings=np.stack([asked[int(query[1:])] for query in there]),
-            corpus=corpus, queries=told, qrels=labels, related_documents=table,
-            recipe=recipe, recipes=BOOK, bm25=bm25, dense=params, seed=1,
-        )  # fmt: skip
+            document_embeddings=vectors,
+            query_embeddings=np.stack([asked[int(query[1:])] for query in there]),
+            corpus=corpus,
+            queries=told,
+            qrels=labels,
+            related_documents=table,
+            recipe=recipe,
+            recipes=BOOK,
+            bm25=bm25,
+            dense=params,
+            seed=1,
+        )
 
     return shards
 
 
 def test_a_query_with_many_positives_costs_what_one_with_eight_does(merge: Merge) -> None:
     many = [f"d{place}" for place in range(100)]
-    labels = pd.DataFrame({"query_id": [f"q{n}" for n in range(QUERIES)], "document_id": [f"d{n}" for n in range(9)]})
-    labels = pd.concat([labels[1:], pd.DataFrame({"query_id": "q0", "document_id": many})]).assign(relevance=1)
+    labels = pd.DataFrame(
+        {"query_id": [f"q{n}" for n in range(QUERIES)], "document_id": [f"d{n}" for n in range(9)]}
+    )
+    labels = pd.concat([labels[1:], pd.DataFrame({"query_id": "q0", "document_id": many})]).assign(
+        relevance=1
+    )
     blocks = [*merge(DOCUMENTS, shard=6, labels=labels)]
     assert [len(block) for block in blocks] == [3, 6], "who has many shares a shard with few"
     assert blocks[0].query_columns["best_bm25"][0] >= blocks[0].positive_columns["bm25"][0].max()
     rows = training_rows(
-        CandidateShards.of(blocks), [f"d{n}" for n in range(DOCUMENTS)], [""] * DOCUMENTS,
-        {f"q{n}": "" for n in range(QUERIES)}, labels=Positives(labels, {f"d{n}": n for n in range(DOCUMENTS)}),
-    ).to_pandas()  # fmt: skip
+        CandidateShards.of(blocks),
+        [f"d{n}" for n in range(DOCUMENTS)],
+        [""] * DOCUMENTS,
+        {f"q{n}": "" for n in range(QUERIES)},
+        labels=Positives(labels, {f"d{n}": n for n in range(DOCUMENTS)}),
+    ).to_pandas()
     assert rows.query_id.value_counts()["q0"] == 8 and len(rows) == 8 + QUERIES - 1
     assert set(rows.positive_ids[0]) == set(many), "none of which is ever a negative"
 
@@ -121,6 +151,10 @@ def test_dev_queries_are_searched_apart_where_a_step_is_fitted_on_them(merge: Me
     found = merge(5, recipe="fitted", **asked).whole()
     rows = [row for row, split in enumerate(splits) if split == "dev"]
     assert found.query_ids.tolist() == [f"q{row}" for row in rows]
-    np.testing.assert_array_equal(found.documents, everything.documents[rows][:, : found.documents.shape[1]])
+    np.testing.assert_array_equal(
+        found.documents, everything.documents[rows][:, : found.documents.shape[1]]
+    )
     train = merge(5, recipe="fitted", splits=splits).whole()
-    assert train.query_ids.tolist() == [f"q{row}" for row, split in enumerate(splits) if split == "train"]
+    assert train.query_ids.tolist() == [
+        f"q{row}" for row, split in enumerate(splits) if split == "train"
+    ]

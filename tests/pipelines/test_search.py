@@ -25,31 +25,57 @@ WORDS = [f"w{i}" for i in range(40)]
 INFO = {"collection": "mine", "language": "en"}
 DENSE = DenseParams(precision="float32")
 SYSTEMS = ["bm25", "zero_shot", "mine", "hybrid"]
-GIVEN = pd.DataFrame({
-    "query_id": "q2", "document_id": ["d3", "d2"], "score": [1.0, 2.0], "system": "splade.trec",
-})  # fmt: skip
+GIVEN = pd.DataFrame(
+    {
+        "query_id": "q2",
+        "document_id": ["d3", "d2"],
+        "score": [1.0, 2.0],
+        "system": "splade.trec",
+    }
+)
 
 
 def tables() -> dict[str, Any]:
     """Every document has a title of its own; of the queries a third each is of train, dev and test."""
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(COUNT)]
-    corpus = pd.DataFrame({
-        "document_id": [f"d{i}" for i in range(COUNT)], "text": texts, "metadata": "{}",
-        "title": [f"own{i} {text.split()[4]}" for i, text in enumerate(texts)],
-    })  # fmt: skip
-    queries = pd.DataFrame({
-        "query_id": [f"q{i}" for i in range(COUNT)], "text": [" ".join(text.split()[:2]) for text in texts],
-        "split": ["train", "dev", "test"] * (COUNT // 3), "metadata": "{}", "same_as": "",
-    })  # fmt: skip
-    qrels = pd.DataFrame({
-        "query_id": queries.query_id, "document_id": corpus.document_id, "relevance": 1, "split": queries.split,
-    })  # fmt: skip
+    corpus = pd.DataFrame(
+        {
+            "document_id": [f"d{i}" for i in range(COUNT)],
+            "text": texts,
+            "metadata": "{}",
+            "title": [f"own{i} {text.split()[4]}" for i, text in enumerate(texts)],
+        }
+    )
+    queries = pd.DataFrame(
+        {
+            "query_id": [f"q{i}" for i in range(COUNT)],
+            "text": [" ".join(text.split()[:2]) for text in texts],
+            "split": ["train", "dev", "test"] * (COUNT // 3),
+            "metadata": "{}",
+            "same_as": "",
+        }
+    )
+    qrels = pd.DataFrame(
+        {
+            "query_id": queries.query_id,
+            "document_id": corpus.document_id,
+            "relevance": 1,
+            "split": queries.split,
+        }
+    )
     split = np.select([np.arange(COUNT) < 10, np.arange(COUNT) < 20], ["dev", "test"], "train")
-    pseudo = pd.DataFrame({
-        "query_id": "title:0:" + corpus.document_id, "text": corpus.title, "document_id": corpus.document_id,
-        "positive_text": corpus.text, "kind": "title", "weight": 1.0, "split": split,
-    })  # fmt: skip
+    pseudo = pd.DataFrame(
+        {
+            "query_id": "title:0:" + corpus.document_id,
+            "text": corpus.title,
+            "document_id": corpus.document_id,
+            "positive_text": corpus.text,
+            "kind": "title",
+            "weight": 1.0,
+            "split": split,
+        }
+    )
     return {"corpus": corpus, "queries": queries, "qrels": qrels, "pseudo_queries": pseudo}
 
 
@@ -58,7 +84,9 @@ def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     folder = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("base", "trained")):
         words = [*WORDS, *(f"own{i}" for i in range(COUNT))]
-        word_encoder(words, dimension=64, seed=seed).save(str(folder / name), create_model_card=False)
+        word_encoder(words, dimension=64, seed=seed).save(
+            str(folder / name), create_model_card=False
+        )
     return str(folder / "base"), folder / "trained"
 
 
@@ -66,10 +94,17 @@ class Run:
     """What the nodes made of a collection."""
 
     def __init__(
-        self, models: tuple[str, Path], folder: Path, labelled: bool, dense: DenseParams, deep: Any = "cutoffs",
+        self,
+        models: tuple[str, Path],
+        folder: Path,
+        labelled: bool,
+        dense: DenseParams,
+        deep: Any = "cutoffs",
         **hybrid: Any,
-    ) -> None:  # fmt: skip
-        self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid), ranked=deep)
+    ) -> None:
+        self.params = EvaluationParams(
+            cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid), ranked=deep
+        )
         given = tables()
         if not labelled:
             given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
@@ -80,18 +115,33 @@ class Run:
         with Store(folder) as store:
             model = load_encoder(str(models[1]), folder)
             asked = dev[1][dev[1].split == "dev"]
-            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(retriever="dense")
+            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(
+                retriever="dense"
+            )
             shared: dict[str, Any] = {
-                **given, "recipe": "mine", "params": self.params, "dense": dense, "store": store, "terms": terms,
-            }  # fmt: skip
+                **given,
+                "recipe": "mine",
+                "params": self.params,
+                "dense": dense,
+                "store": store,
+                "terms": terms,
+            }
             self.search = build_search(
-                trained_model=models[1], bm25_index=BM25Index.of_terms(terms), dev_run=self.dev_run,
-                info=INFO, seed=1, **shared,
+                trained_model=models[1],
+                bm25_index=BM25Index.of_terms(terms),
+                dev_run=self.dev_run,
+                info=INFO,
+                seed=1,
+                **shared,
                 training_summary={"dev_queries": "labels" if labelled else "pseudo_queries"},
-            )  # fmt: skip
+            )
             self.runs = run_systems(
-                search_index=self.search, encoder=models[0], corpus_encoder=Path(), **shared, given_runs=GIVEN
-            )  # fmt: skip
+                search_index=self.search,
+                encoder=models[0],
+                corpus_encoder=Path(),
+                **shared,
+                given_runs=GIVEN,
+            )
             self.exact = exact(self.search.main)
 
 
@@ -105,13 +155,21 @@ def test_all_systems_answer_the_same_queries(run: Run) -> None:
     systems = [*SYSTEMS, *["splade.trec"] * labelled]
     assert run.runs.system.unique().tolist() == systems
     asked = {system: set(rows.query_id) for system, rows in run.runs.groupby("system")}
-    expected = {f"q{i}" for i in range(2, COUNT, 3)} if labelled else {f"title:0:d{i}" for i in range(10, 20)}
+    expected = (
+        {f"q{i}" for i in range(2, COUNT, 3)}
+        if labelled
+        else {f"title:0:d{i}" for i in range(10, 20)}
+    )
     assert asked["hybrid"] == asked["mine"] == asked["zero_shot"] == expected
     table = score_runs(run.runs, **run.tables, params=run.params)
     assert len(table) == len(expected) * len(systems) and set(table.system) == set(systems)
     given = table[(table.system == "splade.trec") & (table["rank"] == 1)]
-    assert given.query_id.tolist() == ["q2"] * labelled, "its queries are in the run, and the others found nothing"
-    hardness = describe_hardness(table, run.tables["queries"], run.tables["pseudo_queries"], run.params)
+    assert given.query_id.tolist() == ["q2"] * labelled, (
+        "its queries are in the run, and the others found nothing"
+    )
+    hardness = describe_hardness(
+        table, run.tables["queries"], run.tables["pseudo_queries"], run.params
+    )
     assert {row["system"] for row in hardness["buckets"]} == set(systems)
 
 
@@ -121,22 +179,28 @@ def test_what_a_pseudo_query_is_made_of_is_taken_out_for_all_systems(run: Run) -
     vectors = load_encoder(str(run.trained), Path())
     corpus, queries, qrels, pseudo = run.tables.values()
     changed, asked, truth = with_pseudo_tests(corpus, queries, qrels, pseudo, ["test"])
-    expected = ranked(vectors, asked[asked.split == "test"], truth, changed, 20, precision="float32")
+    expected = ranked(
+        vectors, asked[asked.split == "test"], truth, changed, 20, precision="float32"
+    )
     mine = run.runs[run.runs.system == "mine"]
     np.testing.assert_allclose(mine.score, expected.score, atol=1e-5)
     index = BM25Index.build(document_texts(changed), "en", "whitespace")
     documents, scores = index.search(asked[asked.split == "test"].text.tolist(), 20)
-    np.testing.assert_allclose(run.runs[run.runs.system == "bm25"].score, scores[documents >= 0], rtol=1e-6)
+    np.testing.assert_allclose(
+        run.runs[run.runs.system == "bm25"].score, scores[documents >= 0], rtol=1e-6
+    )
 
 
 def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on(run: Run) -> None:
-    (hit, *_) = run.search.search("own3", 1, "bm25")[0]
+    hit, *_ = run.search.search("own3", 1, "bm25")[0]
     assert (hit.document_id, hit.title) == ("d3", tables()["corpus"].title[3])
     fit, labelled = run.search.settings["fit"], len(run.tables["queries"]) > 0
     assert (fit["of"], fit["queries"]) == (("labels", 20) if labelled else ("pseudo_queries", 10))
     assert fit["weights"] == run.search.settings["weights"]
     assert 0 <= fit["low"]["dense"] <= fit["high"]["dense"] <= 1
-    assert set(fit["ndcg@10"]) == ({"bm25", "dense", "hybrid"} if labelled else set()), "ten say too little"
+    assert set(fit["ndcg@10"]) == ({"bm25", "dense", "hybrid"} if labelled else set()), (
+        "ten say too little"
+    )
     assert labelled or fit["weights"] == {"bm25": 0.5, "dense": 0.5}
 
 
@@ -151,14 +215,21 @@ def test_hybrid_results_are_those_of_the_search_as_it_is_deployed(run: Run) -> N
             np.testing.assert_allclose(own.score, [hit.score for hit in hits], atol=1e-5)
 
 
-def test_systems_are_measured_by_exact_search_whatever_is_deployed(models: tuple[str, Path], tmp_path: Path) -> None:
+def test_systems_are_measured_by_exact_search_whatever_is_deployed(
+    models: tuple[str, Path], tmp_path: Path
+) -> None:
     made = Run(models, tmp_path, True, DENSE.model_copy(update={"index": "hnsw"}), weight=0.25)
-    assert made.search.main.index.settings["kind"] == "hnsw" and made.exact.settings["kind"] == "flat"
+    assert (
+        made.search.main.index.settings["kind"] == "hnsw" and made.exact.settings["kind"] == "flat"
+    )
     vectors = load_encoder(str(models[1]), tmp_path).encode_document(
         document_texts(tables()["corpus"]), normalize_embeddings=True
     )
     np.testing.assert_allclose(made.exact.vectors(), vectors, atol=1e-5)
-    assert made.search.settings["weights"] == {"bm25": 0.75, "dense": 0.25} and made.search.settings["fit"] is None
+    assert (
+        made.search.settings["weights"] == {"bm25": 0.75, "dense": 0.25}
+        and made.search.settings["fit"] is None
+    )
 
 
 def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
@@ -173,7 +244,10 @@ def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
     ranks = table[table.system == "mine"].set_index("query_id")["rank"]
     model = load_encoder(str(models[1]), tmp_path)
     documents = model.encode_document(document_texts(corpus), normalize_embeddings=True)
-    texts, relevant = queries.set_index("query_id").text, qrels.groupby("query_id").document_id.first()
+    texts, relevant = (
+        queries.set_index("query_id").text,
+        qrels.groupby("query_id").document_id.first(),
+    )
     for query in ranks.index:
         scores = documents @ model.encode_query([texts[query]], normalize_embeddings=True)[0]
         own = scores[corpus.document_id.tolist().index(relevant[query])]

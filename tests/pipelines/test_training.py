@@ -24,46 +24,79 @@ from anmi.training.objective import query_weights
 COUNT = 38
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
 PSEUDO = {"kinds": ["title", "cloze"], "batch_size": 4}
-BOOK = recipe_book({
-    "mine": {"description": "A recipe.", "negatives": 2, "steps": {"top": {"by": "dense"}},
-             "training": {"pseudo_queries": PSEUDO}},
-    "alone": {"description": "Labels alone.", "negatives": 2, "steps": {"top": {"by": "dense"}}},
-})  # fmt: skip
-CORPUS = pd.DataFrame({
-    "document_id": [f"d{i}" for i in range(COUNT)],
-    "title": [f"w{i}" for i in range(COUNT)],
-    "text": [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)],
-    "metadata": "{}",
-})  # fmt: skip
-QUERIES = pd.DataFrame({
-    "query_id": [f"q{i}" for i in range(COUNT)],
-    "text": [f"w{i} w{i + COUNT}" for i in range(COUNT)],
-    "split": ["train"] * 12 + ["dev"] * 20 + ["test"] * 6,
-})  # fmt: skip
-QRELS = pd.DataFrame({"query_id": QUERIES.query_id, "document_id": CORPUS.document_id, "relevance": 1})
-NEW = pd.DataFrame({"document_id": ["d20", "d21", "d34", "d35"], "split": ["dev", "dev", "test", "test"]})
+BOOK = recipe_book(
+    {
+        "mine": {
+            "description": "A recipe.",
+            "negatives": 2,
+            "steps": {"top": {"by": "dense"}},
+            "training": {"pseudo_queries": PSEUDO},
+        },
+        "alone": {
+            "description": "Labels alone.",
+            "negatives": 2,
+            "steps": {"top": {"by": "dense"}},
+        },
+    }
+)
+CORPUS = pd.DataFrame(
+    {
+        "document_id": [f"d{i}" for i in range(COUNT)],
+        "title": [f"w{i}" for i in range(COUNT)],
+        "text": [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)],
+        "metadata": "{}",
+    }
+)
+QUERIES = pd.DataFrame(
+    {
+        "query_id": [f"q{i}" for i in range(COUNT)],
+        "text": [f"w{i} w{i + COUNT}" for i in range(COUNT)],
+        "split": ["train"] * 12 + ["dev"] * 20 + ["test"] * 6,
+    }
+)
+QRELS = pd.DataFrame(
+    {"query_id": QUERIES.query_id, "document_id": CORPUS.document_id, "relevance": 1}
+)
+NEW = pd.DataFrame(
+    {"document_id": ["d20", "d21", "d34", "d35"], "split": ["dev", "dev", "test", "test"]}
+)
 
 
 def pseudo_queries() -> pd.DataFrame:
     """Titles of all documents, of which four are held out."""
     split = CORPUS.document_id.map(NEW.set_index("document_id").split).fillna("train").tolist()
-    return pd.DataFrame({
-        "query_id": "title:0:" + CORPUS.document_id, "text": CORPUS.title, "document_id": CORPUS.document_id,
-        "positive_text": CORPUS.text, "kind": "title", "weight": 1.0, "split": split,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "query_id": "title:0:" + CORPUS.document_id,
+            "text": CORPUS.title,
+            "document_id": CORPUS.document_id,
+            "positive_text": CORPUS.text,
+            "kind": "title",
+            "weight": 1.0,
+            "split": split,
+        }
+    )
 
 
 def rows(count: int = 12) -> pd.DataFrame:
     """One row per training query; its negatives are the next document and one that is held out."""
     texts = (CORPUS.title + " " + CORPUS.text).tolist()
     other = [(i + 1) % COUNT for i in range(count)]
-    return pd.DataFrame({
-        "query_id": QUERIES.query_id[:count], "query": QUERIES.text[:count], "positive_id": CORPUS.document_id[:count],
-        "positive": texts[:count], "negative_ids": [[f"d{i}", "d21"] for i in other],
-        "negatives": [[texts[i], texts[21]] for i in other], "weights": [[1.0, 0.5]] * count,
-        "negative_dense": [[0.3, 0.2]] * count, "positive_dense": 0.9, "query_weight": 1.0,
-        "positive_ids": [[name] for name in CORPUS.document_id[:count]],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "query_id": QUERIES.query_id[:count],
+            "query": QUERIES.text[:count],
+            "positive_id": CORPUS.document_id[:count],
+            "positive": texts[:count],
+            "negative_ids": [[f"d{i}", "d21"] for i in other],
+            "negatives": [[texts[i], texts[21]] for i in other],
+            "weights": [[1.0, 0.5]] * count,
+            "negative_dense": [[0.3, 0.2]] * count,
+            "positive_dense": 0.9,
+            "query_weight": 1.0,
+            "positive_ids": [[name] for name in CORPUS.document_id[:count]],
+        }
+    )
 
 
 @pytest.fixture
@@ -72,16 +105,30 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
     related = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
 
     def run(recipe: str = "mine", **changes: Any) -> dict[str, Any]:
-        tables = {"rows": rows(), "queries": QUERIES, "qrels": QRELS, "pseudo_queries": pseudo_queries()}
+        tables = {
+            "rows": rows(),
+            "queries": QUERIES,
+            "qrels": QRELS,
+            "pseudo_queries": pseudo_queries(),
+        }
         tables |= {"recipes": BOOK}
         options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
         with Store(tmp_path / "store") as store:
             return train_retriever(
-                **tables | changes, corpus=CORPUS, knowledge=None, variants=pd.DataFrame(), related_documents=related,
-                encoder=str(tmp_path / "base"), recipe=recipe,
-                params=TrainingParams(options=options), seed=1, store=store, new_documents=NEW,
-                dense=DenseParams(precision="float32"), corpus_encoder=tmp_path,
-            )  # fmt: skip
+                **tables | changes,
+                corpus=CORPUS,
+                knowledge=None,
+                variants=pd.DataFrame(),
+                related_documents=related,
+                encoder=str(tmp_path / "base"),
+                recipe=recipe,
+                params=TrainingParams(options=options),
+                seed=1,
+                store=store,
+                new_documents=NEW,
+                dense=DenseParams(precision="float32"),
+                corpus_encoder=tmp_path,
+            )
 
     return run
 
@@ -96,10 +143,15 @@ def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named_if_it_was_
     assert "no pseudo-query of the kind cloze" in caplog.text
 
 
-def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_no_epoch(train: Any) -> None:
+def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_no_epoch(
+    train: Any,
+) -> None:
     tests = QUERIES[QUERIES.split == "test"]
     made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
-    assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (0, "pseudo_queries")
+    assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (
+        0,
+        "pseudo_queries",
+    )
     assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
     assert made["training_summary"]["best_epoch"] is None
 
@@ -116,29 +168,41 @@ def test_a_recipe_of_labels_alone_needs_some(train: Any) -> None:
         train(recipe="alone", rows=rows()[:0])
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "no pseudo-query to train on"), (1, "few, or so alike")])
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "no pseudo-query to train on"), (1, "few, or so alike")]
+)
 def test_what_is_too_little_to_learn_from_leaves_the_encoder_as_it_was(
     train: Any, tmp_path: Path, caplog: Any, count: int, said: str
 ) -> None:
     made = train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:count])
-    before, after = (folder / "model.safetensors" for folder in (tmp_path / "base", made["trained_model"]))
+    before, after = (
+        folder / "model.safetensors" for folder in (tmp_path / "base", made["trained_model"])
+    )
     assert before.read_bytes() == after.read_bytes() and said in caplog.text
     assert made["training_summary"]["adapted"] == (count > 0)
 
 
 def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
     made = train(options={"companion": {"retriever": "sparse", "epochs": 1}})
-    alone = {kind: train(options=options) for kind, options in (
-        ("dense", {}), ("sparse", {"retriever": "sparse", "epochs": 1}),
-    )}  # fmt: skip
+    alone = {
+        kind: train(options=options)
+        for kind, options in (
+            ("dense", {}),
+            ("sparse", {"retriever": "sparse", "epochs": 1}),
+        )
+    }
     folders = {"dense": made["trained_model"], "sparse": made["trained_model"] / "companion"}
     for kind, folder in folders.items():
         files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.safetensors")}
         own = {name for name in files if not name.startswith("companion/")}
-        assert own == {path.relative_to(alone[kind]["trained_model"]).as_posix()
-                       for path in alone[kind]["trained_model"].rglob("*.safetensors")}  # fmt: skip
+        assert own == {
+            path.relative_to(alone[kind]["trained_model"]).as_posix()
+            for path in alone[kind]["trained_model"].rglob("*.safetensors")
+        }
         for name in own:
-            assert (folder / name).read_bytes() == (alone[kind]["trained_model"] / name).read_bytes()
+            assert (folder / name).read_bytes() == (
+                alone[kind]["trained_model"] / name
+            ).read_bytes()
         found = made["dev_run"][made["dev_run"].retriever == kind].reset_index(drop=True)
         pd.testing.assert_frame_equal(found, alone[kind]["dev_run"])
     summary, expected = made["training_summary"], alone["sparse"]["training_summary"]
@@ -149,17 +213,27 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
 
 @pytest.mark.parametrize("learned", [True, False])
 def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
-    made = train(options={"keep_best": False, "retriever": "sparse", "sparsity": {"learned_queries": learned}})
+    made = train(
+        options={
+            "keep_best": False,
+            "retriever": "sparse",
+            "sparsity": {"learned_queries": learned},
+        }
+    )
     table = term_table(made["trained_model"])
     old = CORPUS[~CORPUS.document_id.isin(NEW.document_id)]
-    start = inference_free(load_encoder(made["training_summary"]["encoder"], Path()), document_texts(old))
+    start = inference_free(
+        load_encoder(made["training_summary"]["encoder"], Path()), document_texts(old)
+    )
     before = query_weights(start).numpy()
     assert np.array_equal(table.weights, before) is not learned
 
 
 def test_a_larger_share_of_the_labels_holds_every_smaller_one_and_test_queries_stay() -> None:
     many = QUERIES.loc[np.repeat(QUERIES.index, 40)].reset_index(drop=True)
-    many = many.assign(query_id=[f"q{i}" for i in range(len(many))], text=[f"text {i}" for i in range(len(many))])
+    many = many.assign(
+        query_id=[f"q{i}" for i in range(len(many))], text=[f"text {i}" for i in range(len(many))]
+    )
     some = pd.DataFrame({"query_id": many.query_id})
     used = {share: labels_used(some, many, share, 1) for share in (0.0, 0.1, 0.5, 1.0)}
     assert [round(len(found[0]) / len(many), 1) for found in used.values()] == [0.2, 0.2, 0.6, 1.0]

@@ -21,21 +21,40 @@ def merged(training: dict[str, Any], pool: int | None = None, **options: Any) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        *(({"curriculum": kind}, rf'curriculum "{kind}" says how large .* set `sources: mixed`')
-          for kind in ("linear", "step", "triggered")),
-        *(({"curriculum": kind, "sources": "mixed"}, rf'curriculum "{kind}" chooses among mined negatives')
-          for kind in ("tiers", "learning_progress", "bandit")),
-        ({"curriculum": "bandit"}, r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`'),
+        *(
+            ({"curriculum": kind}, rf'curriculum "{kind}" says how large .* set `sources: mixed`')
+            for kind in ("linear", "step", "triggered")
+        ),
+        *(
+            (
+                {"curriculum": kind, "sources": "mixed"},
+                rf'curriculum "{kind}" chooses among mined negatives',
+            )
+            for kind in ("tiers", "learning_progress", "bandit")
+        ),
+        (
+            {"curriculum": "bandit"},
+            r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`',
+        ),
         ({"loss": "entity"}, r'loss "entity" .* set `sources: mixed`'),
         ({"masked_lm": "org/bert"}, r"recipe=sparse_distilled or retriever=sparse"),
-        ({"companion": {"retriever": "dense"}}, "both are dense; say companion: {retriever: sparse}"),
-        ({"companion": {}, "retriever": "sparse"}, "both are sparse; say companion: {retriever: dense}"),
+        (
+            {"companion": {"retriever": "dense"}},
+            "both are dense; say companion: {retriever: sparse}",
+        ),
+        (
+            {"companion": {}, "retriever": "sparse"},
+            "both are sparse; say companion: {retriever: dense}",
+        ),
         ({"companion": {"retriever": "sparse", "labels": 0.5}}, "has no labels of its own"),
         ({"companion": {"retriever": "sparse", "companion": {}}}, "has no companion of its own"),
         ({"companion": {"retreiver": "sparse"}}, 'no option "retreiver": did you mean "retriever"'),
-        ({"companion": {"retriever": "sparse"}, "sources": "mixed", "negatives": 1}, "mixed sources interpolate"),
+        (
+            {"companion": {"retriever": "sparse"}, "sources": "mixed", "negatives": 1},
+            "mixed sources interpolate",
+        ),
     ],
-)  # fmt: skip
+)
 def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises((AnmiError, ValidationError), match=said):
         merged({}, **options)
@@ -43,11 +62,16 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], sa
 
 @pytest.mark.parametrize(
     "options",
-    [{"curriculum": "linear", "sources": "mixed"}, {"loss": "entity", "sources": "mixed"},
-     {"retriever": "sparse", "masked_lm": "org/bert"}, {"companion": {"retriever": "sparse"}}],
-)  # fmt: skip
+    [
+        {"curriculum": "linear", "sources": "mixed"},
+        {"loss": "entity", "sources": "mixed"},
+        {"retriever": "sparse", "masked_lm": "org/bert"},
+        {"companion": {"retriever": "sparse"}},
+    ],
+)
 def test_those_that_do_are_taken(options: dict[str, Any]) -> None:
-    # A recipe gives the number of negatives that mixed sources ask for, and the sources that a schedule asks for.
+    # A recipe gives the number of negatives that mixed sources ask for, and the sources that a
+    # schedule asks for.
     (first, value), *others = options.items()
     found = merged(dict(others), **{first: value})
     assert found == merged(options) and found.negatives == 7
@@ -62,9 +86,11 @@ def test_what_a_companion_reads_has_to_be_mined_as_well() -> None:
 
 def test_a_companion_has_the_options_of_the_first_but_for_its_own_and_its_temperature() -> None:
     options = {
-        "epochs": 3, "temperature": {"fixed": {"value": 0.05}}, "pseudo_queries": {"kinds": ["cloze"]},
+        "epochs": 3,
+        "temperature": {"fixed": {"value": 0.05}},
+        "pseudo_queries": {"kinds": ["cloze"]},
         "companion": {"retriever": "sparse", "batch_size": 8},
-    }  # fmt: skip
+    }
     found = TrainingOptions(**options)  # type: ignore[arg-type]
     assert found.of_companion == TrainingOptions(
         epochs=3, pseudo_queries={"kinds": ["cloze"]}, retriever="sparse", batch_size=8

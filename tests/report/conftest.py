@@ -16,28 +16,55 @@ SCORES = {
 
 
 def results() -> pd.DataFrame:
-    rows = [("api_docs", "minilm", r, 1, m, v, v - 0.02, v + 0.021) for r, s in SCORES.items() for m, v in s.items()]
+    rows = [
+        ("api_docs", "minilm", r, 1, m, v, v - 0.02, v + 0.021)
+        for r, s in SCORES.items()
+        for m, v in s.items()
+    ]
     return pd.DataFrame(
-        rows, columns=["collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"]
+        rows,
+        columns=["collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"],
     )
 
 
 def comparisons() -> pd.DataFrame:
     rows = []
-    for system, baseline in (("anmi_2_1", "zero_shot"), ("anmi_2_1", "bm25"), ("bm25", "zero_shot")):
+    for system, baseline in (
+        ("anmi_2_1", "zero_shot"),
+        ("anmi_2_1", "bm25"),
+        ("bm25", "zero_shot"),
+    ):
         for metric, value in SCORES[system].items():
             d = value - SCORES[baseline][metric]
-            rows.append((system, baseline, metric, d, d - 0.015, d + 0.016, 0.0002 if abs(d) > 0.02 else 0.04))
-    return pd.DataFrame(rows, columns=["system", "baseline", "metric", "difference", "low", "high", "p_value"])
+            rows.append(
+                (
+                    system,
+                    baseline,
+                    metric,
+                    d,
+                    d - 0.015,
+                    d + 0.016,
+                    0.0002 if abs(d) > 0.02 else 0.04,
+                )
+            )
+    return pd.DataFrame(
+        rows, columns=["system", "baseline", "metric", "difference", "low", "high", "p_value"]
+    )
 
 
 def funnel() -> list[dict]:
     rows = [
-        ("candidates", "total", 98_412, 1000), ("consistency", "rejected", 11_870, 121),
-        ("denoise", "rejected", 9_644, 0), ("max_ratio", "rejected", 14_310, 0), ("elo_gap", "rejected", 20_000, 0),
-        ("promote", "promoted", 455, 0), ("uncertain", "uncertain", 1_500, 0), ("not drawn", "undecided", 34_522, 879),
-        ("negatives", "negative", 6_111, 876), ("all 7 negatives", "complete", 6_062, 866),
-    ]  # fmt: skip
+        ("candidates", "total", 98_412, 1000),
+        ("consistency", "rejected", 11_870, 121),
+        ("denoise", "rejected", 9_644, 0),
+        ("max_ratio", "rejected", 14_310, 0),
+        ("elo_gap", "rejected", 20_000, 0),
+        ("promote", "promoted", 455, 0),
+        ("uncertain", "uncertain", 1_500, 0),
+        ("not drawn", "undecided", 34_522, 879),
+        ("negatives", "negative", 6_111, 876),
+        ("all 7 negatives", "complete", 6_062, 866),
+    ]
     found = [dict(zip(("step", "kind", "candidates", "queries"), row, strict=True)) for row in rows]
     rules = {"max_ratio": "dense ≥ 0.95 of the positive's", "promote": "p_relevant ≥ 0.9"}
     return [row | ({"rule": rules[row["step"]]} if row["step"] in rules else {}) for row in found]
@@ -45,10 +72,19 @@ def funnel() -> list[dict]:
 
 def distributions() -> dict[str, dict]:
     rng, found = np.random.default_rng(0), {}
-    for name, low, high in (("dense", 0.0, 1.0), ("bm25", 0.0, 40.0), ("p_relevant", 0.0, 1.0), ("elo", 600.0, 1600.0)):
+    for name, low, high in (
+        ("dense", 0.0, 1.0),
+        ("bm25", 0.0, 40.0),
+        ("p_relevant", 0.0, 1.0),
+        ("elo", 600.0, 1600.0),
+    ):
         edges = np.linspace(low, high, 41)
         shapes = {"positives": (9, 3, 1000), "kept": (3, 7, 40_633), "negatives": (4, 6, 6_111)}
-        rejected = {"consistency": (3, 5, 11_870), "denoise": (7, 3, 9_644), "max_ratio": (6, 3, 14_310)}
+        rejected = {
+            "consistency": (3, 5, 11_870),
+            "denoise": (7, 3, 9_644),
+            "max_ratio": (6, 3, 14_310),
+        }
         rejected |= {"elo_gap": (5, 4, 21_955)}
         counts = {
             group: np.histogram(low + (high - low) * rng.beta(*shape), edges)[0].tolist()
@@ -67,14 +103,21 @@ def training_log() -> pd.DataFrame:
     loss = 1.1 * np.exp(-step / 90) + 0.55 + rng.normal(0, 0.08, 240)
     temperature = 0.05 - 0.012 * (1 - np.exp(-step / 120))
     return pd.DataFrame(
-        {"step": step, "epoch": step / 80, "loss": loss, "temperature": temperature, "dev_ndcg@10": dev}
+        {
+            "step": step,
+            "epoch": step / 80,
+            "loss": loss,
+            "temperature": temperature,
+            "dev_ndcg@10": dev,
+        }
     )
 
 
 def reliability(bend: float, error: float) -> dict:
     predicted = np.linspace(0.05, 0.95, 10)
     bins = [
-        {"predicted": float(p), "observed": float(p**bend), "count": int(900 * (1 - p) ** 2 + 40)} for p in predicted
+        {"predicted": float(p), "observed": float(p**bend), "count": int(900 * (1 - p) ** 2 + 40)}
+        for p in predicted
     ]
     return {"bins": bins, "expected_calibration_error": error}
 
@@ -85,42 +128,116 @@ def nearness() -> dict:
         counts = [400, 900, 1_300, 900, 300, 10]
         known = [count // 4 for count in counts]
         relevant = [int(share * count) for share, count in zip(expected, known, strict=True)]
-        return {"candidates": counts, "judged": counts, "expected": expected, "known": known, "relevant": relevant}
+        return {
+            "candidates": counts,
+            "judged": counts,
+            "expected": expected,
+            "known": known,
+            "relevant": relevant,
+        }
 
-    return {"edges": [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1], "chosen": group(1), "rejected": group(8)}
+    return {
+        "edges": [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1],
+        "chosen": group(1),
+        "rejected": group(8),
+    }
 
 
-def full(measured: Any = None, compared: Any = None, selection: Any = None, **changes: Any) -> dict[str, Any]:
+def full(
+    measured: Any = None, compared: Any = None, selection: Any = None, **changes: Any
+) -> dict[str, Any]:
     """Return the artifacts that a report is made of; some other than usual."""
     rng = np.random.default_rng(2)
     counts, edges = np.histogram(rng.normal(330, 110, 6111).clip(105), 40)
-    tables = {"rows": results() if measured is None else measured,
-              "comparisons": comparisons() if compared is None else compared}  # fmt: skip
-    leak = {"count": 31, "total": 6111, "share": 31 / 6111, "low": 0.0036, "high": 0.0072, "queries": 27,
-            "queries_total": 876, "known": 412}  # fmt: skip
-    versions = {"anmi": "0.1.0", "torch": "2.9.0", "sentence-transformers": "6.2.0", "numpy": "2.4.6"}
+    tables = {
+        "rows": results() if measured is None else measured,
+        "comparisons": comparisons() if compared is None else compared,
+    }
+    leak = {
+        "count": 31,
+        "total": 6111,
+        "share": 31 / 6111,
+        "low": 0.0036,
+        "high": 0.0072,
+        "queries": 27,
+        "queries_total": 876,
+        "known": 412,
+    }
+    versions = {
+        "anmi": "0.1.0",
+        "torch": "2.9.0",
+        "sentence-transformers": "6.2.0",
+        "numpy": "2.4.6",
+    }
     judges = {
         name: {"auc": auc, "reliability": reliability(*curve), "method": "Platt scaling"}
         for name, auc, curve in (
-            ("dense", 0.788, (1.6, 0.091)), ("cross-encoder", 0.912, (1.15, 0.027)), ("fused", 0.985, (1.02, 0.008)),
+            ("dense", 0.788, (1.6, 0.091)),
+            ("cross-encoder", 0.912, (1.15, 0.027)),
+            ("fused", 0.985, (1.02, 0.008)),
         )
-    }  # fmt: skip
-    empty = ("training_summary", "cross_encoder", "llm_judge", "hardness_results", "knowledge_metrics", "neighbours",
-             "pseudo_query_summary", "encoder_info")  # fmt: skip
-    return {name: {} for name in empty} | {
-        "results": {name: table.to_dict("records") for name, table in tables.items()}
-        | {"date": "2025-01-31", "versions": versions, "false_negatives": leak},
-        "selection_summary": {
-            "funnel": funnel(), "distributions": distributions(), "by_nearness": nearness(),
-            "origins": {"sources": {"bm25+dense": 5_000, "dense": 1_111}, "tiers": {"window": 6_000, "deeper": 111}},
-            "expected": {"share": 0.012, "low": 0.01, "high": 0.015, "judged": 6111, "total": 6111, "doubtful": 0},
-            "gaps": {"elo": {"column": "elo", "count": 6111, "mean": 330.2, "median": 329.0, "edges": edges.tolist(),
-                             "counts": counts.tolist()}},
-        } | (selection or {}),
-        "collection_info": {"collection": "api_docs", "documents": 3312, "queries": {"train": 1000, "test": 412}},
-        "training_rows": range(1000), "training_log": training_log(), "latent_neighbours": pd.DataFrame(),
-        "fused_judge": {"judges": judges}, "encoder": "minilm", "recipe": "anmi_2_1",
-    } | changes  # fmt: skip
+    }
+    empty = (
+        "training_summary",
+        "cross_encoder",
+        "llm_judge",
+        "hardness_results",
+        "knowledge_metrics",
+        "neighbours",
+        "pseudo_query_summary",
+        "encoder_info",
+    )
+    return (
+        {name: {} for name in empty}
+        | {
+            "results": (
+                {name: table.to_dict("records") for name, table in tables.items()}
+                | {"date": "2025-01-31", "versions": versions, "false_negatives": leak}
+            ),
+            "selection_summary": (
+                {
+                    "funnel": funnel(),
+                    "distributions": distributions(),
+                    "by_nearness": nearness(),
+                    "origins": {
+                        "sources": {"bm25+dense": 5_000, "dense": 1_111},
+                        "tiers": {"window": 6_000, "deeper": 111},
+                    },
+                    "expected": {
+                        "share": 0.012,
+                        "low": 0.01,
+                        "high": 0.015,
+                        "judged": 6111,
+                        "total": 6111,
+                        "doubtful": 0,
+                    },
+                    "gaps": {
+                        "elo": {
+                            "column": "elo",
+                            "count": 6111,
+                            "mean": 330.2,
+                            "median": 329.0,
+                            "edges": edges.tolist(),
+                            "counts": counts.tolist(),
+                        }
+                    },
+                }
+                | (selection or {})
+            ),
+            "collection_info": {
+                "collection": "api_docs",
+                "documents": 3312,
+                "queries": {"train": 1000, "test": 412},
+            },
+            "training_rows": range(1000),
+            "training_log": training_log(),
+            "latent_neighbours": pd.DataFrame(),
+            "fused_judge": {"judges": judges},
+            "encoder": "minilm",
+            "recipe": "anmi_2_1",
+        }
+        | changes
+    )
 
 
 @pytest.fixture

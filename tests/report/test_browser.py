@@ -13,7 +13,9 @@ from tests.report.conftest import full
 from anmi.report.html import render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 if CHROMIUM is None:
     pytest.skip("there is no Chromium: apt-get install chromium", allow_module_level=True)
 
@@ -42,14 +44,23 @@ def opened(browser: Any, page: str, folder: Path, **context: Any) -> tuple[Any, 
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_it_is_drawn_in_any_light_and_width(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+def test_it_is_drawn_in_any_light_and_width(
+    browser: Any, tmp_path: Path, scheme: str, width: int
+) -> None:
     size = {"width": width, "height": 844}
     tab, said = opened(browser, render(full()), tmp_path, viewport=size, color_scheme=scheme)
-    assert tab.evaluate("document.documentElement.scrollWidth") == width, "nothing stands out at the side"
+    assert tab.evaluate("document.documentElement.scrollWidth") == width, (
+        "nothing stands out at the side"
+    )
     tab.wait_for_function("window.Plotly !== undefined")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
-    undrawn = "Array.from(document.querySelectorAll('.plot')).filter(p => !p.querySelector('svg')).length"
+    undrawn = (
+        "Array.from(document.querySelectorAll('.plot')).filter(p => !p.querySelector('svg')).length"
+    )
     tab.wait_for_function(f"{undrawn} === 0")
-    unnamed = "Array.from(document.querySelectorAll('[role=img]')).filter(p => !p.getAttribute('aria-label')).length"
+    unnamed = (
+        "Array.from(document.querySelectorAll('[role=img]')).filter(p =>"
+        " !p.getAttribute('aria-label')).length"
+    )
     assert tab.evaluate(unnamed) == 0
     assert said == []

@@ -13,24 +13,43 @@ from tests.selection.conftest import named
 
 from anmi.candidates import Candidates
 from anmi.judging.fused import EVIDENCE, FusedModel, shipped
-from anmi.report.explanation import candidates_table, document_table, explain, in_numbers, not_a_candidate
+from anmi.report.explanation import (
+    candidates_table,
+    document_table,
+    explain,
+    in_numbers,
+    not_a_candidate,
+)
 from anmi.selection.recipe import Recipe, Runner
 
 DENSE = np.array([[0.8, 0.77, 0.7, 0.6, 0.5, 0.4]], np.float32)
-CORPUS = pd.DataFrame({"document_id": [f"d{i}" for i in range(9)], "title": "", "text": "some words"})
+CORPUS = pd.DataFrame(
+    {"document_id": [f"d{i}" for i in range(9)], "title": "", "text": "some words"}
+)
 
 
 def row(**changes: Any) -> Candidates:
     """One query with positives d0 and d7 and candidates d1 to d6, each less similar than the one before."""
     given: dict[str, Any] = {
-        "query_ids": np.array(["q"]), "positives": np.array([[0, 7]], np.int32),
-        "documents": np.arange(1, 7, dtype=np.int32)[None, :], "source": np.full((1, 6), 3, np.uint8),
+        "query_ids": np.array(["q"]),
+        "positives": np.array([[0, 7]], np.int32),
+        "documents": np.arange(1, 7, dtype=np.int32)[None, :],
+        "source": np.full((1, 6), 3, np.uint8),
         "columns": {
-            "dense": DENSE, "elo": 1000 * DENSE, "gap_se": np.full((1, 6), 10, np.float32), "p_relevant": DENSE - 0.1,
+            "dense": DENSE,
+            "elo": 1000 * DENSE,
+            "gap_se": np.full((1, 6), 10, np.float32),
+            "p_relevant": DENSE - 0.1,
         },
-        "positive_columns": {"dense": np.array([[0.8, 0.5]], np.float32), "elo": np.array([[800, 500]], np.float32)},
-        "query_columns": {"positive_rank": np.array([3], np.float32), "consistent": np.array([0], np.float32)},
-    }  # fmt: skip
+        "positive_columns": {
+            "dense": np.array([[0.8, 0.5]], np.float32),
+            "elo": np.array([[800, 500]], np.float32),
+        },
+        "query_columns": {
+            "positive_rank": np.array([3], np.float32),
+            "consistent": np.array([0], np.float32),
+        },
+    }
     return Candidates(**given | changes)
 
 
@@ -44,16 +63,24 @@ def verdicts(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_every_candidate_tells_the_rule_that_decided() -> None:
-    block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"rank_window": {"column": "dense", "last": 100}}, "top"])
+    block = selected(
+        [
+            {"max_ratio": {"max_ratio": 0.95}},
+            {"rank_window": {"column": "dense", "last": 100}},
+            "top",
+        ]
+    )
     found = explain(block, CORPUS, wanted=2)
     unsafe = ("unsafe", "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)")
     assert verdicts(found)[:2] == [unsafe, unsafe]
     assert {verdict for verdict, _ in verdicts(found)[2:]} == {"unwanted"}
     block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"top": {"by": "dense"}}])
     assert verdicts(explain(block, CORPUS, wanted=2))[2:] == [
-        ("negative", "choice 1 of 2"), ("negative", "choice 2 of 2"), ("not drawn", "2 taken before it"),
+        ("negative", "choice 1 of 2"),
+        ("negative", "choice 2 of 2"),
         ("not drawn", "2 taken before it"),
-    ]  # fmt: skip
+        ("not drawn", "2 taken before it"),
+    ]
 
 
 def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() -> None:
@@ -66,21 +93,31 @@ def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() 
 
 
 def test_a_dropped_query_tells_step_rule_and_figures() -> None:
-    found = explain(selected([{"denoise": {"threshold": 0.6}}, "consistency", {"top": {"by": "dense"}}]), CORPUS)
-    assert found["dropped"] == {"step": "consistency", "rule": "BM25 does not find a positive near the top"}
+    found = explain(
+        selected([{"denoise": {"threshold": 0.6}}, "consistency", {"top": {"by": "dense"}}]), CORPUS
+    )
+    assert found["dropped"] == {
+        "step": "consistency",
+        "rule": "BM25 does not find a positive near the top",
+    }
     assert found["figures"] == {"positive_rank": 3, "consistent": 0}
     # What an earlier step rejected keeps that step's name.
     assert found["candidates"][0]["step"] == "denoise"
-    assert verdicts(found)[-1] == ("query dropped", "consistency: BM25 does not find a positive near the top")
+    assert verdicts(found)[-1] == (
+        "query dropped",
+        "consistency: BM25 does not find a positive near the top",
+    )
 
 
 @pytest.mark.parametrize(
     ("step", "column"),
     [
-        ({"max_ratio": {"max_ratio": 0.9}}, "dense"), ({"max_ratio": {"max_ratio": 0.9, "column": "elo"}}, "elo"),
-        ({"margin": {"margin": 0.15}}, "dense"), ({"elo_gap": {"danger": 150}}, "elo"),
+        ({"max_ratio": {"max_ratio": 0.9}}, "dense"),
+        ({"max_ratio": {"max_ratio": 0.9, "column": "elo"}}, "elo"),
+        ({"margin": {"margin": 0.15}}, "dense"),
+        ({"elo_gap": {"danger": 150}}, "elo"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_limit_shown_is_the_one_that_was_applied(step: Any, column: str, sign: int) -> None:
     # Of negative scores the same rules hold; here all but the sign stays.
@@ -91,7 +128,9 @@ def test_the_limit_shown_is_the_one_that_was_applied(step: Any, column: str, sig
     candidates = explain(block, CORPUS)["candidates"]
     rejected = np.array([candidate["verdict"] == "unsafe" for candidate in candidates])
     assert 0 < rejected.sum() < len(rejected)
-    limit = float(next(candidate["here"] for candidate in candidates if candidate["here"]).split()[-1])
+    limit = float(
+        next(candidate["here"] for candidate in candidates if candidate["here"]).split()[-1]
+    )
     assert (rejected == (block.columns[column][0] >= limit)).all()
 
 
@@ -109,7 +148,9 @@ def test_the_chance_that_an_interval_rule_went_by_is_shown() -> None:
 def test_evidence_adds_up_to_the_judgment() -> None:
     values = np.random.default_rng(0).uniform(0, 1, (len(EVIDENCE), 1, 6)).astype(np.float32)
     block = row().with_columns(dict(zip(EVIDENCE, values, strict=True)))
-    block = block.with_columns(positive_columns={n: np.full((1, 2), 0.5) for n in ("dense", "match", "coverage")})
+    block = block.with_columns(
+        positive_columns={n: np.full((1, 2), 0.5) for n in ("dense", "match", "coverage")}
+    )
     model = FusedModel.from_dict(shipped()["models"]["minilm"])
     fused = {"models": [model.as_dict()]}
     found = explain(block, CORPUS, fused)["candidates"]
@@ -124,19 +165,26 @@ def test_evidence_adds_up_to_the_judgment() -> None:
 
 
 def test_an_explanation_is_plain_json() -> None:
-    found = explain(selected([{"top": {"by": "dense"}}], block=row(columns={"dense": DENSE / 3})), CORPUS)
+    found = explain(
+        selected([{"top": {"by": "dense"}}], block=row(columns={"dense": DENSE / 3})), CORPUS
+    )
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["candidates"][0]["scores"]["dense"] == float(f"{0.8 / 3:.7g}")
 
 
 def test_a_document_that_is_no_candidate_has_a_reason() -> None:
     group = {"d8": "d7"}
-    assert not_a_candidate(0, row(), CORPUS, {}) == "it is a positive of the query, the one that is compared with"
+    assert (
+        not_a_candidate(0, row(), CORPUS, {})
+        == "it is a positive of the query, the one that is compared with"
+    )
     assert not_a_candidate(7, row(), CORPUS, {}) == "it is a positive of the query"
     for positives in ({}, {"positives": np.array([[0]], np.int32), "positive_columns": {}}):
         told = not_a_candidate(8, row(**positives), CORPUS, group, labelled=["d0", "d7"])
         assert told == "it has the text of the positive d7, and so is no negative"
-    assert "which was not measured: dense.positives" in not_a_candidate(8, row(), CORPUS, {}, labelled=["d8"])
+    assert "which was not measured: dense.positives" in not_a_candidate(
+        8, row(), CORPUS, {}, labelled=["d8"]
+    )
     assert "candidates: 6 from bm25, 6 from dense" in not_a_candidate(8, row(), CORPUS, {})
 
 
@@ -149,22 +197,47 @@ POSITIVE = {
 
 def candidate(place: int, verdict: str, why: str, **changes: Any) -> dict[str, Any]:
     return {
-        "place": place, "document_id": f"package.module.rather_long_name_{place}",
-        "start": "密集检索 and further words " * 5, "source": ["bm25", "dense"],
-        "scores": {"dense": 0.7, "dense_rank": 2.0 + place, "bm25": 12.5, "bm25_rank": 4.0, "p_relevant": 0.25}
-        | {"elo": 1004.0, "elo_se": 88.5, "gap": 120.5, "gap_se": 90.5, "cross": 1.5, "odd": None, "coverage": 0.5},
-        "verdict": verdict, "why": why, "weight": 0.5, "tier": None, "evidence": {"coverage": 1.25, "match": -2.0},
-    } | changes  # fmt: skip
+        "place": place,
+        "document_id": f"package.module.rather_long_name_{place}",
+        "start": "密集检索 and further words " * 5,
+        "source": ["bm25", "dense"],
+        "scores": (
+            {
+                "dense": 0.7,
+                "dense_rank": 2.0 + place,
+                "bm25": 12.5,
+                "bm25_rank": 4.0,
+                "p_relevant": 0.25,
+            }
+            | {
+                "elo": 1004.0,
+                "elo_se": 88.5,
+                "gap": 120.5,
+                "gap_se": 90.5,
+                "cross": 1.5,
+                "odd": None,
+                "coverage": 0.5,
+            }
+        ),
+        "verdict": verdict,
+        "why": why,
+        "weight": 0.5,
+        "tier": None,
+        "evidence": {"coverage": 1.25, "match": -2.0},
+    } | changes
 
 
 FOUND = {
-    "positives": [POSITIVE], "count": 5,
+    "positives": [POSITIVE],
+    "count": 5,
     "candidates": [
         candidate(1, "unsafe", "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)"),
-        candidate(2, "not drawn", "2 taken before it"), candidate(3, "negative", "choice 1 of 2, deeper"),
-        candidate(4, "uncertain", "p_relevant 0.2…0.9"), candidate(5, "promoted", "promote: p_relevant ≥ 0.9"),
+        candidate(2, "not drawn", "2 taken before it"),
+        candidate(3, "negative", "choice 1 of 2, deeper"),
+        candidate(4, "uncertain", "p_relevant 0.2…0.9"),
+        candidate(5, "promoted", "promote: p_relevant ≥ 0.9"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("width", [80, 120, 300])
@@ -175,7 +248,9 @@ def test_the_table_fits_and_cuts_no_number_no_rule_and_no_id(width: int) -> None
     columns = ["".join(cell.strip() for cell in cells) for cells in zip(*rows, strict=True)]
     for candidate in FOUND["candidates"]:
         assert candidate["document_id"] in columns[1]
-        assert any(candidate["why"].replace(" ", "") in column.replace(" ", "") for column in columns)
+        assert any(
+            candidate["why"].replace(" ", "") in column.replace(" ", "") for column in columns
+        )
     assert any("0.700#30.700#4" in column for column in columns)
     assert "…" not in "".join(columns[2:]).replace("0.2…0.9", "")
 
@@ -189,7 +264,11 @@ def test_the_first_are_shown_and_all_that_were_chosen() -> None:
 
 def test_everything_about_one_document_stands_beside_the_positive() -> None:
     shown = printed(document_table(FOUND, FOUND["candidates"][0]), 120)
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
+    cells = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in shown.splitlines()
+        if line.startswith("│")
+    ]
     values = {name: rest for name, *rest in cells if name}
     assert values["document"] == ["package.module.rather_long_name_1", "a.positive"]
     assert (values["dense"], values["dense_rank"]) == (["0.700", "0.800"], ["3", "1"])

@@ -77,9 +77,19 @@ def test_plotly_is_inside_once_and_compressed(page):
 def test_every_plot_is_one_that_plotly_accepts(page):
     found = specs(page)
     assert set(found) == {
-        "metrics", "funnel", "elo-gap", "judge-0", "judge-1", "judge-2", "training", "nearness",
-        "scores-dense", "scores-bm25", "scores-p_relevant", "scores-elo",
-    }  # fmt: skip
+        "metrics",
+        "funnel",
+        "elo-gap",
+        "judge-0",
+        "judge-1",
+        "judge-2",
+        "training",
+        "nearness",
+        "scores-dense",
+        "scores-bm25",
+        "scores-p_relevant",
+        "scores-elo",
+    }
     for name, spec in found.items():
         assert go.Figure(spec).layout.xaxis.title.text, name
         assert len(lxml.html.fromstring(page).xpath(f'//div[@id="{name}"]')) == 1
@@ -92,41 +102,74 @@ def test_texts_are_escaped(make):
         make(
             results().replace({"recipe": {"anmi_2_1": HOSTILE}}),
             comparisons().replace({"system": {"anmi_2_1": HOSTILE}}),
-            {"funnel": [row | {"step": HOSTILE, "rule": HOSTILE} for row in funnel()],
-             "origins": {"sources": {HOSTILE: 3}}},
-            recipe=HOSTILE, encoder=HOSTILE, training_summary={"prompts": {"query": HOSTILE, "document": ""}},
+            {
+                "funnel": [row | {"step": HOSTILE, "rule": HOSTILE} for row in funnel()],
+                "origins": {"sources": {HOSTILE: 3}},
+            },
+            recipe=HOSTILE,
+            encoder=HOSTILE,
+            training_summary={"prompts": {"query": HOSTILE, "document": ""}},
             collection_info={"collection": HOSTILE, "documents": 3, "queries": {HOSTILE: 1}},
             fused_judge={"judges": {HOSTILE: {"auc": 0.5, "reliability": curve}}, HOSTILE: HOSTILE},
             pseudo_query_summary={"documents": 3, "new": 1, "kinds": kinds},
         )
-    )  # fmt: skip
+    )
     assert parsed(page).found == []
-    assert parsed(page).scripts == parsed(render(make())).scripts - 2, "two judges fewer, and nothing else"
+    assert parsed(page).scripts == parsed(render(make())).scripts - 2, (
+        "two judges fewer, and nothing else"
+    )
     assert HOSTILE in text(page)
 
 
 def test_a_whole_run_has_all_its_sections(make):
     rows = [{"system": "bm25", "bucket": "hard", "queries": 3, "ndcg@10": 0.5, "rank_not_found": 1}]
-    profile = [{"system": "bm25", "hardness": 0.5, "value": 0.5, "low": 0.4, "high": 0.6, "queries": 3}]
+    profile = [
+        {"system": "bm25", "hardness": 0.5, "value": 0.5, "low": 0.4, "high": 0.6, "queries": 3}
+    ]
     kinds = {"title": {"made": 9, "kept": 6, "dropped": {"too_short": 1, "boilerplate": 2}}}
-    factuality = {"queries": 40, "variants": 160, "auc": 0.8, "auc_low": 0.7, "auc_high": 0.9, "paired": 0.75}
-    linking = {"linking_accuracy": 0.6, "linking_mrr_10": 0.7, "linking_queries": 40, "linking_left_out": 0}
+    factuality = {
+        "queries": 40,
+        "variants": 160,
+        "auc": 0.8,
+        "auc_low": 0.7,
+        "auc_high": 0.9,
+        "paired": 0.75,
+    }
+    linking = {
+        "linking_accuracy": 0.6,
+        "linking_mrr_10": 0.7,
+        "linking_queries": 40,
+        "linking_left_out": 0,
+    }
     overall = {f"factuality_{name}": value for name, value in factuality.items()}
     page = render(
         make(
             hardness_results={"metric": "ndcg@10", "buckets": rows, "profile": profile},
             pseudo_query_summary={"documents": 1200, "new": 110, "kinds": kinds},
-            knowledge_metrics={"zero_shot": linking | overall | {"factuality": {"swap": factuality}}},
-            neighbours={"depth": 5, "queries": 40, "shares": {"right": 0.5, "entails": 0.6, "same_uri": 0.9}},
+            knowledge_metrics={
+                "zero_shot": linking | overall | {"factuality": {"swap": factuality}}
+            },
+            neighbours={
+                "depth": 5,
+                "queries": 40,
+                "shares": {"right": 0.5, "entails": 0.6, "same_uri": 0.9},
+            },
             training_log=training_log().assign(share_random=0.4, share_graph=0.6),
         )
-    )  # fmt: skip
+    )
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
-        "Results", "From candidates to negatives", "Where the negatives came from",
-        "Scores of positives, kept and rejected candidates", "Judges", "By the hardness of queries",
-        "What the corpus taught", "Training", "Facts: the own document against false variants of it",
-        "Entities: whose document is found", "Parameters",
-    ]  # fmt: skip
+        "Results",
+        "From candidates to negatives",
+        "Where the negatives came from",
+        "Scores of positives, kept and rejected candidates",
+        "Judges",
+        "By the hardness of queries",
+        "What the corpus taught",
+        "Training",
+        "Facts: the own document against false variants of it",
+        "Entities: whose document is found",
+        "Parameters",
+    ]
     shown = text(page)
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown
     assert "31 of 6,111 selected negatives are in truth relevant (0.5%" in shown
@@ -138,9 +181,21 @@ def test_a_whole_run_has_all_its_sections(make):
 
 
 def test_of_what_is_empty_there_is_no_section(make):
-    nothing = {"funnel": [], "distributions": {}, "by_nearness": None, "origins": {}, "expected": {}, "gaps": {}}
-    inputs = make(pd.DataFrame(), pd.DataFrame(), nothing, fused_judge={}, training_log=pd.DataFrame())
+    nothing = {
+        "funnel": [],
+        "distributions": {},
+        "by_nearness": None,
+        "origins": {},
+        "expected": {},
+        "gaps": {},
+    }
+    inputs = make(
+        pd.DataFrame(), pd.DataFrame(), nothing, fused_judge={}, training_log=pd.DataFrame()
+    )
     page = render(inputs | {"results": inputs["results"] | {"false_negatives": None}})
-    assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == ["Results", "Parameters"]
+    assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
+        "Results",
+        "Parameters",
+    ]
     assert "Too few to measure: 0 test queries" in text(page)
     assert specs(page) == {}

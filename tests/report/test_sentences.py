@@ -26,38 +26,75 @@ COUNTS = {"labelled": 196, "unlabelled": 104, "new": 7}
 def results(counts: dict[str, int] | None = None) -> pd.DataFrame:
     counts = COUNTS if counts is None else counts
     rows = [
-        {"recipe": system, "bucket": bucket, "queries": counts.get(bucket, 307), "metric": "ndcg@10",
-         "value": value, "low": value - 0.05, "high": value + 0.05}
+        {
+            "recipe": system,
+            "bucket": bucket,
+            "queries": counts.get(bucket, 307),
+            "metric": "ndcg@10",
+            "value": value,
+            "low": value - 0.05,
+            "high": value + 0.05,
+        }
         for system, values in VALUES.items()
-        for bucket, value in ({"all": 0.6} | values).items() if bucket == "all" or bucket in counts
-    ]  # fmt: skip
+        for bucket, value in ({"all": 0.6} | values).items()
+        if bucket == "all" or bucket in counts
+    ]
     return pd.DataFrame(rows)
 
 
 def compared(low: float = -0.1, high: float = -0.02, bucket: str = "unlabelled") -> pd.DataFrame:
-    row: dict[str, Any] = {"system": "anmi_2_1", "baseline": "zero_shot", "metric": "ndcg@10", "p_value": 0.01}
+    row: dict[str, Any] = {
+        "system": "anmi_2_1",
+        "baseline": "zero_shot",
+        "metric": "ndcg@10",
+        "p_value": 0.01,
+    }
     change = {"difference": (low + high) / 2, "low": low, "high": high}
     whole = row | {"bucket": "all", "queries": 307, "difference": 0.2, "low": 0.1, "high": 0.3}
-    # Rows of a bucket come last, as evaluation leaves them, and must not pass for those of all queries.
+    # Rows of a bucket come last, as evaluation leaves them, and must not pass for those of all
+    # queries.
     return pd.DataFrame([whole, row | {"bucket": bucket, "queries": 104} | change])
 
 
 def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:
     """Comparisons of the last system with each other one, in the bucket of unlabelled documents."""
-    row = {"system": "anmi_2_1", "bucket": "unlabelled", "queries": 104, "metric": "ndcg@10", "p_value": 0.0001}
-    return pd.DataFrame([
-        row | {"baseline": "bm25", "difference": -0.13, "low": -0.2, "high": -0.05},
-        row | {"baseline": "zero_shot", "difference": 0.15, "low": -0.01, "high": 0.31, "p_value": 0.07},
-        row | {"baseline": "zero_shot", "difference": 0.3, "low": 0.2, "high": 0.4, "bucket": "all"},
-    ])  # fmt: skip
+    row = {
+        "system": "anmi_2_1",
+        "bucket": "unlabelled",
+        "queries": 104,
+        "metric": "ndcg@10",
+        "p_value": 0.0001,
+    }
+    return pd.DataFrame(
+        [
+            row | {"baseline": "bm25", "difference": -0.13, "low": -0.2, "high": -0.05},
+            row
+            | {
+                "baseline": "zero_shot",
+                "difference": 0.15,
+                "low": -0.01,
+                "high": 0.31,
+                "p_value": 0.07,
+            },
+            row
+            | {
+                "baseline": "zero_shot",
+                "difference": 0.3,
+                "low": 0.2,
+                "high": 0.4,
+                "bucket": "all",
+            },
+        ]
+    )
 
 
 def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None:
     made = results()
-    assert verdict(made, deployed(made)) == (
-        "On documents without a training label (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500, 0.600]: "
-        "below BM25 0.680 (−0.130, p < 0.001); not clearly different from zero-shot 0.400 (+0.150, p = 0.070). "
-        "Too few to measure: 7 on new documents."
+    assert (
+        verdict(made, deployed(made))
+        == "On documents without a training label (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500,"
+        " 0.600]: below BM25 0.680 (−0.130, p < 0.001); not clearly different from zero-shot"
+        " 0.400 (+0.150, p = 0.070). Too few to measure: 7 on new documents."
     )
     few = results({"labelled": 200, "unlabelled": 19})
     said = verdict(few, deployed(few).assign(bucket="all"))
@@ -73,20 +110,32 @@ def test_of_too_few_queries_nothing_is_compared_anywhere(make: Any) -> None:
     assert "+0.200" not in shown[0] and "p = 0.010" not in shown[1] and "0.600" in shown[0]
 
 
-@pytest.mark.parametrize(("low", "high", "tone"), [(0.1, 0.3, "good"), (-0.1, 0.3, None), (-0.3, -0.1, "bad")])
-def test_a_difference_has_a_colour_where_it_is_certain(make: Any, low: float, high: float, tone: str | None) -> None:
+@pytest.mark.parametrize(
+    ("low", "high", "tone"), [(0.1, 0.3, "good"), (-0.1, 0.3, None), (-0.3, -0.1, "bad")]
+)
+def test_a_difference_has_a_colour_where_it_is_certain(
+    make: Any, low: float, high: float, tone: str | None
+) -> None:
     page = render(make(results(), compared(low, high).iloc[1:].assign(bucket="all")))
     assert re.findall(r'<small(?: class="(\w+)")?>Δ', page) == [tone or ""]
 
 
 def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
     weights = {"bm25": 0.2, "dense": 0.5, "sparse": 0.3}
-    fit = {"queries": 40, "kind": "unlabelled", "of": "labels", "ndcg@10": {"bm25": 0.5, "hybrid": 0.625}}
-    assert composition({"method": "convex", "weights": weights, "fit": fit}) == (
-        "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries on documents that no training label "
-        "names; nDCG@10 there: BM25 0.500, hybrid 0.625."
+    fit = {
+        "queries": 40,
+        "kind": "unlabelled",
+        "of": "labels",
+        "ndcg@10": {"bm25": 0.5, "hybrid": 0.625},
+    }
+    assert (
+        composition({"method": "convex", "weights": weights, "fit": fit})
+        == "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries on documents"
+        " that no training label names; nDCG@10 there: BM25 0.500, hybrid 0.625."
     )
-    assert composition({"method": "convex", "weights": weights, "fit": {"queries": 0}}).endswith("no dev query chose.")
+    assert composition({"method": "convex", "weights": weights, "fit": {"queries": 0}}).endswith(
+        "no dev query chose."
+    )
     assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
 
 
@@ -99,10 +148,15 @@ def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:
 
 
 @pytest.mark.parametrize("bounds", [(-0.05, 0.01), (0.01, 0.05), (np.nan, np.nan)])
-def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tuple[float, float]) -> None:
+def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(
+    bounds: tuple[float, float],
+) -> None:
     said = warning(results(), compared())
     assert said.count("Warning:") == 1
-    assert "anmi_2_1 on documents without a training label (−0.060 [−0.100, −0.020], p = 0.010)" in said
+    assert (
+        "anmi_2_1 on documents without a training label (−0.060 [−0.100, −0.020], p = 0.010)"
+        in said
+    )
     assert warning(results(), compared(*bounds)) == ""
     assert warning(results(), compared(bucket="labelled")) == ""
     assert warning(results({"labelled": 200, "unlabelled": 12}), compared()) == ""
@@ -111,7 +165,11 @@ def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(bounds: tupl
 def test_the_figure_has_a_row_of_dots_per_bucket() -> None:
     figure = buckets(results())
     assert figure is not None
-    assert figure.spec["layout"]["yaxis"]["ticktext"] == ["labelled (196)", "unlabelled (104)", "new (7, too few)"]
+    assert figure.spec["layout"]["yaxis"]["ticktext"] == [
+        "labelled (196)",
+        "unlabelled (104)",
+        "new (7, too few)",
+    ]
     trained = figure.spec["data"][0]
     assert trained["x"] == [0.9, 0.55, 0.5]
     assert [round(y) for y in trained["y"]] == [0, 1, 2]

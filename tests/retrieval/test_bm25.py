@@ -24,7 +24,9 @@ def texts() -> list[str]:
     rng = np.random.default_rng(5)
     share = 1 / np.arange(1, 301)
     return [
-        " ".join(f"w{word}" for word in rng.choice(300, size=rng.integers(5, 60), p=share / share.sum()))
+        " ".join(
+            f"w{word}" for word in rng.choice(300, size=rng.integers(5, 60), p=share / share.sum())
+        )
         for _ in range(400)
     ]
 
@@ -69,15 +71,21 @@ def test_scores_are_those_of_the_package_that_the_published_miner_uses(
 ) -> None:
     from rank_bm25 import BM25Okapi
 
-    own = BM25Index.build(texts, "en", kind="whitespace", engine="rank_bm25", k1=K1, b=B, epsilon=epsilon)
+    own = BM25Index.build(
+        texts, "en", kind="whitespace", engine="rank_bm25", k1=K1, b=B, epsilon=epsilon
+    )
     other = BM25Okapi([text.split() for text in texts], k1=K1, b=B, epsilon=epsilon)
     everything = np.tile(np.arange(len(texts), dtype=np.int32), (len(queries), 1))
     expected = [other.get_scores(query.split()) for query in queries]
-    np.testing.assert_allclose(own.search_and_look(queries, 1, everything)[2], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        own.search_and_look(queries, 1, everything)[2], expected, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
-@pytest.mark.parametrize("queries", [["", "w90"], ["w90", ""], ["unknown", "w90"], ["", ""], ["  "], []])
+@pytest.mark.parametrize(
+    "queries", [["", "w90"], ["w90", ""], ["unknown", "w90"], ["", ""], ["  "], []]
+)
 def test_queries_without_a_hit_give_padding_wherever_they_stand(
     texts: list[str], engine: str, queries: list[str]
 ) -> None:
@@ -91,7 +99,9 @@ def test_queries_without_a_hit_give_padding_wherever_they_stand(
 
 
 @pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
-def test_a_saved_index_answers_alike(texts: list[str], queries: list[str], tmp_path: Path, engine: str) -> None:
+def test_a_saved_index_answers_alike(
+    texts: list[str], queries: list[str], tmp_path: Path, engine: str
+) -> None:
     index = build(texts, engine)
     index.save(tmp_path)
     loaded = BM25Index.load(tmp_path)
@@ -100,10 +110,13 @@ def test_a_saved_index_answers_alike(texts: list[str], queries: list[str], tmp_p
         assert (before == after).all()
 
 
-# Letters, marks and joiners of many scripts, so that marks stand in all places, as they do in damaged texts, too.
+# Letters, marks and joiners of many scripts, so that marks stand in all places, as they do in
+# damaged texts, too.
 TEXTS = st.text(
     st.one_of(
-        st.sampled_from("कीन्दிமழைกำลังរៀនéßİıñ한국東京タワー_ab 1२²½\u0301\u0308\u094d\u200c\u200d\u00ad-.'"),
+        st.sampled_from(
+            "कीन्दிமழைกำลังរៀនéßİıñ한국東京タワー_ab 1२²½\u0301\u0308\u094d\u200c\u200d\u00ad-.'"
+        ),
         st.characters(categories=("L", "M", "N", "Zs", "Pc", "Po", "Cf")),
     ),
     max_size=30,
@@ -111,8 +124,14 @@ TEXTS = st.text(
 
 
 @given(
-    st.lists(st.one_of(TEXTS, st.text(st.sampled_from("aAbIiñ_9 \n\t\x1f.'"), max_size=20)), min_size=1, max_size=6),
-    st.sampled_from(["snowball en", "snowball tr", "snowball hi", "ngram th", "ngram ja", "whitespace en"]),
+    st.lists(
+        st.one_of(TEXTS, st.text(st.sampled_from("aAbIiñ_9 \n\t\x1f.'"), max_size=20)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(
+        ["snowball en", "snowball tr", "snowball hi", "ngram th", "ngram ja", "whitespace en"]
+    ),
 )
 def test_many_texts_are_cut_as_each_is(texts: list[str], how: str) -> None:
     cut = tokenizer(*how.split())
@@ -163,10 +182,13 @@ def test_words_keep_their_vowel_signs(language: str, text: str, words: list[str]
         ("ja", "私は昨日東京タワーに登りました", "東京タワー", "大阪城"),
     ],
 )
-def test_a_word_is_found_in_a_sentence_without_blanks(language: str, sentence: str, word: str, other: str) -> None:
+def test_a_word_is_found_in_a_sentence_without_blanks(
+    language: str, sentence: str, word: str, other: str
+) -> None:
     assert resolve("auto", language) == "ngram"
     found, asked, foreign = tokenizer("auto", language)([sentence, word, other])
-    # A letter that a long one leaves over at the end of a word belongs to the next piece of a sentence.
+    # A letter that a long one leaves over at the end of a word belongs to the next piece of a
+    # sentence.
     assert set(asked) - set(found) <= {word[-1]}
     assert len(set(asked) & set(found)) > 1
     assert not set(foreign) & set(found)
@@ -188,7 +210,7 @@ def test_pieces_hold_every_letter_and_digit(text: str) -> None:
 
 
 def test_joiners_choose_a_shape_in_indic_scripts_and_part_words_elsewhere() -> None:
-    ((sinhala,), (plain,)) = tokenizer("ngram", "si")(["ශ්\u200dරී", "ශ්රී"])
+    (sinhala,), (plain,) = tokenizer("ngram", "si")(["ශ්\u200dරී", "ශ්රී"])
     assert sinhala == plain
     with_joiner, with_blank = tokenizer("ngram", "fa")(["می\u200cخواهم", "می خواهم"])
     assert with_joiner == with_blank
@@ -204,7 +226,19 @@ def test_capitals_of_a_dotted_and_a_dotless_i() -> None:
 def test_english_identifiers_numbers_and_short_words_are_cut_as_ever() -> None:
     texts = ["call np.linspace(0, 1.5) don't read_csv e-mail x² Ångström naïve 10m² 1990s"]
     assert tokenizer("snowball", "en")(texts) == [
-        ["call", "np", "linspac", "don", "read_csv", "mail", "x²", "ångström", "naïv", "10m²", "1990s"]
+        [
+            "call",
+            "np",
+            "linspac",
+            "don",
+            "read_csv",
+            "mail",
+            "x²",
+            "ångström",
+            "naïv",
+            "10m²",
+            "1990s",
+        ]
     ]
 
 

@@ -63,12 +63,16 @@ def copied(folder: Path, target: Path, file: str, **changes: Any) -> Path:
     return target
 
 
-@pytest.mark.parametrize("change", [
-    lambda model: setattr(model, "truncate_dim", 4),
-    lambda model: setattr(model.tokenizer, "truncation_side", "left"),
-    lambda model: setattr(model[1], "pooling_mode", "max"),
-    lambda model: setattr(model, "max_seq_length", 5),
-], ids=["shorter", "from the left", "by maximum", "at most five"])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model, "truncate_dim", 4),
+        lambda model: setattr(model.tokenizer, "truncation_side", "left"),
+        lambda model: setattr(model[1], "pooling_mode", "max"),
+        lambda model: setattr(model, "max_seq_length", 5),
+    ],
+    ids=["shorter", "from the left", "by maximum", "at most five"],
+)
 def test_a_setting_that_changes_the_vectors_changes_the_fingerprint(
     network: Path, change: Callable[[Any], None]
 ) -> None:
@@ -84,17 +88,27 @@ def test_a_setting_that_changes_the_vectors_changes_the_fingerprint(
 def test_the_configuration_of_a_network_changes_the_fingerprint(
     network: Path, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    before, after = loaded(network), loaded(copied(network, tmp_path / "changed", "config.json", **changes))
+    before, after = (
+        loaded(network),
+        loaded(copied(network, tmp_path / "changed", "config.json", **changes)),
+    )
     assert not np.allclose(before.encode(LONG), after.encode(LONG), atol=1e-4)
     assert encoders.fingerprint(before) != encoders.fingerprint(after)
 
 
-def test_what_does_not_change_the_vectors_does_not_change_the_fingerprint(network: Path, tmp_path: Path) -> None:
+def test_what_does_not_change_the_vectors_does_not_change_the_fingerprint(
+    network: Path, tmp_path: Path
+) -> None:
     model = loaded(network)
     mark = encoders.fingerprint(model)
     newer = {"transformers_version": "9.9.9", "architectures": ["BertForMaskedLM"]}
-    assert encoders.fingerprint(loaded(copied(network, tmp_path / "newer", "config.json", **newer))) == mark
-    assert encoders.fingerprint(loaded(network, model_kwargs={"attn_implementation": "eager"})) == mark
+    assert (
+        encoders.fingerprint(loaded(copied(network, tmp_path / "newer", "config.json", **newer)))
+        == mark
+    )
+    assert (
+        encoders.fingerprint(loaded(network, model_kwargs={"attn_implementation": "eager"})) == mark
+    )
     model.save(str(tmp_path / "again"), create_model_card=False)
     assert encoders.fingerprint(loaded(tmp_path / "again")) == mark
 
@@ -120,7 +134,9 @@ def test_the_order_of_a_set_does_not_change_the_fingerprint() -> None:
     assert len(prints) == 1
 
 
-def test_a_second_call_computes_nothing(word_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_computes_nothing(
+    word_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, texts = word_encoder(WORDS[1:]), ["red fox", "blue whale", "red fox"]
     with Store(tmp_path) as store:
         first = encoders.encode(model, texts, store)
@@ -136,29 +152,51 @@ def test_a_second_call_computes_nothing(word_encoder: Any, tmp_path: Path, monke
 
 
 def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
-    texts = [[f"text {number} of thread {thread}" + " and more" * number for number in range(12)] for thread in (0, 1)]
+    texts = [
+        [f"text {number} of thread {thread}" + " and more" * number for number in range(12)]
+        for thread in (0, 1)
+    ]
     expected = [encoders.embed(minilm, part, "float32", 4, None) for part in texts]
     shared = for_threads(copy.deepcopy(minilm))
     for _ in range(3):
-        found = [*in_threads(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)]
-        assert all(np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))
+        found = [
+            *in_threads(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)
+        ]
+        assert all(
+            np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True)
+        )
 
 
 def test_two_encoders_begin_alike_and_have_weights_of_their_own(word_encoder: Any) -> None:
-    shared = word_encoder(["a", "b", "c", "q"], dimension=6, prompts={"query": "q ", "document": ""})
+    shared = word_encoder(
+        ["a", "b", "c", "q"], dimension=6, prompts={"query": "q ", "document": ""}
+    )
     import torch
 
     model = two_encoders(shared)
-    expected = {role: encoders.encode(shared, ["a b", "c", "b b a"], role=role) for role in ("query", "document")}
+    expected = {
+        role: encoders.encode(shared, ["a b", "c", "b b a"], role=role)
+        for role in ("query", "document")
+    }
     for role, found in expected.items():
-        assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role=role), found, atol=1e-6)
+        assert np.allclose(
+            encoders.encode(model, ["a b", "c", "b b a"], role=role), found, atol=1e-6
+        )
     assert is_routed(model) and is_static(model) and not is_routed(shared)
     assert model.prompts == shared.prompts and two_encoders(model) is model
     with torch.no_grad():
         model[0].sub_modules["query"][0].embedding.weight += 1.0
-    assert np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role="document"), expected["document"], atol=1e-6)
-    assert not np.allclose(encoders.encode(model, ["a b", "c", "b b a"], role="query"), expected["query"])
-    assert np.allclose(encoders.encode(shared, ["a b", "c", "b b a"], role="query"), expected["query"])
+    assert np.allclose(
+        encoders.encode(model, ["a b", "c", "b b a"], role="document"),
+        expected["document"],
+        atol=1e-6,
+    )
+    assert not np.allclose(
+        encoders.encode(model, ["a b", "c", "b b a"], role="query"), expected["query"]
+    )
+    assert np.allclose(
+        encoders.encode(shared, ["a b", "c", "b b a"], role="query"), expected["query"]
+    )
 
 
 PROMPT_WORDS = ["query", "passage", ":", "find", "red", "fox", "blue", "whale"]
@@ -176,7 +214,9 @@ def folder(request: Any, word_encoder: Any, network_encoder: Any, tmp_path: Path
         if request.param == "two":
             model[0].sub_modules["query"][0].embedding.weight.data += 1.0
     else:
-        model = network_encoder(PROMPT_WORDS, include_prompt=request.param == "network", prompts=BOTH)
+        model = network_encoder(
+            PROMPT_WORDS, include_prompt=request.param == "network", prompts=BOTH
+        )
     model.save(str(tmp_path / "model"), create_model_card=False)
     return tmp_path / "model"
 
@@ -188,10 +228,17 @@ def as_told(model: Any, role: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_way_to_encode_is_that_of_sentence_transformers(folder: Path, tmp_path: Path, role: Role) -> None:
-    plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path)
+def test_every_way_to_encode_is_that_of_sentence_transformers(
+    folder: Path, tmp_path: Path, role: Role
+) -> None:
+    plain, model = (
+        SentenceTransformer(str(folder), device="cpu"),
+        load_encoder(str(folder), tmp_path),
+    )
     expected = as_told(plain, role)
-    assert not np.allclose(expected, as_told(plain, role, prompt=""), atol=1e-3), "the prompt matters"
+    assert not np.allclose(expected, as_told(plain, role, prompt=""), atol=1e-3), (
+        "the prompt matters"
+    )
     with Store(tmp_path / "store") as store:
         for found in (
             encode(model, TEXTS, precision="float32", role=role),
@@ -213,7 +260,10 @@ def test_training_reads_the_tokens_that_are_encoded(
     expected = model.preprocess(TEXTS, prompt=BOTH[role], task=role)
     assert features["input_ids"].tolist() == expected["input_ids"].tolist()
     first = PROMPT_WORDS.index(BOTH[role][:-2])
-    assert first + (5 if "attention_mask" in features else 1) in features["input_ids"].flatten().tolist()
+    assert (
+        first + (5 if "attention_mask" in features else 1)
+        in features["input_ids"].flatten().tolist()
+    )
     if "attention_mask" in features and longest:
         assert features["input_ids"].shape[1] == longest, "the prompt's tokens are among them"
     found = model(features)["sentence_embedding"].detach().numpy()
@@ -231,24 +281,35 @@ def test_training_reads_the_tokens_that_are_encoded(
 def test_what_is_set_wins_over_the_folder_and_an_empty_text_is_set(
     folder: Path, tmp_path: Path, given: Prompts, expected: dict[str, str]
 ) -> None:
-    plain, model = SentenceTransformer(str(folder), device="cpu"), load_encoder(str(folder), tmp_path, prompts=given)
+    plain, model = (
+        SentenceTransformer(str(folder), device="cpu"),
+        load_encoder(str(folder), tmp_path, prompts=given),
+    )
     assert prompts_of(model) == expected
     model.save(str(tmp_path / "again"), create_model_card=False)
     again = SentenceTransformer(str(tmp_path / "again"), device="cpu")
     for role in ROLES:
         wanted = as_told(plain, role, prompt=expected[role])
-        np.testing.assert_allclose(encode(model, TEXTS, precision="float32", role=role), wanted, atol=1e-5)
+        np.testing.assert_allclose(
+            encode(model, TEXTS, precision="float32", role=role), wanted, atol=1e-5
+        )
         np.testing.assert_allclose(as_told(again, role), wanted, atol=1e-5)
 
 
 def test_a_document_prompt_by_another_name_is_used_and_told(
     word_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    word_encoder(PROMPT_WORDS, prompts={"query": "query: ", "passage": "passage: "}).save(str(tmp_path / "model"))
-    assert json.loads((tmp_path / "model" / "config_sentence_transformers.json").read_text())["prompts"]["passage"]
+    word_encoder(PROMPT_WORDS, prompts={"query": "query: ", "passage": "passage: "}).save(
+        str(tmp_path / "model")
+    )
+    assert json.loads((tmp_path / "model" / "config_sentence_transformers.json").read_text())[
+        "prompts"
+    ]["passage"]
     model = load_encoder(str(tmp_path / "model"), tmp_path)
     assert prompts_of(model) == BOTH
-    np.testing.assert_allclose(as_told(model, "document"), as_told(model, "document", prompt="passage: "))
+    np.testing.assert_allclose(
+        as_told(model, "document"), as_told(model, "document", prompt="passage: ")
+    )
     assert 'documents get the prompt "passage: "' in caplog.text
     without = load_encoder(str(tmp_path / "model"), tmp_path, prompts=Prompts(document=""))
     without.save(str(tmp_path / "without"))
@@ -265,21 +326,34 @@ def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
     plain, model = (load_encoder(str(tmp_path / name), tmp_path) for name in ("plain", "model"))
     for role in ROLES:
         np.testing.assert_allclose(encode(model, TEXTS, role=role), as_told(model, role), atol=1e-6)
-        assert embedding_fingerprint(model, "auto", role) == embedding_fingerprint(plain, "auto", role)
+        assert embedding_fingerprint(model, "auto", role) == embedding_fingerprint(
+            plain, "auto", role
+        )
     assert not np.allclose(model.encode(TEXTS), as_told(model, "query"))
     assert 'the default prompt "find: " of the model is not used' in caplog.text
 
 
-def test_texts_of_unknown_role_are_refused_where_there_are_prompts(folder: Path, tmp_path: Path) -> None:
+def test_texts_of_unknown_role_are_refused_where_there_are_prompts(
+    folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(AnmiError, match="not known what they are"):
         encode(load_encoder(str(folder), tmp_path), TEXTS)
 
 
 AWKWARD = [
-    "", " ", "two  blanks", "a line\nand a\ttab\r\n", "ÉCOLE e\u0301cole ﬁn", "中文字 mixed 日本",
+    "",
+    " ",
+    "two  blanks",
+    "a line\nand a\ttab\r\n",
+    "ÉCOLE e\u0301cole ﬁn",
+    "中文字 mixed 日本",
     "un\x1cprint\u200bable",
-    "[UNK] or [PAD]ding [MASK]", "don't stop-now!", "a\u00a0hard\u3000blank\u2028line", "\ufffd\x00", "x" * 300,
-]  # fmt: skip
+    "[UNK] or [PAD]ding [MASK]",
+    "don't stop-now!",
+    "a\u00a0hard\u3000blank\u2028line",
+    "\ufffd\x00",
+    "x" * 300,
+]
 
 
 @pytest.fixture(scope="module", params=[None, 7], ids=["whole", "cut"])
@@ -293,7 +367,9 @@ def table_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     tokenizer.no_truncation()
     if request.param is not None:
         tokenizer.enable_truncation(request.param)
-    weights = np.random.default_rng(1).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
+    weights = (
+        np.random.default_rng(1).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
+    )
     place = tmp_path_factory.mktemp("table") / "model"
     modules = [StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(place), create_model_card=False)
@@ -307,14 +383,18 @@ def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(table_folder: 
     )
     assert isinstance(table, TokenTable)
     texts = [*AWKWARD, *("word " * number + "end" for number in (3, 5, 40))]
-    assert encoders.encode(table, texts) == pytest.approx(model.encode(texts, normalize_embeddings=True), abs=1e-5)
+    assert encoders.encode(table, texts) == pytest.approx(
+        model.encode(texts, normalize_embeddings=True), abs=1e-5
+    )
     assert encoders.fingerprint(table, "more") == encoders.fingerprint(model, "more")
     prints = [encoders.embedding_fingerprint(each, "auto", "query") for each in (model, table)]
     assert prints[0] == prints[1]
 
 
 @given(texts=st.lists(st.text(max_size=40), max_size=6))
-def test_words_cut_once_have_the_tokens_of_whole_texts(table_folder: Path, texts: list[str]) -> None:
+def test_words_cut_once_have_the_tokens_of_whole_texts(
+    table_folder: Path, texts: list[str]
+) -> None:
     table = token_table(table_folder)
     assert table is not None and table._cuts_words_alone
     texts = [*texts, *AWKWARD]
@@ -323,12 +403,18 @@ def test_words_cut_once_have_the_tokens_of_whole_texts(table_folder: Path, texts
     np.testing.assert_array_equal(found, table.encode(texts))
 
 
-@pytest.mark.parametrize(("file", "change"), [
-    ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
-    ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
-    ("1_Normalize/config.json", lambda _: {"module_input_name": "token_embeddings"}),
-], ids=["modules", "dimensions", "normalisation"])  # fmt: skip
-def test_what_is_more_than_a_table_is_none(table_folder: Path, tmp_path: Path, file: str, change: Any) -> None:
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("modules.json", lambda found: [*found, found[1] | {"idx": 2, "name": "2"}]),
+        ("config_sentence_transformers.json", lambda found: found | {"truncate_dim": 4}),
+        ("1_Normalize/config.json", lambda _: {"module_input_name": "token_embeddings"}),
+    ],
+    ids=["modules", "dimensions", "normalisation"],
+)
+def test_what_is_more_than_a_table_is_none(
+    table_folder: Path, tmp_path: Path, file: str, change: Any
+) -> None:
     copied = Path(shutil.copytree(table_folder, tmp_path / "copied"))
     before = json.loads((copied / file).read_text()) if (copied / file).exists() else {}
     (copied / file).write_text(json.dumps(change(before)))
@@ -343,14 +429,16 @@ def test_an_open_model_is_read_as_it_is_now(word_encoder: Any) -> None:
     for _ in range(2):
         found = table_of(model)
         assert found is not None and found.encode([]).shape == (0, 8)
-        assert found.encode(texts) == pytest.approx(model.encode(texts, normalize_embeddings=True), abs=1e-5)
+        assert found.encode(texts) == pytest.approx(
+            model.encode(texts, normalize_embeddings=True), abs=1e-5
+        )
         model[0].embedding.weight.data[3] += 1
     assert table_of(encoders.load_encoder("minilm", Path())) is None
 
 
-CORPUS_TEXTS = st.lists(st.text(st.sampled_from("abc de"), max_size=12), min_size=1, max_size=8).filter(
-    lambda texts: any(text.split() for text in texts)
-)
+CORPUS_TEXTS = st.lists(
+    st.text(st.sampled_from("abc de"), max_size=12), min_size=1, max_size=8
+).filter(lambda texts: any(text.split() for text in texts))
 
 
 @given(CORPUS_TEXTS)
@@ -372,19 +460,32 @@ def test_terms_come_back_from_their_folder_as_they_were_cut(
     np.testing.assert_array_equal(again.queries(asked).toarray(), terms.queries(asked).toarray())
 
 
-@given(CORPUS_TEXTS, st.dictionaries(st.integers(0, 7), st.text(st.sampled_from("abf"), max_size=5)))
+@given(
+    CORPUS_TEXTS, st.dictionaries(st.integers(0, 7), st.text(st.sampled_from("abf"), max_size=5))
+)
 def test_documents_that_change_alone_are_cut_again(texts: list[str], other: dict[int, str]) -> None:
     rows = np.array([row for row in other if row < len(texts)], int)
     found = Terms.cut(texts, "en", "whitespace").changed(rows, [other[row] for row in rows])
     after = [other.get(row, text) for row, text in enumerate(texts)]
     asked = [" ".join([*texts, *after, "a"])]
-    one, same = (BM25Index.of_terms(terms).search(asked, 9) for terms in (found, Terms.build(after, found.tokenize)))
+    one, same = (
+        BM25Index.of_terms(terms).search(asked, 9)
+        for terms in (found, Terms.build(after, found.tokenize))
+    )
     np.testing.assert_array_equal(one, same)
 
 
-ENGLISH = [f"the {colour} {animal} sleeps near the river" for colour in ("red", "grey", "white") for animal in
-           ("fox", "wolf", "owl", "bear")] * 3  # fmt: skip
-KOREAN = ["강가에서 여우가 잠을 잔다", "늑대는 숲에서 달린다", "여우를 본 사람이 있다", "숲으로 늑대가 갔다"] * 5
+ENGLISH = [
+    f"the {colour} {animal} sleeps near the river"
+    for colour in ("red", "grey", "white")
+    for animal in ("fox", "wolf", "owl", "bear")
+] * 3
+KOREAN = [
+    "강가에서 여우가 잠을 잔다",
+    "늑대는 숲에서 달린다",
+    "여우를 본 사람이 있다",
+    "숲으로 늑대가 갔다",
+] * 5
 ODD = ["", " ", "🚀", "ไทย", "É e\u0301", "a\u00a0b", "x" * 300, "the fox-wolf, the OWL"]
 
 
@@ -399,15 +500,21 @@ def made(texts: list[str], minilm: Any, folder: Path) -> tuple[TokenTable, NDArr
 
 
 @pytest.mark.parametrize("texts", [ENGLISH, KOREAN])
-def test_it_is_a_plain_model_of_sentence_transformers(texts: list[str], minilm: Any, tmp_path: Path) -> None:
+def test_it_is_a_plain_model_of_sentence_transformers(
+    texts: list[str], minilm: Any, tmp_path: Path
+) -> None:
     table, _ = made(texts, minilm, tmp_path / "model")
     plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     asked = [*texts, *ODD]
-    assert table.encode(asked) == pytest.approx(plain.encode(asked, normalize_embeddings=True), abs=1e-5)
+    assert table.encode(asked) == pytest.approx(
+        plain.encode(asked, normalize_embeddings=True), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(("texts", "weight"), [(ENGLISH, 1.0), (KOREAN, 0.5)])
-def test_what_minilm_says_weighs_half_where_it_spells_letters(texts: list[str], weight: float, minilm: Any) -> None:
+def test_what_minilm_says_weighs_half_where_it_spells_letters(
+    texts: list[str], weight: float, minilm: Any
+) -> None:
     names, counts = np.unique(" ".join(texts).split(), return_counts=True)
     tokenizer = minilm.tokenizer.backend_tokenizer
     tokenizer.enable_padding(length=128)
@@ -416,22 +523,30 @@ def test_what_minilm_says_weighs_half_where_it_spells_letters(texts: list[str], 
 
 def test_one_half_is_the_decomposition_of_the_corpus(minilm: Any) -> None:
     texts = ["a b c", "a b", "c d d", "d e", "e a"] * 4
-    names, table = corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent())
+    names, table = corpus_encoder(
+        texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent()
+    )
     vocabulary = sorted(names.get_vocab(), key=names.get_vocab().get)
     counts = np.array([[text.split().count(word) for word in vocabulary] for text in texts], float)
     frequency = (counts > 0).sum(axis=0)
     idf = np.log1p((len(texts) - frequency + 0.5) / (frequency + 0.5))
     weighted = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0) * idf
-    right = np.linalg.svd(weighted / np.linalg.norm(weighted, axis=1, keepdims=True))[2].T[:, : len(vocabulary) - 1]
+    right = np.linalg.svd(weighted / np.linalg.norm(weighted, axis=1, keepdims=True))[2].T[
+        :, : len(vocabulary) - 1
+    ]
     unit = right[1:] / np.linalg.norm(right[1:], axis=1, keepdims=True)
     found = table[1:, : right.shape[1]] / idf[1:, None]
     assert found @ found.T == pytest.approx(unit @ unit.T, abs=1e-3)
 
 
 def test_the_same_documents_give_the_same_bytes() -> None:
-    texts = [" ".join(f"{'aeiou'[n * k % 5]}{n * k % 97}r{k % 7}" for k in range(1, 40)) for n in range(1, 120)]
+    texts = [
+        " ".join(f"{'aeiou'[n * k % 5]}{n * k % 97}r{k % 7}" for k in range(1, 40))
+        for n in range(1, 120)
+    ]
     first, again = (
-        corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent()) for _ in "ab"
+        corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent())
+        for _ in "ab"
     )
     assert first[0].to_str() == again[0].to_str() and np.array_equal(first[1], again[1])
 
@@ -453,11 +568,17 @@ class _Silent:
         (["🎈 up", "lift🚀off", "up"], "🚀"),
         (["", " ", "fox", "", "owl"], "fox"),
         (["x" * 300_000 + " fox", "owl"], "owl"),
-        ([f"{text} {other}" for text, other in zip(ENGLISH, KOREAN * 2, strict=False)] + ["여우"], "wolf"),
+        (
+            [f"{text} {other}" for text, other in zip(ENGLISH, KOREAN * 2, strict=False)]
+            + ["여우"],
+            "wolf",
+        ),
         ([*KOREAN, "🚀 늑대🎈"], "🎈"),
     ],
-)  # fmt: skip
-def test_small_and_odd_corpora_have_one_as_well(texts: list[str], asked: str, minilm: Any, tmp_path: Path) -> None:
+)
+def test_small_and_odd_corpora_have_one_as_well(
+    texts: list[str], asked: str, minilm: Any, tmp_path: Path
+) -> None:
     table, weights = made(texts, minilm, tmp_path / "model")
     assert np.isfinite(weights).all() and weights.shape[1] <= min(256, len(set(texts))) + 256
     found = table.encode(texts) @ table.encode([asked])[0]

@@ -44,7 +44,10 @@ def one_thread() -> Iterator[None]:
 def documents() -> np.ndarray:
     """Unit vectors in 30 clusters."""
     rng = np.random.default_rng(0)
-    return unit(rng.normal(size=(30, WIDTH))[rng.integers(0, 30, COUNT)] + 0.35 * rng.normal(size=(COUNT, WIDTH)))
+    return unit(
+        rng.normal(size=(30, WIDTH))[rng.integers(0, 30, COUNT)]
+        + 0.35 * rng.normal(size=(COUNT, WIDTH))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +62,16 @@ def indexes(documents: np.ndarray) -> dict[str, DenseIndex]:
     return {kind: DenseIndex.build(documents, ids, kind, "print") for kind in KINDS}
 
 
-def test_an_approximate_index_finds_most_of_the_nearest(indexes: dict[str, DenseIndex], queries: np.ndarray) -> None:
+def test_an_approximate_index_finds_most_of_the_nearest(
+    indexes: dict[str, DenseIndex], queries: np.ndarray
+) -> None:
     exact, found = (indexes[kind].search(queries, 20)[0] for kind in KINDS)
-    assert np.mean([len({*a} & {*b}) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]) >= 0.95
+    assert (
+        np.mean(
+            [len({*a} & {*b}) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
+        )
+        >= 0.95
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,12 +80,19 @@ def test_a_saved_index_answers_alike(
 ) -> None:
     indexes[kind].save(tmp_path)
     loaded = DenseIndex.load(tmp_path)
-    assert loaded.settings == indexes[kind].settings and loaded.document_ids == indexes[kind].document_ids
-    for before, after in zip(indexes[kind].search(queries, 10), loaded.search(queries, 10), strict=True):
+    assert (
+        loaded.settings == indexes[kind].settings
+        and loaded.document_ids == indexes[kind].document_ids
+    )
+    for before, after in zip(
+        indexes[kind].search(queries, 10), loaded.search(queries, 10), strict=True
+    ):
         assert (before == after).all()
 
 
-@pytest.mark.parametrize(("rows", "linked"), [(slice(None), True), (slice(5), False), (slice(5, None), False)])
+@pytest.mark.parametrize(
+    ("rows", "linked"), [(slice(None), True), (slice(5), False), (slice(5, None), False)]
+)
 def test_vectors_of_an_artifact_are_not_written_again(
     documents: np.ndarray, tmp_path: Path, rows: slice, linked: bool
 ) -> None:
@@ -102,7 +119,9 @@ def test_search_is_exact(seed: int, documents: int, k: int, density: float):
     queries = drawn(seed + 1, 4, 15, 0.4)
     if not vectors.nnz:
         return
-    found, scores = SparseIndex.build(vectors, [str(i) for i in range(documents)]).search(queries, k)
+    found, scores = SparseIndex.build(vectors, [str(i) for i in range(documents)]).search(
+        queries, k
+    )
     full = queries.toarray() @ vectors.toarray().T
     for row in range(4):
         order = [int(i) for i in np.argsort(-full[row], kind="stable")[:k] if full[row, i] > 0]
@@ -155,7 +174,9 @@ def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
     documents=st.sampled_from([40, 41, 200]),
     count=st.sampled_from([0, 1, 2, 3, 32, 60]),
 )
-def test_as_many_as_there_are_and_never_an_excluded_one(excluded: list[list[int]], documents: int, count: int) -> None:
+def test_as_many_as_there_are_and_never_an_excluded_one(
+    excluded: list[list[int]], documents: int, count: int
+) -> None:
     barred = np.array([row + [PADDING] * (6 - len(row)) for row in excluded], np.int32)
     found = draw(1, [f"q{i}" for i in range(len(excluded))], barred, documents, count)
     for row, out in zip(found.tolist(), excluded, strict=True):
@@ -173,7 +194,8 @@ def test_every_document_and_every_pair_is_as_likely(documents: int, count: int) 
     assert counts[[4, 9]].tolist() == [0, 0]
     left = np.delete(counts, [4, 9])
     assert chisquare(left).pvalue > 1e-3
-    # The first and the last taken of a row are as free of each other as a draw without replacement allows.
+    # The first and the last taken of a row are as free of each other as a draw without replacement
+    # allows.
     drawn = np.zeros((queries, documents))
     np.put_along_axis(drawn, found.astype(np.int64), 1.0, axis=1)
     together = (drawn.T @ drawn)[np.triu_indices(documents, 1)]
@@ -191,9 +213,14 @@ def test_a_query_draws_the_same_whoever_else_is_asked(documents: int) -> None:
     whole = draw(2, names, barred, documents, 32)
     for i in range(30):
         width = max(int((barred[i] != PADDING).sum()), 1)
-        assert draw(2, names[i : i + 1], barred[i : i + 1, :width], documents, 32)[0].tolist() == whole[i].tolist()
+        assert (
+            draw(2, names[i : i + 1], barred[i : i + 1, :width], documents, 32)[0].tolist()
+            == whole[i].tolist()
+        )
     assert len({row.tobytes() for row in whole}) == 30
-    assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all(), "another seed draws others"
+    assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all(), (
+        "another seed draws others"
+    )
 
 
 @given(seed=st.integers(0, 2**32 - 1), queries=st.integers(0, 6), width=st.integers(0, 5))
@@ -204,13 +231,23 @@ def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: i
     documents = rng.integers(-1, 9, (queries, width)).astype(np.int32)
     table, found = np.zeros((12, 2), np.float32), np.zeros((2, queries, width), np.float32)
     row_products(
-        documents, made.indptr, made.indices, made.data, *(
-            tuple(getattr(left, name) for left in lefts) for name in ("indptr", "indices", "data")
-        ), table, found,
-    )  # fmt: skip
-    for left, right, sums in zip(lefts, (made.data, np.ones(made.nnz, np.float32)), found, strict=True):
-        full = (left @ sparse.csr_matrix((right, made.indices, made.indptr), made.shape).T).toarray()
-        expected = np.where(documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
+        documents,
+        made.indptr,
+        made.indices,
+        made.data,
+        *(tuple(getattr(left, name) for left in lefts) for name in ("indptr", "indices", "data")),
+        table,
+        found,
+    )
+    for left, right, sums in zip(
+        lefts, (made.data, np.ones(made.nnz, np.float32)), found, strict=True
+    ):
+        full = (
+            left @ sparse.csr_matrix((right, made.indices, made.indptr), made.shape).T
+        ).toarray()
+        expected = np.where(
+            documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1)
+        )
         np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
     assert not table.any()
 
@@ -224,13 +261,21 @@ def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
 
 
 @given(
-    seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300), copies=st.integers(0, 150), width=st.integers(1, 40),
-    rows=st.integers(1, 9), block=st.integers(1, 120), data=st.data(),
-)  # fmt: skip
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(1, 300),
+    copies=st.integers(0, 150),
+    width=st.integers(1, 40),
+    rows=st.integers(1, 9),
+    block=st.integers(1, 120),
+    data=st.data(),
+)
 def test_the_nearest_are_those_of_a_full_sort(
     seed: int, count: int, copies: int, width: int, rows: int, block: int, data: st.DataObject
 ) -> None:
-    documents, queries = vectors(seed, count, width, min(copies, count // 2)), vectors(seed + 1, 20, width)
+    documents, queries = (
+        vectors(seed, count, width, min(copies, count // 2)),
+        vectors(seed + 1, 20, width),
+    )
     k = data.draw(st.integers(0, count))
     everything = np.tile(np.arange(count, dtype=np.int32), (20, 1))
     full = similarities(queries, documents, everything)
@@ -243,8 +288,15 @@ def test_the_nearest_are_those_of_a_full_sort(
     assert (scores == np.take_along_axis(full, order, axis=1)).all()
 
 
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 400), levels=st.integers(1, 50), data=st.data())
-def test_the_best_are_those_of_a_full_sort(seed: int, count: int, levels: int, data: st.DataObject) -> None:
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(1, 400),
+    levels=st.integers(1, 50),
+    data=st.data(),
+)
+def test_the_best_are_those_of_a_full_sort(
+    seed: int, count: int, levels: int, data: st.DataObject
+) -> None:
     full = (np.random.default_rng(seed).integers(0, levels, (7, count)) / 3).astype(np.float32)
     k = data.draw(st.integers(0, count))
     order = np.argsort(-full, axis=1, kind="stable")[:, :k]
@@ -260,4 +312,7 @@ def test_nothing_is_near_a_vector_that_is_no_number() -> None:
     documents, scores = nearest(np.concatenate([vectors[:1], broken]), vectors, 2)
     assert documents.tolist() == [[0, 1], [-1, -1]]
     assert scores.tolist() == [[1, 0], [-np.inf, -np.inf]]
-    assert nearest(broken, vectors, 2)[0].tolist() == nearest(vectors[:1], np.tile(broken, (4, 1)), 2)[0].tolist()
+    assert (
+        nearest(broken, vectors, 2)[0].tolist()
+        == nearest(vectors[:1], np.tile(broken, (4, 1)), 2)[0].tolist()
+    )

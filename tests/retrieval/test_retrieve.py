@@ -22,12 +22,19 @@ from anmi.retrieval.retrieve import Queries, Retrieve
 
 N = 10
 DOCUMENT = st.integers(0, N - 1)
-NEAR = st.lists(st.tuples(DOCUMENT, DOCUMENT, st.just("near")).filter(lambda pair: pair[0] != pair[1]), max_size=8)
+NEAR = st.lists(
+    st.tuples(DOCUMENT, DOCUMENT, st.just("near")).filter(lambda pair: pair[0] != pair[1]),
+    max_size=8,
+)
 
 
 def siblings_of(parents: list[int]) -> list[tuple[int, int, str]]:
     """As ingestion lists them: the first of each parent with every other one."""
-    return [(parents.index(parent), i, "sibling") for i, parent in enumerate(parents) if parents.index(parent) != i]
+    return [
+        (parents.index(parent), i, "sibling")
+        for i, parent in enumerate(parents)
+        if parents.index(parent) != i
+    ]
 
 
 PAIRS = st.tuples(NEAR, st.lists(st.integers(0, 8), min_size=N, max_size=N).map(siblings_of)).map(
@@ -42,14 +49,20 @@ def related_by(pairs: list[tuple[int, int, str]], labels: list[int]) -> RelatedD
     firsts = [labels.index(label) for label in labels]
     rows = [(i, first, COPY) for i, first in enumerate(firsts) if first != i] + pairs
     names = [(f"d{i}", f"d{j}", kind) for i, j, kind in rows]
-    return RelatedDocuments.from_table(pd.DataFrame(names, columns=["document_id", "other_id", "kind"]), NAMES)
+    return RelatedDocuments.from_table(
+        pd.DataFrame(names, columns=["document_id", "other_id", "kind"]), NAMES
+    )
 
 
 def padded(rows: list[list[int]], width: int = 4) -> np.ndarray:
-    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(
+        len(rows), width
+    )
 
 
-def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positives: list[int], document: int) -> int:
+def expected_kind(
+    pairs: list[tuple[int, int, str]], labels: list[int], positives: list[int], document: int
+) -> int:
     known = {labels[p] for p in positives}
     first = {j: i for i, j, kind in pairs if kind == "sibling"}
     family = [first.get(i, i) for i in range(N)]
@@ -63,9 +76,17 @@ def expected_kind(pairs: list[tuple[int, int, str]], labels: list[int], positive
     return min(found, default=0)
 
 
-@given(pairs=PAIRS, labels=GROUPS, rows=ROWS, own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4))
+@given(
+    pairs=PAIRS,
+    labels=GROUPS,
+    rows=ROWS,
+    own=st.lists(st.lists(DOCUMENT, max_size=1), min_size=4, max_size=4),
+)
 def test_relations_go_both_ways_through_copies_and_near_ones_win(
-    pairs: list[tuple[int, int, str]], labels: list[int], rows: list[list[int]], own: list[list[int]]
+    pairs: list[tuple[int, int, str]],
+    labels: list[int],
+    rows: list[list[int]],
+    own: list[list[int]],
 ) -> None:
     related, positives = related_by(pairs, labels), padded(rows)
     documents = np.tile(np.array([*range(N), PADDING], np.int32), (len(rows), 1))
@@ -83,7 +104,9 @@ def test_relations_go_both_ways_through_copies_and_near_ones_win(
 
 
 @given(labels=GROUPS, rows=ROWS)
-def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int], rows: list[list[int]]) -> None:
+def test_documents_come_with_all_of_their_text_and_nothing_else(
+    labels: list[int], rows: list[list[int]]
+) -> None:
     found = related_by([(0, 1, "near")], labels).same_text(padded(rows))
     expected = [{d for d in range(N) if labels[d] in {labels[p] for p in row}} for row in rows]
     assert [set(row) - {PADDING} for row in found.tolist()] == expected
@@ -91,7 +114,9 @@ def test_documents_come_with_all_of_their_text_and_nothing_else(labels: list[int
 
 
 @given(rows=ROWS, seed=st.integers(0, 99))
-def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: list[list[int]], seed: int) -> None:
+def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(
+    rows: list[list[int]], seed: int
+) -> None:
     queries = [f"q{i}" for i in range(len(rows))]
     pairs = [(f"q{i}", f"d{d}", 1 + d % 2) for i, row in enumerate(rows) for d in row]
     pairs += [("stranger", "d1", 1), ("q0", "d3", 0)]
@@ -99,7 +124,9 @@ def test_positives_are_the_relevant_documents_in_the_order_of_the_qrels(rows: li
     qrels = pd.DataFrame(pairs, columns=["query_id", "document_id", "relevance"])
     found = Positives(qrels, {f"d{d}": d for d in range(N)}).of(queries)
     unpadded = [[d for d in row if d != PADDING] for row in found.tolist()]
-    assert unpadded == [[int(d[1:]) for q, d, r in pairs if q == query and r > 0] for query in queries]
+    assert unpadded == [
+        [int(d[1:]) for q, d, r in pairs if q == query and r > 0] for query in queries
+    ]
     assert found.shape[1] >= 1
 
 
@@ -113,8 +140,12 @@ def made() -> tuple[Retrieve, Queries]:
     words = np.array([f"w{i}" for i in range(25)])
     texts = [" ".join(rng.choice(words, rng.integers(2, 6))) for _ in range(DOCUMENTS)]
     asked = [" ".join(rng.choice(words, 2)) for _ in range(QUERIES - 2)] + ["", "nothing known"]
-    vectors, queries = (rng.normal(size=(count, WIDTH)).astype(np.float32) for count in (DOCUMENTS, QUERIES))
-    vectors, queries = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, queries))
+    vectors, queries = (
+        rng.normal(size=(count, WIDTH)).astype(np.float32) for count in (DOCUMENTS, QUERIES)
+    )
+    vectors, queries = (
+        each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, queries)
+    )
     ids = [f"d{i}" for i in range(DOCUMENTS)]
     pairs = [("d90", "d0", COPY), ("d91", "d0", COPY), ("d92", "d40", COPY)]
     pairs += [("d1", "d50", "near"), ("d2", "d9", "sibling")]
@@ -140,7 +171,9 @@ def made() -> tuple[Retrieve, Queries]:
 def asking(retrieve: Retrieve, *sources: str) -> Retrieve:
     """The same retrieval by some of the sources alone."""
     bm25_index = retrieve.bm25 if "bm25" in sources else None
-    return replace(retrieve, bm25=bm25_index, vectors=retrieve.vectors if "dense" in sources else None)
+    return replace(
+        retrieve, bm25=bm25_index, vectors=retrieve.vectors if "dense" in sources else None
+    )
 
 
 Row = dict[int, dict[str, float]]
@@ -170,7 +203,9 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
                 continue
             values = scores[name]
             ranks = np.array([1 + (values > value).sum() for value in values])
-            order = [d for d in np.lexsort((np.arange(len(values)), -values)).tolist() if d not in barred]
+            order = [
+                d for d in np.lexsort((np.arange(len(values)), -values)).tolist() if d not in barred
+            ]
             order = [d for d in order[:depth] if name == "dense" or values[d] > 0]
             for document in order:
                 said[document]["source"] += SOURCES[name]
@@ -185,14 +220,24 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
                         told["exact"] = float(ranks[document])
             fused += np.where(ranks > deepest, 0, 1 / (60 + ranks))
         excluded = np.array([sorted(barred)], np.int32)
-        drawn = pool.draw(retrieve.seed, [queries.query_ids[number]], excluded, len(retrieve.related), retrieve.random)
+        drawn = pool.draw(
+            retrieve.seed,
+            [queries.query_ids[number]],
+            excluded,
+            len(retrieve.related),
+            retrieve.random,
+        )
         for document in drawn[0][drawn[0] >= 0].tolist():
             said[document]["source"] += SOURCES["random"]
         for document, told in said.items():
             told["fused"] = float(fused[document])
         chosen = [d for d, told in said.items() if told["source"]]
-        chosen.sort(key=lambda d: (said[d]["source"] == SOURCES["random"], -np.float32(said[d]["fused"]), d))
-        found.append((chosen, said, {d: said[d] for d in queries.positives[number].tolist() if d >= 0}))
+        chosen.sort(
+            key=lambda d: (said[d]["source"] == SOURCES["random"], -np.float32(said[d]["fused"]), d)
+        )
+        found.append(
+            (chosen, said, {d: said[d] for d in queries.positives[number].tolist() if d >= 0})
+        )
     return found
 
 
@@ -207,25 +252,36 @@ def check(block: Candidates, expected: list[tuple[list[int], Row, Row]], columns
         assert not block.source[row, ~held].any()
         for name in columns | {"fused"}:
             values = [said[d][name] for d in documents]
-            np.testing.assert_allclose(block.columns[name][row, held], values, rtol=1e-4, atol=1e-6, err_msg=name)
+            np.testing.assert_allclose(
+                block.columns[name][row, held], values, rtol=1e-4, atol=1e-6, err_msg=name
+            )
             if name != "fused":
                 assert np.isnan(block.columns[name][row, ~held]).all()
         for name in columns:
             known = block.positives[row] >= 0
-            values = [told.get("exact", told[name]) if name == "bm25_rank" else told[name] for told in own.values()]
-            np.testing.assert_allclose(block.positive_columns[name][row, known], values, rtol=1e-4, err_msg=name)
+            values = [
+                told.get("exact", told[name]) if name == "bm25_rank" else told[name]
+                for told in own.values()
+            ]
+            np.testing.assert_allclose(
+                block.positive_columns[name][row, known], values, rtol=1e-4, err_msg=name
+            )
             assert np.isnan(block.positive_columns[name][row, ~known]).all()
 
 
 BM25_COLUMNS, DENSE_COLUMNS = {"bm25", "bm25_rank"}, {"dense", "dense_rank"}
 
 
-@pytest.mark.parametrize(("sources", "columns"), [
-    (("bm25", "dense"), BM25_COLUMNS | DENSE_COLUMNS),
-    (("bm25",), BM25_COLUMNS),
-    (("dense",), DENSE_COLUMNS),
-    ((), set()),
-], ids=["both", "bm25", "dense", "neither"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sources", "columns"),
+    [
+        (("bm25", "dense"), BM25_COLUMNS | DENSE_COLUMNS),
+        (("bm25",), BM25_COLUMNS),
+        (("dense",), DENSE_COLUMNS),
+        ((), set()),
+    ],
+    ids=["both", "bm25", "dense", "neither"],
+)
 # All queries at a time, a few, and each alone: parts of which the widest row is another.
 @pytest.mark.parametrize("cells", [4_000_000, 3 * DOCUMENTS, 1])
 def test_one_pass_is_what_sets_and_full_scores_say(
@@ -247,31 +303,55 @@ def test_one_pass_is_what_sets_and_full_scores_say(
         {"bm25_depth": DOCUMENTS * 2, "dense_depth": DOCUMENTS * 2},
         {"random": DOCUMENTS * 2, "bm25_depth": 1, "dense_depth": 1},
         {"random": DOCUMENTS * 2, "bm25_ranks": 30, "dense_ranks": 70},
-        {"random": DOCUMENTS * 2, "dense_depth": 0, "bm25_ranks": DOCUMENTS * 2, "dense_ranks": DOCUMENTS * 2},
+        {
+            "random": DOCUMENTS * 2,
+            "dense_depth": 0,
+            "bm25_ranks": DOCUMENTS * 2,
+            "dense_ranks": DOCUMENTS * 2,
+        },
         {"random": DOCUMENTS * 2, "dense_depth": 0},
     ],
-    ids=["none at random", "deeper than the corpus", "all at random", "deeper ranks", "all ranks", "no list"],
+    ids=[
+        "none at random",
+        "deeper than the corpus",
+        "all at random",
+        "deeper ranks",
+        "all ranks",
+        "no list",
+    ],
 )
-def test_depths_of_any_size_are_kept(made: tuple[Retrieve, Queries], options: dict[str, int]) -> None:
+def test_depths_of_any_size_are_kept(
+    made: tuple[Retrieve, Queries], options: dict[str, int]
+) -> None:
     retrieve, queries = replace(made[0], **options), made[1]
     check(retrieve(queries), slow(retrieve, queries), BM25_COLUMNS | DENSE_COLUMNS)
 
 
-def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(made: tuple[Retrieve, Queries]) -> None:
+def test_the_rank_of_an_approximate_index_is_a_place_in_its_list(
+    made: tuple[Retrieve, Queries],
+) -> None:
     retrieve, queries = made
     index = DenseIndex.build(retrieve.vectors, [f"d{i}" for i in range(DOCUMENTS)], "hnsw")
     near, exact = replace(retrieve, approximate=index)(queries), retrieve(queries)
     listed = np.isfinite(near.columns["dense_rank"])
-    assert listed[(near.source & SOURCES["dense"]) > 0].all() and not listed.all(), "beyond the list there is no place"
+    assert listed[(near.source & SOURCES["dense"]) > 0].all() and not listed.all(), (
+        "beyond the list there is no place"
+    )
     for row in range(QUERIES):
         ours, expected = (
-            dict(zip(block.documents[row].tolist(), block.columns["dense"][row].tolist(), strict=True))
+            dict(
+                zip(
+                    block.documents[row].tolist(), block.columns["dense"][row].tolist(), strict=True
+                )
+            )
             for block in (near, exact)
         )
         assert ours == pytest.approx(expected, rel=1e-4, abs=1e-6, nan_ok=True)
 
 
-def test_of_many_positives_some_are_measured_and_none_is_a_candidate(made: tuple[Retrieve, Queries]) -> None:
+def test_of_many_positives_some_are_measured_and_none_is_a_candidate(
+    made: tuple[Retrieve, Queries],
+) -> None:
     retrieve, queries = made
     many = np.full((QUERIES, 120), PADDING, np.int32)
     many[:, 0] = queries.positives[:, 0]
@@ -279,38 +359,56 @@ def test_of_many_positives_some_are_measured_and_none_is_a_candidate(made: tuple
     block = retrieve(queries._replace(positives=many))
     assert block.positives.shape[1] == retrieve.measured == 8
     assert {values.shape[1] for values in block.positive_columns.values()} == {8}
-    assert len(set(block.positives[3].tolist())) == 8 and set(block.positives[3].tolist()) <= set(range(120))
-    assert block.documents[3].max() >= 120 and not ((block.documents[3] >= 0) & (block.documents[3] < 120)).any()
+    assert len(set(block.positives[3].tolist())) == 8 and set(block.positives[3].tolist()) <= set(
+        range(120)
+    )
+    assert (
+        block.documents[3].max() >= 120
+        and not ((block.documents[3] >= 0) & (block.documents[3] < 120)).any()
+    )
     similar = np.sort(block.positive_columns["dense"][3])
     assert block.positive_columns["dense"][3, 0] in similar[3:5], "the median one stands first"
 
 
 def test_by_rank_bm25_documents_without_a_common_term_fill_the_list() -> None:
     texts = [f"alone{i}" for i in range(40)] + ["세종 도서관", "세종 시청", "세종 대왕"]
-    index = BM25Index.build(texts, "ko", kind="whitespace", engine="rank_bm25", k1=1.5, b=0.75, epsilon=0.25)
-    related = RelatedDocuments.from_table(pd.DataFrame(columns=["document_id", "other_id", "kind"]), texts)
+    index = BM25Index.build(
+        texts, "ko", kind="whitespace", engine="rank_bm25", k1=1.5, b=0.75, epsilon=0.25
+    )
+    related = RelatedDocuments.from_table(
+        pd.DataFrame(columns=["document_id", "other_id", "kind"]), texts
+    )
     retrieve = Retrieve(index, None, None, related, bm25_depth=30, dense_depth=0, random=0, seed=1)
     one, none = np.array([[42]], np.int32), np.array([PADDING], np.int32)
     found = retrieve(Queries(["q"], ["세종"], one, none, np.zeros((1, 0), np.float32)))
     assert found.documents[0].tolist() == [40, 41, *range(28)]
     assert (found.columns["bm25"][0, :2] > 0).all() and not found.columns["bm25"][0, 2:].any()
-    assert (found.source == SOURCES["bm25"]).all() and found.query_columns["best_bm25_rank"].tolist() == [1]
+    assert (found.source == SOURCES["bm25"]).all() and found.query_columns[
+        "best_bm25_rank"
+    ].tolist() == [1]
 
 
 # Distinct, or the order would be that of ties; whole, so that sums are exact.
-SCORES = st.lists(st.integers(1, 60), min_size=0, max_size=6, unique=True).map(lambda v: sorted(v, reverse=True))
+SCORES = st.lists(st.integers(1, 60), min_size=0, max_size=6, unique=True).map(
+    lambda v: sorted(v, reverse=True)
+)
 
 
 @st.composite
 def lists(draw: Any) -> tuple[list[int], list[int]]:
     """The documents and scores of one query."""
     scores = draw(SCORES)
-    documents = draw(st.lists(st.integers(0, 9), min_size=len(scores), max_size=len(scores), unique=True))
+    documents = draw(
+        st.lists(st.integers(0, 9), min_size=len(scores), max_size=len(scores), unique=True)
+    )
     return documents, scores
 
 
 def ranked(found: list[tuple[list[int], list[int]]], width: int = 6) -> Ranked:
-    documents, scores = np.full((len(found), width), PADDING, np.int32), np.zeros((len(found), width), np.float32)
+    documents, scores = (
+        np.full((len(found), width), PADDING, np.int32),
+        np.zeros((len(found), width), np.float32),
+    )
     for row, (ids, values) in enumerate(found):
         documents[row, : len(ids)], scores[row, : len(ids)] = ids, values
     return Ranked(documents, scores)
@@ -321,9 +419,12 @@ SPREAD = {"dense": 0.25, "sparse": 2.0}
 
 
 def reference(
-    parts: dict[str, tuple[list[int], list[int]]], spreads: dict[str, float], method: str, weights: dict[str, float],
+    parts: dict[str, tuple[list[int], list[int]]],
+    spreads: dict[str, float],
+    method: str,
+    weights: dict[str, float],
     width: int = 6,
-) -> dict[int, float]:  # fmt: skip
+) -> dict[int, float]:
     """The score of every document, one after another."""
     found = {}
     for document in {document for ids, _ in parts.values() for document in ids}:
@@ -341,12 +442,18 @@ def reference(
 
 
 @given(
-    st.lists(st.tuples(lists(), lists(), lists(), st.sampled_from([0.0, 0.5, 2.0])), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(lists(), lists(), lists(), st.sampled_from([0.0, 0.5, 2.0])),
+        min_size=1,
+        max_size=4,
+    ),
     st.sampled_from(get_args(Method)),
     st.sampled_from([(1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.0, 1.0), (0.25, 0.5, 0.25)]),
     st.integers(1, 18),
-)  # fmt: skip
-def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, given_weights: Any, k: int) -> None:
+)
+def test_it_is_what_the_slow_reference_says(
+    rows: Any, method: Any, given_weights: Any, k: int
+) -> None:
     weights = dict(zip(PARTS, given_weights, strict=False))
     listed = {name: ranked([row[place] for row in rows]) for place, name in enumerate(weights)}
     spreads = {"bm25": np.array([row[3] for row in rows]), **SPREAD}
@@ -358,8 +465,12 @@ def test_it_is_what_the_slow_reference_says(rows: Any, method: Any, given_weight
         documents = [int(document) for document in found.documents[i] if document != PADDING]
         assert len(documents) == min(k, len(expected))
         scores = found.scores[i, : len(documents)]
-        np.testing.assert_allclose(scores, [expected[document] for document in documents], rtol=1e-5)
-        np.testing.assert_allclose(scores, sorted(expected.values(), reverse=True)[: len(documents)], rtol=1e-5)
+        np.testing.assert_allclose(
+            scores, [expected[document] for document in documents], rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            scores, sorted(expected.values(), reverse=True)[: len(documents)], rtol=1e-5
+        )
         for name, (ids, values) in own.items():
             ranks, said = found.part_ranks[name], found.part_scores[name]
             for place, document in enumerate(documents):
@@ -374,7 +485,9 @@ def test_bm25_tells_how_far_its_scores_spread() -> None:
     texts = ["red fox den", "blue whale", "red whale song", "a green tree"]
     index = BM25Index.build(texts, "en")
     documents, scores, spread = index.search_and_spread(["red fox", "whale", "nothing of it"], 3)
-    full = np.concatenate([part.copy() for _, part in index.scored(["red fox", "whale", "nothing of it"], 3)])
+    full = np.concatenate(
+        [part.copy() for _, part in index.scored(["red fox", "whale", "nothing of it"], 3)]
+    )
     np.testing.assert_allclose(spread, full.std(axis=1), rtol=1e-6)
     assert spread[2] == 0 and (documents[2] == PADDING).all()
     np.testing.assert_array_equal(index.search(["red fox"], 3)[1], scores[:1])

@@ -42,13 +42,20 @@ def test_without_expansion_it_is_bm25_over_subwords(static):
     with torch.no_grad():
         document_module(model).threshold.fill_(2.0)
     queries = ["fox den", "the moon over the sea", "a singing mammal"]
-    scores = (sparse_vectors(model, queries, "query") @ sparse_vectors(model, TEXTS, "document").T).toarray()
+    scores = (
+        sparse_vectors(model, queries, "query") @ sparse_vectors(model, TEXTS, "document").T
+    ).toarray()
     tokenizer = model[0].sub_modules["query"][0].tokenizer
-    rows = [[str(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]] for text in TEXTS + queries]
+    rows = [
+        [str(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
+        for text in TEXTS + queries
+    ]
     peer = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     peer.index(rows[: len(TEXTS)], show_progress=False)
     frequency = Counter(token for row in rows[: len(TEXTS)] for token in set(row))
-    asked = [{token for token in row if 2 * frequency[token] <= len(TEXTS)} for row in rows[len(TEXTS) :]]
+    asked = [
+        {token for token in row if 2 * frequency[token] <= len(TEXTS)} for row in rows[len(TEXTS) :]
+    ]
     expected = [peer.get_scores(sorted(tokens)) for tokens in asked]
     # The library leaves out the factor k1 + 1, which is the same for all.
     np.testing.assert_allclose(scores, 2.2 * np.array(expected), rtol=1e-4)
@@ -71,7 +78,10 @@ def test_a_document_weighs_as_the_formula_says(model):
 
 
 def test_marks_weigh_nothing_and_what_the_corpus_lacks_one(model):
-    tokenizer, idf = model[0].sub_modules["query"][0].tokenizer, model[0].sub_modules["query"][0].weight
+    tokenizer, idf = (
+        model[0].sub_modules["query"][0].tokenizer,
+        model[0].sub_modules["query"][0].weight,
+    )
     assert not idf[tokenizer.all_special_ids].any()
     assert float(idf[tokenizer.convert_tokens_to_ids("zebra")]) == 1.0
 
@@ -86,7 +96,9 @@ def test_the_saved_folder_gives_the_same(model, by: str, tmp_path: Path):
     )
     for role, encode in (("query", again.encode_query), ("document", again.encode_document)):
         expected = sparse_vectors(model, TEXTS, role).toarray()
-        np.testing.assert_allclose(sparse_vectors(again, TEXTS, role).toarray(), expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            sparse_vectors(again, TEXTS, role).toarray(), expected, rtol=1e-6
+        )
         np.testing.assert_allclose(encode(TEXTS).to_dense().numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -106,15 +118,21 @@ def test_what_it_cannot_begin_with_is_refused(static):
 
 def test_gradients_reach_every_table(static):
     model = inference_free(static, TEXTS)
-    document = model({**model.preprocess(TEXTS, task="document"), "task": "document"})["sentence_embedding"]
-    query = model({**model.preprocess(["fox"], task="query"), "task": "query"})["sentence_embedding"]
+    document = model({**model.preprocess(TEXTS, task="document"), "task": "document"})[
+        "sentence_embedding"
+    ]
+    query = model({**model.preprocess(["fox"], task="query"), "task": "query"})[
+        "sentence_embedding"
+    ]
     (document.sum() + (query @ document.T).sum()).backward()
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_terms_of_another_language_come_from_the_corpus(static):
     korean = [
-        f"서울의 {season} 날씨는 {state}." for season in ("봄", "여름", "가을", "겨울") for state in ("맑다", "흐리다")
+        f"서울의 {season} 날씨는 {state}."
+        for season in ("봄", "여름", "가을", "겨울")
+        for state in ("맑다", "흐리다")
     ]
     model = inference_free(static, korean * 5)
     terms = set(model[0].sub_modules["query"][0].tokenizer.get_vocab())
@@ -127,6 +145,8 @@ def test_queries_are_encoded_alike_without_pytorch(model, tmp_path):
     model.save(str(tmp_path), create_model_card=False)
     table = term_table(tmp_path)
     texts = ["fox den fox", "the moon over the sea", "", "zebra 123 §"]
-    np.testing.assert_allclose(table(texts).toarray(), sparse_vectors(model, texts, "query").toarray(), rtol=1e-6)
+    np.testing.assert_allclose(
+        table(texts).toarray(), sparse_vectors(model, texts, "query").toarray(), rtol=1e-6
+    )
     assert table.by_token()["fox"] == pytest.approx(float(table(["fox"]).max()), abs=1e-5)
     assert term_table(tmp_path / "document_0_LexicalExpansion") is None

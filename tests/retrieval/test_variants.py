@@ -78,7 +78,9 @@ def make_world() -> Make:
         facts = pd.DataFrame(rows, columns=["document_id", "head", "relation", "tail"])
         graph = pd.DataFrame(list(known), columns=["head", "relation", "tail"])
         ids = list(documents)
-        texts = [text if text is not None else written(stated) for text, stated in documents.values()]
+        texts = [
+            text if text is not None else written(stated) for text, stated in documents.values()
+        ]
         return World(
             KnowledgeGraph.from_tables(table, graph, facts, ids),
             ids,
@@ -134,7 +136,9 @@ def words(text: str, label: str, *others: str) -> list[int]:
         ("short", "longer than that", []),
     ],
 )
-def test_a_name_is_found_as_a_whole_word_in_its_case(text: str, label: str, starts: list[int]) -> None:
+def test_a_name_is_found_as_a_whole_word_in_its_case(
+    text: str, label: str, starts: list[int]
+) -> None:
     assert words(text, label) == starts
 
 
@@ -152,10 +156,15 @@ def test_mentions_are_labels_that_do_not_overlap_and_longest_first_leaves_none_o
 ) -> None:
     found = find_mentions(text, labels)
     spans = sorted(span for one in found for span in one)
-    assert all(text[start:end] == label for label, one in zip(labels, found, strict=True) for start, end in one)
+    assert all(
+        text[start:end] == label
+        for label, one in zip(labels, found, strict=True)
+        for start, end in one
+    )
     assert all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
     if len(set(labels)) == len(labels):
-        # The slow way: a regular expression for one label after the other, on what the longer ones left.
+        # The slow way: a regular expression for one label after the other, on what the longer ones
+        # left.
         left = text
         for label in sorted(filter(None, labels), key=lambda one: (-len(one), one)):
             pattern = rf"(?<![ab#]){re.escape(label)}(?![ab#])"
@@ -165,10 +174,16 @@ def test_mentions_are_labels_that_do_not_overlap_and_longest_first_leaves_none_o
             assert bool(mine) == bool(expected)
             for start, end in mine:
                 # What was taken still bounds what stands beside it, as a letter or as none.
-                left = left[:start] + "".join("#" if letter in "ab" else "\0" for letter in label) + left[end:]
+                left = (
+                    left[:start]
+                    + "".join("#" if letter in "ab" else "\0" for letter in label)
+                    + left[end:]
+                )
 
 
-def swaps(world: Any, documents: Sequence[int] | None = None, count: int = 20, seed: int = 1) -> pd.DataFrame:
+def swaps(
+    world: Any, documents: Sequence[int] | None = None, count: int = 20, seed: int = 1
+) -> pd.DataFrame:
     asked = np.arange(len(world.ids)) if documents is None else np.array(documents)
     context = Context.of(world.graph, asked.astype(np.int32), world.ids, world.texts)
     return make_swaps(context, Pools(world.graph), count, seed)
@@ -181,7 +196,8 @@ def pairs(table: pd.DataFrame, place: int) -> set[tuple[str, str]]:
 
 def test_exactly_the_valid_swaps_are_made(cities: Any) -> None:
     found = swaps(cities)
-    # Ann may not become Bob, to whom Akron is related already; nor may Austin become Rome, whose mayor he is.
+    # Ann may not become Bob, to whom Akron is related already; nor may Austin become Rome, whose
+    # mayor he is.
     assert pairs(found, 0) == {("akron", "austin"), ("akron", "rome"), ("ohio", "texas")}
     assert pairs(found, 1) == {("texas", "ohio"), ("bob", "ann")}
     # Nothing else is a colour.
@@ -198,7 +214,11 @@ def test_the_text_changes_wherever_the_entity_stands_and_only_there(cities: Any)
 
 
 NODES = [f"n{i}" for i in range(7)]
-FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s"]), st.sampled_from([*NODES, '"n1 n2"', "25.0"]))
+FACTS = st.tuples(
+    st.sampled_from(NODES),
+    st.sampled_from(["r", "s"]),
+    st.sampled_from([*NODES, '"n1 n2"', "25.0"]),
+)
 
 
 @given(
@@ -210,26 +230,36 @@ FACTS = st.tuples(st.sampled_from(NODES), st.sampled_from(["r", "s"]), st.sample
 def test_no_swap_says_a_truth_or_depends_on_other_documents(
     types: list[str], stated: Any, known: Any, count: int, make_world: Any
 ) -> None:
-    entities = {uri: (f"{uri} {uri}s" if uri == "n3" else uri, [kind]) for uri, kind in zip(NODES, types, strict=True)}
+    entities = {
+        uri: (f"{uri} {uri}s" if uri == "n3" else uri, [kind])
+        for uri, kind in zip(NODES, types, strict=True)
+    }
     world = make_world(entities, {f"d{i}": (None, facts) for i, facts in enumerate(stated)}, known)
     found = swaps(world, count=count)
     truth = {fact for facts in stated for fact in facts} | set(known)
     for row in found.itertuples():
         facts = set(world.facts[row.place])
         changed = {(h, r, t) for h, r, t in facts if row.old in (h, t)}
-        new = {(row.new if h == row.old else h, r, row.new if t == row.old else t) for h, r, t in changed}
+        new = {
+            (row.new if h == row.old else h, r, row.new if t == row.old else t)
+            for h, r, t in changed
+        }
         assert changed and not new & truth
         own = world.texts[row.place]
         assert row.text != own
         # All other names stand in the text as often as before.
         labels = [world.labels.get(node, surface(node)) for h, _, t in facts for node in (h, t)]
         others = sorted(set(labels) - {world.labels[row.old], world.labels[row.new]})
-        before, after = (find_mentions(text, [*others, world.labels[row.new]]) for text in (own, row.text))
+        before, after = (
+            find_mentions(text, [*others, world.labels[row.new]]) for text in (own, row.text)
+        )
         assert [len(spans) for spans in before[:-1]] == [len(spans) for spans in after[:-1]]
     assert found.groupby("place").size().max() <= count if len(found) else True
     for place in range(len(world.ids)):
         alone, together = (swaps(world, [place], count=count), found[found.place == place])
-        assert alone.drop(columns="place").to_dict("records") == together.drop(columns="place").to_dict("records")
+        assert alone.drop(columns="place").to_dict("records") == together.drop(
+            columns="place"
+        ).to_dict("records")
 
 
 def counterparts(world: Any, documents: Any = None, count: int = 9, seed: int = 1) -> pd.DataFrame:
@@ -257,7 +287,9 @@ def people(make_world: Any) -> Any:
 def test_what_is_most_alike_comes_first(people: Any) -> None:
     found = counterparts(people, [0])
     assert found.variant_id.tolist() == ["same", "ship", "more", "half"]
-    assert found.text.tolist() == [people.texts[people.ids.index(name)] for name in found.variant_id]
+    assert found.text.tolist() == [
+        people.texts[people.ids.index(name)] for name in found.variant_id
+    ]
     assert found.old.tolist() == ["a"] * 4 and found.new.tolist() == ["b", "ship", "c", "d"]
     assert found.relation.tolist() == ["birth"] * 4
     assert counterparts(people, [0], count=1).variant_id.tolist() == ["same"]
@@ -292,7 +324,9 @@ def test_counterparts_are_about_others_and_entail_nothing(
         assert {r for h, r, _ in own if h == row.old} & {r for h, r, _ in other if h == row.new}
     for place in range(len(world.ids)):
         alone, together = (counterparts(world, [place], count=count), found[found.place == place])
-        assert alone.drop(columns="place").to_dict("records") == together.drop(columns="place").to_dict("records")
+        assert alone.drop(columns="place").to_dict("records") == together.drop(
+            columns="place"
+        ).to_dict("records")
 
 
 def neighbours(world: Any, documents: Any, count: int = 99, seed: int = 1) -> pd.DataFrame:
@@ -326,12 +360,17 @@ def test_what_shares_most_comes_first_and_what_states_all_is_none(make_world: An
 
 @given(st.lists(st.sets(st.integers(0, 5), max_size=4), min_size=2, max_size=9), st.integers(0, 5))
 def test_against_sets(make_world: Any, sets: list[set[int]], seed: int) -> None:
-    made = {f"d{i}": ("Text.", [("a", "r", str(n)) for n in sorted(facts)]) for i, facts in enumerate(sets)}
+    made = {
+        f"d{i}": ("Text.", [("a", "r", str(n)) for n in sorted(facts)])
+        for i, facts in enumerate(sets)
+    }
     world = make_world({"a": ("A", ["t"])}, made)
     found = neighbours(world, range(len(sets)), seed=seed)
     for place, own in enumerate(sets):
         mine = [int(name[1:]) for name in found[found.place == place].variant_id]
-        assert sorted(mine) == [i for i, other in enumerate(sets) if own & other and not own <= other]
+        assert sorted(mine) == [
+            i for i, other in enumerate(sets) if own & other and not own <= other
+        ]
         likeness = [len(own & sets[i]) * (1 / len(own) + 1 / len(sets[i])) for i in mine]
         assert all(x >= y - 1e-9 for x, y in pairwise(likeness))
         alone = neighbours(world, [place], seed=seed).variant_id.tolist()
@@ -349,12 +388,17 @@ class Model:
             text = question.removeprefix("<text>\n").removesuffix("\n</text>")
             self.asked.append(text)
             answer = self.answers.get(text)
-            yield number, SimpleNamespace(text=answer or "", problem="" if answer else "it was cut off")
+            yield (
+                number,
+                SimpleNamespace(text=answer or "", problem="" if answer else "it was cut off"),
+            )
 
 
 def test_edits_come_back_to_the_texts_they_are_of(caplog: pytest.LogCaptureFixture) -> None:
     texts = [f"The number of ships in port {i} is {i}." for i in range(20)]
-    model = Model({text: text.replace("ships", "cars") for text in texts[:18]} | {texts[18]: texts[18]})
+    model = Model(
+        {text: text.replace("ships", "cars") for text in texts[:18]} | {texts[18]: texts[18]}
+    )
     with caplog.at_level(logging.WARNING):
         found = edited(model, 4000, texts)
     assert found == [[text.replace("ships", "cars")] for text in texts[:18]] + [[], []]
@@ -382,7 +426,9 @@ def test_an_answer_that_is_no_edit_is_none(answer: str, edit: str | None) -> Non
     assert edit_in(answer, "It is red.") == edit
 
 
-def made(world: Any, documents: list[int] | None = None, seed: int = 1, **params: Any) -> pd.DataFrame:
+def made(
+    world: Any, documents: list[int] | None = None, seed: int = 1, **params: Any
+) -> pd.DataFrame:
     asked = np.array(range(len(world.ids)) if documents is None else documents, np.int32)
     return make_variants(world.graph, asked, world.ids, world.texts, VariantParams(**params), seed)
 
@@ -395,7 +441,10 @@ def inverted(texts: Sequence[str]) -> list[list[str]]:
 def test_a_table_of_different_texts_each_with_its_id(cities: Any) -> None:
     found = made(cities)
     assert tuple(found.columns) == VARIANT_COLUMNS and set(map(str, found.dtypes)) == {"str"}
-    assert found.variant_id.is_unique or found[found.variant_id.duplicated(keep=False)].kind.eq("counterpart").all()
+    assert (
+        found.variant_id.is_unique
+        or found[found.variant_id.duplicated(keep=False)].kind.eq("counterpart").all()
+    )
     assert not found.duplicated(["document_id", "text"]).any()
     assert not made(cities, seed=2).text.equals(found.text)
     own = dict(zip(cities.ids, cities.texts, strict=True))
@@ -403,15 +452,24 @@ def test_a_table_of_different_texts_each_with_its_id(cities: Any) -> None:
     existing = found[found.kind == "counterpart"]
     assert (existing.text == existing.variant_id.map(own)).all() and len(existing)
     others = found[found.kind != "counterpart"]
-    assert (others.variant_id == others.document_id + "#" + others.kind + ":" + others.variant_id.str[-1:]).all()
+    assert (
+        others.variant_id
+        == others.document_id + "#" + others.kind + ":" + others.variant_id.str[-1:]
+    ).all()
     assert "d0#swap:0" in set(others.variant_id)
     counts = counts_of(found)
-    assert sum(count["variants"] for count in counts.values()) == len(found) and set(counts) <= set(KINDS)
+    assert sum(count["variants"] for count in counts.values()) == len(found) and set(counts) <= set(
+        KINDS
+    )
 
 
 def test_a_made_text_that_is_a_documents_is_that_document(make_world: Any) -> None:
     entities = {"a": ("A", ["t"]), "b": ("B", ["t"])}
-    documents = {"own": (None, [("a", "r", "5")]), "same": ("B | r | 5", []), "more": ("A | r | 6", [("a", "r", "6")])}
+    documents = {
+        "own": (None, [("a", "r", "5")]),
+        "same": ("B | r | 5", []),
+        "more": ("A | r | 6", [("a", "r", "6")]),
+    }
     found = made(make_world(entities, documents), [0])
     swapped = found[found.text == "B | r | 5"]
     assert swapped.variant_id.tolist() == ["same"] and swapped.kind.tolist() == ["counterpart"]
@@ -420,10 +478,18 @@ def test_a_made_text_that_is_a_documents_is_that_document(make_world: Any) -> No
 
 def test_what_a_generator_writes_is_a_kind_of_its_own(cities: Any) -> None:
     found = make_variants(
-        cities.graph, np.arange(4, dtype=np.int32), cities.ids, cities.texts, VariantParams(), 1, inverted
+        cities.graph,
+        np.arange(4, dtype=np.int32),
+        cities.ids,
+        cities.texts,
+        VariantParams(),
+        1,
+        inverted,
     )
     written = found[found.kind == "generated"].set_index("document_id").text
-    long = {name: text for name, text in zip(cities.ids, cities.texts, strict=True) if len(text) > 20}
+    long = {
+        name: text for name, text in zip(cities.ids, cities.texts, strict=True) if len(text) > 20
+    }
     assert written.to_dict() == {name: text[::-1] for name, text in long.items()} and len(long) > 1
 
 

@@ -26,18 +26,27 @@ QUESTIONS = ["word1 word2 word3", "word7 word8", "nothing known", "word59"]
 @pytest.fixture(scope="module")
 def model(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    word_encoder(WORDS, prompts={"query": "word5 ", "document": ""}).save(str(folder), create_model_card=False)
+    word_encoder(WORDS, prompts={"query": "word5 ", "document": ""}).save(
+        str(folder), create_model_card=False
+    )
     return folder
 
 
 def built(model: Path, **changes: Any) -> HybridSearch:
     table = corpus(1203)
-    table["title"] = [f"About {text.split()[0]}" if i % 3 else "" for i, text in enumerate(table.text)]
+    table["title"] = [
+        f"About {text.split()[0]}" if i % 3 else "" for i, text in enumerate(table.text)
+    ]
     texts = document_texts(table)
-    embeddings = SentenceTransformer(str(model), device="cpu").encode_document(texts, normalize_embeddings=True)
+    embeddings = SentenceTransformer(str(model), device="cpu").encode_document(
+        texts, normalize_embeddings=True
+    )
     settings: dict[str, Any] = {
-        **SETTINGS, "depth": 50, "weights": {"bm25": 0.3, "dense": 0.7}, "about": {"collection": "mine"},
-    }  # fmt: skip
+        **SETTINGS,
+        "depth": 50,
+        "weights": {"bm25": 0.3, "dense": 0.7},
+        "about": {"collection": "mine"},
+    }
     parts = [Encoded(model, embeddings, 0.4)]
     return HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **settings | changes)
 
@@ -50,8 +59,13 @@ def folder(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("system", ["hybrid", "bm25", "dense"])
-def test_it_finds_the_same_before_and_after_it_was_saved(model: Path, folder: Path, system: Any) -> None:
-    before, after = built(model).search(QUESTIONS, 7, system), HybridSearch.load(folder).search(QUESTIONS, 7, system)
+def test_it_finds_the_same_before_and_after_it_was_saved(
+    model: Path, folder: Path, system: Any
+) -> None:
+    before, after = (
+        built(model).search(QUESTIONS, 7, system),
+        HybridSearch.load(folder).search(QUESTIONS, 7, system),
+    )
     assert before == after
     assert [hit.rank for hit in after[0]] == list(range(1, 8))
     assert all(a.score >= b.score for a, b in zip(after[0], after[0][1:], strict=False))
@@ -97,19 +111,33 @@ def reweigh(folder: Path, weights: list[float]) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (lambda f: (f / "hybrid.json").unlink(), "has no hybrid.json, so it is no search folder or only half of one"),
+        (
+            lambda f: (f / "hybrid.json").unlink(),
+            "has no hybrid.json, so it is no search folder or only half of one",
+        ),
         (shutil.rmtree, "is not there"),
         (lambda f: (f / "hybrid.json").write_text("{"), "hybrid.json is damaged"),
         (lambda f: damage(f / "hybrid.json"), "hybrid.json is damaged"),
-        (lambda f: reweigh(f, [9, -5]), "hybrid.json has the weights .*numbers from 0 to 1 that add up to 1"),
+        (
+            lambda f: reweigh(f, [9, -5]),
+            "hybrid.json has the weights .*numbers from 0 to 1 that add up to 1",
+        ),
         (lambda f: reweigh(f, [0.9, 0.9]), "hybrid.json has the weights"),
         (lambda f: (f / "dense" / "vectors.npy").unlink(), "vectors.npy is missing"),
-        (lambda f: (f / "documents.parquet").write_bytes(b"PAR1"), "documents.parquet has 4 bytes and had"),
-        (lambda f: damage(f / "model" / "model.safetensors"), "model.safetensors is damaged, since its SHA-256"),
+        (
+            lambda f: (f / "documents.parquet").write_bytes(b"PAR1"),
+            "documents.parquet has 4 bytes and had",
+        ),
+        (
+            lambda f: damage(f / "model" / "model.safetensors"),
+            "model.safetensors is damaged, since its SHA-256",
+        ),
         (lambda f: damage(f / "dense" / "vectors.npy"), "vectors.npy is damaged"),
     ],
 )
-def test_a_damaged_folder_is_refused_with_the_file(folder: Path, tmp_path: Path, harm: Any, said: str) -> None:
+def test_a_damaged_folder_is_refused_with_the_file(
+    folder: Path, tmp_path: Path, harm: Any, said: str
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     harm(copy)
@@ -138,6 +166,8 @@ def test_what_the_readme_says_runs(folder: Path, capsys: pytest.CaptureFixture[s
         exec(block, {"FOLDER": str(folder), "QUESTION": "word1 word2"})
         printed.append(capsys.readouterr().out)
     hits = HybridSearch.load(folder).search("word1 word2", 10)[0]
-    assert [line.split()[1] for line in printed[0].splitlines()] == [hit.document_id for hit in hits]
+    assert [line.split()[1] for line in printed[0].splitlines()] == [
+        hit.document_id for hit in hits
+    ]
     best = HybridSearch.load(folder).search("word1 word2", 1, "dense")[0][0]
     assert printed[1].splitlines()[1].split()[1] == best.document_id

@@ -63,9 +63,20 @@ def three(retriever: Any, word_encoder: Any, tmp_path_factory: pytest.TempPathFa
         Encoded(place / "sparse", sparse_vectors(retriever, texts, "document"), 0.8),
     ]
     weights = {"bm25": 0.25, "dense": 0.25, "sparse": 0.5}
-    about = {"fit": {"of": "labels", "queries": 40, "kind": "all", "weights": weights, "low": weights, "high": weights,
-                     "ndcg@10": {"bm25": 0.5, "hybrid": 0.75}}}  # fmt: skip
-    made = HybridSearch.build(BM25Index.build(texts, "en"), table, parts, weights=weights, about=about, **SETTINGS)
+    about = {
+        "fit": {
+            "of": "labels",
+            "queries": 40,
+            "kind": "all",
+            "weights": weights,
+            "low": weights,
+            "high": weights,
+            "ndcg@10": {"bm25": 0.5, "hybrid": 0.75},
+        }
+    }
+    made = HybridSearch.build(
+        BM25Index.build(texts, "en"), table, parts, weights=weights, about=about, **SETTINGS
+    )
     made.save(place / "search")
     return place / "search"
 
@@ -74,7 +85,9 @@ def test_three_parts_say_of_every_hit_what_they_say_alone(three: Path) -> None:
     search = HybridSearch.load(three)
     assert list(search.retrievers) == ["dense", "sparse"]
     own = {
-        part: [{hit.document_id: hit for hit in hits} for hits in search.search(QUESTIONS, 100, part)]  # type: ignore[arg-type]
+        part: [
+            {hit.document_id: hit for hit in hits} for hits in search.search(QUESTIONS, 100, part)
+        ]  # type: ignore[arg-type]
         for part in ("bm25", "dense", "sparse")
     }
     spreads = {"bm25": search.bm25.search_and_spread(QUESTIONS, 1)[2], **search.settings["spreads"]}
@@ -86,26 +99,37 @@ def test_three_parts_say_of_every_hit_what_they_say_alone(three: Path) -> None:
             for part, found in own.items():
                 alone = found[place].get(hit.document_id)
                 assert getattr(hit, f"{part}_rank") == (alone.rank if alone else None)
-                least = min(other.score for other in found[place].values()) if len(found[place]) == 100 else 0.0
+                least = (
+                    min(other.score for other in found[place].values())
+                    if len(found[place]) == 100
+                    else 0.0
+                )
                 score = alone.score if alone else least
                 spread = spreads[part][place] if part == "bm25" else spreads[part]
                 total += search.settings["weights"][part] * score / spread
             assert hit.score == pytest.approx(total, rel=1e-5)
 
 
-def test_a_search_of_three_parts_exports_its_terms_and_says_what_it_holds(three: Path, tmp_path: Path) -> None:
+def test_a_search_of_three_parts_exports_its_terms_and_says_what_it_holds(
+    three: Path, tmp_path: Path
+) -> None:
     text = (three / "README.md").read_text()
     assert "`companion/` | the sparse retriever" in text and "`sparse/*.npy`" in text
     HybridSearch.load(three).save(tmp_path / "again")
     again = HybridSearch.load(tmp_path / "again")
     assert again.search(QUESTIONS, 5) == HybridSearch.load(three).search(QUESTIONS, 5)
-    heads = [str(column.header) for column in hits_table("", again.search("word1", 2)[0], [*again.retrievers]).columns]
+    heads = [
+        str(column.header)
+        for column in hits_table("", again.search("word1", 2)[0], [*again.retrievers]).columns
+    ]
     assert {"BM25", "dense", "sparse"} <= set(" ".join(heads).split())
 
 
 def products(retriever: Any) -> Any:
     queries = sparse_vectors(retriever, QUESTIONS, "query")
-    return (queries @ pruned(sparse_vectors(retriever, corpus().text.tolist(), "document"), SHARE).T).toarray()
+    return (
+        queries @ pruned(sparse_vectors(retriever, corpus().text.tolist(), "document"), SHARE).T
+    ).toarray()
 
 
 def test_searching_takes_no_pytorch(three: Path) -> None:
@@ -120,8 +144,12 @@ def test_searching_takes_no_pytorch(three: Path) -> None:
 
 
 def test_its_readme_finds_the_same_without_anmi(retriever: Any, folder: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    (alone,) = (block for block in blocks if "import anmi" not in block and "from anmi" not in block)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    (alone,) = (
+        block for block in blocks if "import anmi" not in block and "from anmi" not in block
+    )
     variables: dict[str, Any] = {"FOLDER": str(folder), "QUESTION": QUESTIONS[0]}
     exec(alone, variables)
     np.testing.assert_allclose(variables["scores"], products(retriever)[0], rtol=1e-5)
@@ -137,35 +165,58 @@ def test_every_part_of_a_search_is_an_inner_product_of_vectors(three: Path, tmp_
     for question in [*QUESTIONS[:2], "word1 word1 word5"]:
         question_terms = terms.reindex(search.bm25.tokenize([question])[0]).dropna().astype(int)
         weights = np.bincount(question_terms, minlength=len(terms))
-        told = [values @ weights[places] for places, values in zip(table.bm25_indices, table.bm25_values, strict=True)]
+        told = [
+            values @ weights[places]
+            for places, values in zip(table.bm25_indices, table.bm25_values, strict=True)
+        ]
         ((_, expected),) = search.bm25.scored([question], 300)
         assert np.allclose(told, expected[0], atol=1e-5) and max(told) > 0
     for row in range(2):
         sparse = asked["sparse"][[row]].toarray()[0]
         found = {
             "dense": np.stack(table.dense.tolist()) @ asked["dense"][row],
-            "sparse": [v @ sparse[i] for i, v in zip(table.sparse_indices, table.sparse_values, strict=True)],
+            "sparse": [
+                v @ sparse[i]
+                for i, v in zip(table.sparse_indices, table.sparse_values, strict=True)
+            ],
         }
         for kind, told in found.items():
             best = search.ranked([QUESTIONS[row]], 5, kind)  # type: ignore[arg-type]
             assert np.allclose(np.sort(told)[::-1][:5], best.scores[0], atol=1e-4), kind
     readme = (tmp_path / "files" / "README.md").read_text()
-    assert '"en")' in readme and "300 documents" in readme and str(search.settings["weights"]) in readme
+    assert (
+        '"en")' in readme
+        and "300 documents" in readme
+        and str(search.settings["weights"]) in readme
+    )
 
 
-def test_what_opensearch_is_given_scores_alike(retriever: Any, folder: Path, tmp_path: Path) -> None:
+def test_what_opensearch_is_given_scores_alike(
+    retriever: Any, folder: Path, tmp_path: Path
+) -> None:
     assert export_opensearch(HybridSearch.load(folder), tmp_path) == 300
-    lines = [json.loads(line) for line in (tmp_path / "documents.ndjson").read_text(encoding="utf-8").splitlines()]
-    idf, mapping = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("idf", "index"))
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "documents.ndjson").read_text(encoding="utf-8").splitlines()
+    ]
+    idf, mapping = (
+        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("idf", "index")
+    )
     assert mapping["mappings"]["properties"]["terms"] == {"type": "rank_features"}
-    sources = {action["index"]["_id"]: source for action, source in zip(lines[::2], lines[1::2], strict=True)}
+    sources = {
+        action["index"]["_id"]: source
+        for action, source in zip(lines[::2], lines[1::2], strict=True)
+    }
     features = {name for source in sources.values() for name in source["terms"]}
     # Their documentation: features are positive, their names without dots.
     assert min(weight for source in sources.values() for weight in source["terms"].values()) > 0
     assert not any("." in name for name in features)
     assert features <= set(idf)
     asked = {word: idf[word] for word in QUESTIONS[0].split()}
-    scores = [sum(asked[name] * source["terms"].get(name, 0) for name in asked) for source in sources.values()]
+    scores = [
+        sum(asked[name] * source["terms"].get(name, 0) for name in asked)
+        for source in sources.values()
+    ]
     np.testing.assert_allclose(scores, products(retriever)[0], atol=1e-3)
 
 

@@ -27,21 +27,27 @@ def made(count: int, seed: int, good: float) -> tuple[Ranked, Ranked, np.ndarray
             if rng.random() < chance:
                 row[row == answer] = row[0]
                 row[0] = answer
-        parts.append(Ranked(documents, -np.sort(-rng.random((count, 12)), axis=1).astype(np.float32)))
+        parts.append(
+            Ranked(documents, -np.sort(-rng.random((count, 12)), axis=1).astype(np.float32))
+        )
     return parts[0], parts[1], answers[:, None].astype(np.int32)
 
 
 def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
     bm25, dense, answers = made(25, 0, 0.6)
     # Graded, and a second label for some.
-    others = np.where(np.arange(25) % 3 == 0, (answers[:, 0] + 1) % 40, -1)[:, None].astype(np.int32)
+    others = np.where(np.arange(25) % 3 == 0, (answers[:, 0] + 1) % 40, -1)[:, None].astype(
+        np.int32
+    )
     labelled = np.concatenate([answers, others], axis=1)
     grades = np.where(labelled >= 0, [[2.0, 1.0]], 0).astype(np.float32)
     names = [f"q{i}" for i in range(25)]
     rows = [
-        (name, DOCUMENTS[d], int(g)) for name, ds, gs in zip(names, labelled, grades, strict=True)
-        for d, g in zip(ds, gs, strict=True) if d >= 0
-    ]  # fmt: skip
+        (name, DOCUMENTS[d], int(g))
+        for name, ds, gs in zip(names, labelled, grades, strict=True)
+        for d, g in zip(ds, gs, strict=True)
+        if d >= 0
+    ]
     qrels = pd.DataFrame(rows, columns=["query_id", "document_id", "relevance"])
     third = made(25, 7, 0.4)[1]
     lists = {"bm25": bm25, "dense": dense, "sparse": third}
@@ -83,7 +89,10 @@ def test_of_three_parts_the_useless_one_gets_least() -> None:
     for third, useful in ((noise, False), (helpful, True)):
         lists = {"bm25": bm25, "dense": dense, "sparse": third}
         found = fit_weights(lists, {}, answers, grades, np.ones(300, bool), seed=1)
-        assert sum(found["weights"].values()) == pytest.approx(1) and min(found["weights"].values()) >= 0
+        assert (
+            sum(found["weights"].values()) == pytest.approx(1)
+            and min(found["weights"].values()) >= 0
+        )
         assert (found["weights"]["sparse"] > 0.2) is useful
         assert found["ndcg@10"]["hybrid"] >= max(found["ndcg@10"][name] for name in lists) - 0.01
 

@@ -51,12 +51,18 @@ def write_text(path: Path, content: str) -> None:
 
 def own_code(folder: Path, mark: Path) -> None:
     """A module of the folder's own, which leaves a mark as soon as it is imported."""
-    (folder / "modeling_own.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Own: pass\n")
-    write(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "modeling_own.Own"}])
+    (folder / "modeling_own.py").write_text(
+        f"import os\nos.mkdir({str(mark)!r})\nclass Own: pass\n"
+    )
+    write(
+        folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "modeling_own.Own"}]
+    )
 
 
 def module(kind: str, place: str = "") -> Callable[[Path, Path], None]:
-    return lambda folder, _: write(folder / "modules.json", [{"idx": 0, "name": "0", "path": place, "type": kind}])
+    return lambda folder, _: write(
+        folder / "modules.json", [{"idx": 0, "name": "0", "path": place, "type": kind}]
+    )
 
 
 def setting(file: str, **values: Any) -> Callable[[Path, Path], None]:
@@ -89,7 +95,10 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "code of its own": (own_code, 'names the class "modeling_own.Own"'),
     "a function of the system": (module("os.system"), 'names the class "os.system"'),
     "another package": (module("subprocess.Popen"), "none of sentence-transformers"),
-    "a name that begins alike": (module("sentence_transformers_evil.Own"), "none of sentence-transformers"),
+    "a name that begins alike": (
+        module("sentence_transformers_evil.Own"),
+        "none of sentence-transformers",
+    ),
     "a name with more in it": (module(f"{OWN}.Pooling;os"), "none of sentence-transformers"),
     "a path that leads out": (module(f"{OWN}.Normalize", "../../etc"), "leads out of the folder"),
     "an absolute path": (module(f"{OWN}.Normalize", "/etc"), "leads out of the folder"),
@@ -98,11 +107,20 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
         lambda folder, _: write(folder / "modules.json", [[{"type": "os.system"}]]),
         "no list of modules",
     ),
-    "a type that is a number": (lambda folder, _: write(folder / "modules.json", [{"type": 5}]), "no list of modules"),
+    "a type that is a number": (
+        lambda folder, _: write(folder / "modules.json", [{"type": 5}]),
+        "no list of modules",
+    ),
     "a path that is a list": (module(f"{OWN}.Normalize", ["a"]), "a path that is a text"),  # type: ignore[arg-type]
-    "a function of the library": (module("sentence_transformers.util.http_get"), "none of sentence-transformers"),
+    "a function of the library": (
+        module("sentence_transformers.util.http_get"),
+        "none of sentence-transformers",
+    ),
     "a module that is none": (module("sentence_transformers.util.Nothing"), "could not be loaded"),
-    "deep JSON": (lambda folder, _: write_text(folder / "modules.json", "[" * 9999), "is nested too deep"),
+    "deep JSON": (
+        lambda folder, _: write_text(folder / "modules.json", "[" * 9999),
+        "is nested too deep",
+    ),
     "settings that are a number": (
         lambda folder, _: write(folder / "config_sentence_transformers.json", 5),
         "could not",
@@ -112,28 +130,63 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
         setting("tokenizer_config.json", auto_map={"AutoTokenizer": ["a.B", None]}),
         '"auto_map"',
     ),
-    "auto_map inside": (setting("config.json", text_config={"auto_map": {"AutoConfig": "o/r--m.C"}}), '"auto_map"'),
-    "kernels of the hub": (setting("config.json", _attn_implementation_internal="evil/kernel"), "would be imported"),
-    "attention of the hub": (setting("config.json", attn_implementation="evil/kernel"), "would be fetched"),
-    "an adapter": (setting("adapter_config.json", auto_mapping={"parent_library": "evil"}), "would be imported"),
+    "auto_map inside": (
+        setting("config.json", text_config={"auto_map": {"AutoConfig": "o/r--m.C"}}),
+        '"auto_map"',
+    ),
+    "kernels of the hub": (
+        setting("config.json", _attn_implementation_internal="evil/kernel"),
+        "would be imported",
+    ),
+    "attention of the hub": (
+        setting("config.json", attn_implementation="evil/kernel"),
+        "would be fetched",
+    ),
+    "an adapter": (
+        setting("adapter_config.json", auto_mapping={"parent_library": "evil"}),
+        "would be imported",
+    ),
     "a template": (
         setting("tokenizer_config.json", chat_template=[{"name": "../../owned", "template": "x"}]),
         'chat template named "../../owned"',
     ),
-    "several templates": (setting("tokenizer_config.json", chat_template={"/owned": "x"}), 'named "/owned"'),
-    "a switch": (setting("sentence_bert_config.json", model_args={"trust_remote_code": True}), "trust_remote_code"),
-    "an activation": (setting("2_Dense/config.json", activation_function="os.abort"), 'activation "os.abort"'),
+    "several templates": (
+        setting("tokenizer_config.json", chat_template={"/owned": "x"}),
+        'named "/owned"',
+    ),
+    "a switch": (
+        setting("sentence_bert_config.json", model_args={"trust_remote_code": True}),
+        "trust_remote_code",
+    ),
+    "an activation": (
+        setting("2_Dense/config.json", activation_function="os.abort"),
+        'activation "os.abort"',
+    ),
     "a function of torch": (
-        setting("config.json", sentence_transformers={"activation_fn": "torch.distributed.run.main"}),
+        setting(
+            "config.json", sentence_transformers={"activation_fn": "torch.distributed.run.main"}
+        ),
         'activation "torch.distributed.run.main"',
     ),
-    "a route": (setting("router_config.json", types={"query": "os.system"}), 'the class "os.system"'),
-    "a tokenizer": (setting("wordembedding_config.json", tokenizer_class="os.system"), 'the class "os.system"'),
+    "a route": (
+        setting("router_config.json", types={"query": "os.system"}),
+        'the class "os.system"',
+    ),
+    "a tokenizer": (
+        setting("wordembedding_config.json", tokenizer_class="os.system"),
+        'the class "os.system"',
+    ),
     "no JSON": (lambda folder, _: (folder / "config.json").write_text("{"), "is not valid JSON"),  # type: ignore[arg-type, return-value]
     "pickled weights": (pickled_weights, "pytorch_model.bin and not as safetensors"),
     "pickled weights of a part": (pickled_part, "2_Dense/pytorch_model.bin and not as safetensors"),
-    "pickled weights behind a link": (pickled_behind_a_link, "2_Dense/pytorch_model.bin and not as safetensors"),
-    "a pickle called safetensors": (disguised_weights, "model.safetensors is not in the format safetensors"),
+    "pickled weights behind a link": (
+        pickled_behind_a_link,
+        "2_Dense/pytorch_model.bin and not as safetensors",
+    ),
+    "a pickle called safetensors": (
+        disguised_weights,
+        "model.safetensors is not in the format safetensors",
+    ),
 }
 
 
@@ -142,7 +195,10 @@ def test_a_hostile_model_is_refused_in_one_sentence(kind: str, saved: Path, tmp_
     make, told = HOSTILE[kind]
     mark = tmp_path / "owned"
     make(saved, mark)
-    for opened in (lambda: load_encoder(str(saved), tmp_path), lambda: open_cross_encoder(str(saved), 64)):
+    for opened in (
+        lambda: load_encoder(str(saved), tmp_path),
+        lambda: open_cross_encoder(str(saved), 64),
+    ):
         with pytest.raises(AnmiError) as caught:
             opened()
         assert told in str(caught.value)
@@ -159,13 +215,21 @@ def test_models_of_this_project_and_usual_ones_pass(saved: Path, tmp_path: Path)
         (usual / folder).mkdir(exist_ok=True)
     (usual / "pytorch_model.bin").write_bytes(b"never read")
     (usual / "training_args.bin").write_bytes(b"never read")
-    write(usual / "2_Dense" / "config.json", {"activation_function": "torch.nn.modules.activation.Tanh"})
+    write(
+        usual / "2_Dense" / "config.json",
+        {"activation_function": "torch.nn.modules.activation.Tanh"},
+    )
     write(usual / "router_config.json", {"types": {"query_0": f"{OWN}.StaticEmbedding"}})
-    write(usual / "sentence_bert_config.json", {"max_seq_length": 256, "model_args": {"trust_remote_code": False}})
+    write(
+        usual / "sentence_bert_config.json",
+        {"max_seq_length": 256, "model_args": {"trust_remote_code": False}},
+    )
     check_folder(usual)
 
 
-def test_a_cache_of_links_passes_and_what_lies_behind_a_link_counts(saved: Path, tmp_path: Path) -> None:
+def test_a_cache_of_links_passes_and_what_lies_behind_a_link_counts(
+    saved: Path, tmp_path: Path
+) -> None:
     # As the hub's client keeps models: snapshots of links to blobs.
     (tmp_path / "blobs").mkdir()
     cached = tmp_path / "snapshots" / "revision"
@@ -176,17 +240,24 @@ def test_a_cache_of_links_passes_and_what_lies_behind_a_link_counts(saved: Path,
         place.symlink_to(tmp_path / "blobs" / str(number))
     (cached / "back").symlink_to(cached)
     assert checked_model(str(cached)) == cached
-    assert fingerprint(load_encoder(str(cached), tmp_path)) == fingerprint(load_encoder(str(saved), tmp_path))
+    assert fingerprint(load_encoder(str(cached), tmp_path)) == fingerprint(
+        load_encoder(str(saved), tmp_path)
+    )
     assert measured(cached)["digest"] == measured(saved)["digest"]
     (tmp_path / "linked").symlink_to(saved)
     (tmp_path / "outer").mkdir()
     (tmp_path / "outer" / "model").symlink_to(tmp_path / "linked")
     before = measured(tmp_path / "outer")
     (saved / "modules.json").write_text((saved / "modules.json").read_text() + " ")
-    assert before["files"] == len(files_in(saved)) and measured(tmp_path / "outer")["digest"] != before["digest"]
+    assert (
+        before["files"] == len(files_in(saved))
+        and measured(tmp_path / "outer")["digest"] != before["digest"]
+    )
 
 
-def test_nothing_but_data_is_fetched_from_the_hub(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_data_is_fetched_from_the_hub(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import huggingface_hub
     from huggingface_hub.utils import filter_repo_objects
 
@@ -197,13 +268,35 @@ def test_nothing_but_data_is_fetched_from_the_hub(saved: Path, monkeypatch: pyte
         module("evil.Own")(saved, saved)
         return str(saved)
 
-    # No hub can be reached here: its client is asked for a folder, and what it would fetch is told by its own filter.
+    # No hub can be reached here: its client is asked for a folder, and what it would fetch is told
+    # by its own filter.
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    with pytest.raises(AnmiError, match=r'model "evil/model": modules\.json names the class "evil\.Own"'):
+    with pytest.raises(
+        AnmiError, match=r'model "evil/model": modules\.json names the class "evil\.Own"'
+    ):
         checked_model("evil/model")
     files = [
-        *("config.json", "1_Pooling/config.json", "model.safetensors", "vocab.txt", "pytorch_model.bin", "modeling.py"),
-        *("onnx/model.onnx", "training_args.bin", "openvino/openvino_model.bin", "spiece.model", "rng.pth"),
+        *(
+            "config.json",
+            "1_Pooling/config.json",
+            "model.safetensors",
+            "vocab.txt",
+            "pytorch_model.bin",
+            "modeling.py",
+        ),
+        *(
+            "onnx/model.onnx",
+            "training_args.bin",
+            "openvino/openvino_model.bin",
+            "spiece.model",
+            "rng.pth",
+        ),
     ]
     fetched = list(filter_repo_objects(files, **asked))
-    assert fetched == ["config.json", "1_Pooling/config.json", "model.safetensors", "vocab.txt", "spiece.model"]
+    assert fetched == [
+        "config.json",
+        "1_Pooling/config.json",
+        "model.safetensors",
+        "vocab.txt",
+        "spiece.model",
+    ]

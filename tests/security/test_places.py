@@ -19,11 +19,37 @@ from anmi.retrieval.encoders import check_name
 from anmi.selection.recipe import RecipeBook
 
 HOSTILE = (
-    "../../etc/passwd", "..", "/etc/passwd", "~root/.ssh/id_rsa", "~nobody-of-that-name/x", "a\0b", "x" * 5000,
-    "a/" * 3000, "a\nb", "%2e%2e%2fx", "CON", "nul.txt", "\\\\host\\share", "file:///etc/passwd", "\x1b[2J", "*",
-    "**/*", "[", "{a,b}", "a\u202eb", ";", "@", "-rf", ".", "\ud800",
-)  # fmt: skip
-names = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40), st.lists(st.sampled_from(HOSTILE[:8])).map("/".join))
+    "../../etc/passwd",
+    "..",
+    "/etc/passwd",
+    "~root/.ssh/id_rsa",
+    "~nobody-of-that-name/x",
+    "a\0b",
+    "x" * 5000,
+    "a/" * 3000,
+    "a\nb",
+    "%2e%2e%2fx",
+    "CON",
+    "nul.txt",
+    "\\\\host\\share",
+    "file:///etc/passwd",
+    "\x1b[2J",
+    "*",
+    "**/*",
+    "[",
+    "{a,b}",
+    "a\u202eb",
+    ";",
+    "@",
+    "-rf",
+    ".",
+    "\ud800",
+)
+names = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(max_size=40),
+    st.lists(st.sampled_from(HOSTILE[:8])).map("/".join),
+)
 
 
 def write_collection(folder: Path) -> Path:
@@ -33,15 +59,21 @@ def write_collection(folder: Path) -> Path:
         (folder / name).write_text(rows)
     labels = "".join(f"{i}\t{i}\t1\n" for i in range(12))
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + labels)
-    (folder / "entities.jsonl").write_text('{"uri": "u:a", "label": "a"}\n{"uri": "u:b", "label": "b"}\n')
+    (folder / "entities.jsonl").write_text(
+        '{"uri": "u:a", "label": "a"}\n{"uri": "u:b", "label": "b"}\n'
+    )
     (folder / "triples.tsv").write_text("head\trelation\ttail\nu:a\tr\tu:b\n")
-    (folder / "pairs_1.jsonl").write_text('{"query": "some query", "document": "some document"}\n' * 2)
+    (folder / "pairs_1.jsonl").write_text(
+        '{"query": "some query", "document": "some document"}\n' * 2
+    )
     return folder
 
 
 @given(scheme=st.sampled_from(("beir", "kg", "pairs")), place=names)
 @settings(max_examples=150)
-def test_a_place_that_is_none_is_told_in_one_sentence(scheme: str, place: str, tmp_path: Path) -> None:
+def test_a_place_that_is_none_is_told_in_one_sentence(
+    scheme: str, place: str, tmp_path: Path
+) -> None:
     with pytest.raises(AnmiError) as caught:
         # Below an empty folder, so that no example reads what lies on this machine.
         sources.load_collection(f"{scheme}:{tmp_path}/empty/{place}")
@@ -49,7 +81,9 @@ def test_a_place_that_is_none_is_told_in_one_sentence(scheme: str, place: str, t
 
 
 @pytest.mark.parametrize("place", HOSTILE)
-def test_a_place_is_never_taken_for_another_one(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_never_taken_for_another_one(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert not is_plain_name(place) or place in ("CON", "nul.txt")
     for scheme in ("beir", "kg", "pairs"):
@@ -61,9 +95,13 @@ def test_a_place_is_never_taken_for_another_one(place: str, tmp_path: Path, monk
 
 
 LINKED = {
-    "corpus.jsonl": "beir", "queries.jsonl": "beir", "qrels/train.tsv": "beir", "entities.jsonl": "kg",
-    "triples.tsv": "kg", "pairs_1.jsonl": "pairs",
-}  # fmt: skip
+    "corpus.jsonl": "beir",
+    "queries.jsonl": "beir",
+    "qrels/train.tsv": "beir",
+    "entities.jsonl": "kg",
+    "triples.tsv": "kg",
+    "pairs_1.jsonl": "pairs",
+}
 
 
 def read(scheme: str, folder: Path) -> None:
@@ -100,7 +138,9 @@ def test_a_file_that_is_named_in_full_may_be_a_link(tmp_path: Path) -> None:
     folder = tmp_path / "others"
     folder.mkdir()
     (folder / "link.jsonl").symlink_to(target)
-    assert [path for _, _, found in files_of_pairs(f"{folder}/link.jsonl") for path in found] == [folder / "link.jsonl"]
+    assert [path for _, _, found in files_of_pairs(f"{folder}/link.jsonl") for path in found] == [
+        folder / "link.jsonl"
+    ]
     with pytest.raises(AnmiError, match="leads out"):
         files_of_pairs(f"{folder}/l*.jsonl")
 
@@ -155,8 +195,12 @@ def unpack_with_ir_datasets(archive: Path, target: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="before Python 3.11.4 nothing is unpacked")
-def test_an_archive_cannot_leave_its_folder(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    not hasattr(tarfile, "data_filter"), reason="before Python 3.11.4 nothing is unpacked"
+)
+def test_an_archive_cannot_leave_its_folder(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = ARCHIVES[kind]()
     with tarfile.open(tmp_path / "a.tar", "w") as made:
         made.addfile(info, io.BytesIO(b"owned") if info.isreg() else None)
@@ -165,8 +209,12 @@ def test_an_archive_cannot_leave_its_folder(kind: str, tmp_path: Path, monkeypat
     assert not [path for path in tmp_path.rglob("*") if path.name == "owned"]
 
 
-@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="before Python 3.11.4 nothing is unpacked")
-def test_an_honest_archive_loses_special_permissions_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    not hasattr(tarfile, "data_filter"), reason="before Python 3.11.4 nothing is unpacked"
+)
+def test_an_honest_archive_loses_special_permissions_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as made:
         made.addfile(member("folder/file"), io.BytesIO(b"owned"))
     unpack_with_ir_datasets(tmp_path / "a.tar", tmp_path, monkeypatch)

@@ -10,18 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.errors import AnmiError, first_line, holds_address_secret, masked, secrets_of_environment, visible
+from anmi.errors import (
+    AnmiError,
+    first_line,
+    holds_address_secret,
+    masked,
+    secrets_of_environment,
+    visible,
+)
 from anmi.hooks.checks import check_model, check_no_secrets, mask_error, mask_logs
 from anmi.hooks.record import RunRecord, data_root
 from anmi.judging.endpoint import Endpoint, EndpointOptions
 
 MARK = "Zq7Leak"
 # As people write them; only blanks, quotes and angle brackets cannot stand in an address.
-passwords = st.text("abcXYZ019!$%&*+,-./:;=?@_~^|", min_size=1, max_size=12).map(lambda text: f"{MARK}{text}")
+passwords = st.text("abcXYZ019!$%&*+,-./:;=?@_~^|", min_size=1, max_size=12).map(
+    lambda text: f"{MARK}{text}"
+)
 
 
 @given(
-    passwords, st.sampled_from(("https", "s3", "postgresql+psycopg2", "mysql")), st.sampled_from(("", ":8080", "/a@b"))
+    passwords,
+    st.sampled_from(("https", "s3", "postgresql+psycopg2", "mysql")),
+    st.sampled_from(("", ":8080", "/a@b")),
 )
 @settings(max_examples=300)
 def test_no_password_is_left_of_an_address(password: str, scheme: str, rest: str) -> None:
@@ -49,8 +60,18 @@ def test_tokens_and_signed_addresses_are_masked(text: str, left: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("pairs:/data/a.jsonl@100", "beir:../shared/data/scifact", "https://host:8080/a@b", "user@example.org writes"),
-        *("s3://bucket/prefix@v2", "https://api.openai.com/v1", "a//b c@d", "sqlite:////home/me/mlflow.db"),
+        *(
+            "pairs:/data/a.jsonl@100",
+            "beir:../shared/data/scifact",
+            "https://host:8080/a@b",
+            "user@example.org writes",
+        ),
+        *(
+            "s3://bucket/prefix@v2",
+            "https://api.openai.com/v1",
+            "a//b c@d",
+            "sqlite:////home/me/mlflow.db",
+        ),
     ],
 )
 def test_what_only_looks_alike_is_left_alone(text: str) -> None:
@@ -60,10 +81,16 @@ def test_what_only_looks_alike_is_left_alone(text: str) -> None:
 
 def test_secrets_of_the_environment_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     given_names = {
-        "OPENAI_API_KEY": True, "AWS_SECRET_ACCESS_KEY": True, "HF_TOKEN": True, "DB_PASSWORD": True,
-        "AZURE_CREDENTIALS": True, "TOKENIZERS_PARALLELISM": False, "SSH_KEY_PATH": False, "KEYBOARD": False,
+        "OPENAI_API_KEY": True,
+        "AWS_SECRET_ACCESS_KEY": True,
+        "HF_TOKEN": True,
+        "DB_PASSWORD": True,
+        "AZURE_CREDENTIALS": True,
+        "TOKENIZERS_PARALLELISM": False,
+        "SSH_KEY_PATH": False,
+        "KEYBOARD": False,
         "GOOGLE_CREDENTIALS_FILE": False,
-    }  # fmt: skip
+    }
     for name in given_names:
         monkeypatch.setenv(name, f"{MARK}-{name}")
     monkeypatch.setenv("SHORT_KEY", "abc")
@@ -73,9 +100,13 @@ def test_secrets_of_the_environment_are_known_by_name(monkeypatch: pytest.Monkey
     assert masked(f"Bearer {MARK}-HF_TOKEN, {MARK}-KEYBOARD") == f"Bearer ***, {MARK}-KEYBOARD"
 
 
-def test_a_sentence_for_the_user_quotes_no_secret_and_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_for_the_user_quotes_no_secret_and_no_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("JUDGE_KEY", f"sk-{MARK}-123")
-    error = AnmiError(f"https://u:{MARK}@h answered sk-{MARK}-123 to \x1b]0;owned\x07 and \u202egnp.exe")
+    error = AnmiError(
+        f"https://u:{MARK}@h answered sk-{MARK}-123 to \x1b]0;owned\x07 and \u202egnp.exe"
+    )
     for shown in (str(error), repr(error), "".join(map(str, error.args))):
         assert MARK not in shown
         assert not set(shown) & set("\x1b\x07\u202e")
@@ -119,16 +150,22 @@ def test_a_wrong_option_of_the_endpoint_does_not_repeat_the_secret(options: dict
 
 def test_the_key_stays_in_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", f"sk-{MARK}")
-    options = EndpointOptions(base_url="http://127.0.0.1:9/v1", model="m", key_variable="JUDGE_KEY", retries=0)
+    options = EndpointOptions(
+        base_url="http://127.0.0.1:9/v1", model="m", key_variable="JUDGE_KEY", retries=0
+    )
     endpoint = Endpoint(options)
     ((_, reply),) = endpoint.ask([("system", "user")])
     assert reply.problem
     assert MARK not in repr(reply) + repr(options) + options.model_dump_json() + repr(endpoint)
 
 
-def test_the_record_has_no_secret_even_where_nothing_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_has_no_secret_even_where_nothing_was_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("DB_PASSWORD", f"{MARK}-db")
-    record = RunRecord(runtime_parameters={"a": f"s3://k:{MARK}@b"}, parameters={"b": {"c": [f"{MARK}-db"]}})
+    record = RunRecord(
+        runtime_parameters={"a": f"s3://k:{MARK}@b"}, parameters={"b": {"c": [f"{MARK}-db"]}}
+    )
     record.finish(RuntimeError(f"no answer from https://u:{MARK}@h with {MARK}-db"))
     assert MARK not in record.as_text()
     assert record.error == "RuntimeError: no answer from https://***@h with ***"
@@ -151,7 +188,9 @@ def test_logged_lines_are_masked_whoever_logs(
         mask_logs()
         assert logging.getLogRecordFactory() is once, "set once"
         for name in ("anmi.x", "urllib3.connectionpool", "mlflow"):
-            logging.getLogger(name).warning("cannot reach %s with %s", f"https://u:{MARK}@h", f"hf_{MARK}")
+            logging.getLogger(name).warning(
+                "cannot reach %s with %s", f"https://u:{MARK}@h", f"hf_{MARK}"
+            )
         logging.getLogger("anmi.x").warning("half of %s is %d %%", "it", 50)
     finally:
         logging.setLogRecordFactory(before)
@@ -174,7 +213,11 @@ def test_a_defect_is_shown_without_the_secret(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(RuntimeError) as caught:
         fail()
     mask_error(caught.value)
-    shown = [line for line in traceback.format_exception(caught.value) if not line.lstrip().startswith("File")]
+    shown = [
+        line
+        for line in traceback.format_exception(caught.value)
+        if not line.lstrip().startswith("File")
+    ]
     assert MARK not in "".join(shown)
     assert "token ***" in shown[-1]
 

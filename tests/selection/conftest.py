@@ -25,20 +25,31 @@ def named(*steps: Any) -> dict[str, Any]:
     return found
 
 
-def candidates(columns: dict[str, Any], own: dict[str, Any] | None = None, source: Any = 1) -> Candidates:
+def candidates(
+    columns: dict[str, Any], own: dict[str, Any] | None = None, source: Any = 1
+) -> Candidates:
     """Queries q0, q1, … with the candidates 0, 1, … of these measurements, and a positive each, 10,000, of its own."""
     values = {name: np.atleast_2d(np.array(column, np.float32)) for name, column in columns.items()}
     shape = next(iter(values.values())).shape
-    positive = {name: np.reshape(np.array(value, np.float32), (-1, 1)) for name, value in (own or {}).items()}
+    positive = {
+        name: np.reshape(np.array(value, np.float32), (-1, 1))
+        for name, value in (own or {}).items()
+    }
     return Candidates(
-        query_ids=np.array([f"q{row}" for row in range(shape[0])]), positives=np.full((shape[0], 1), 10_000, np.int32),
+        query_ids=np.array([f"q{row}" for row in range(shape[0])]),
+        positives=np.full((shape[0], 1), 10_000, np.int32),
         documents=np.tile(np.arange(shape[1], dtype=np.int32), (shape[0], 1)),
-        source=np.zeros(shape, np.uint8) + np.array(source, np.uint8), columns=values,
-        positive_columns={name: np.broadcast_to(value, (shape[0], 1)).copy() for name, value in positive.items()},
-    )  # fmt: skip
+        source=np.zeros(shape, np.uint8) + np.array(source, np.uint8),
+        columns=values,
+        positive_columns={
+            name: np.broadcast_to(value, (shape[0], 1)).copy() for name, value in positive.items()
+        },
+    )
 
 
-def apply(block: Candidates, name: str, negatives: int = 3, seed: int = 1, **params: Any) -> Candidates:
+def apply(
+    block: Candidates, name: str, negatives: int = 3, seed: int = 1, **params: Any
+) -> Candidates:
     """Run one step, fitting it on the block first where it is fitted."""
     item = Step.of(name, params)
     context = Context(seed, negatives)
@@ -57,12 +68,16 @@ def run(block: Candidates, *steps: Any, negatives: int = 2) -> Candidates:
 POSITIVE = 1000
 
 
-def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bool = False) -> Candidates:
+def make_block(
+    seed: int, queries: int = 6, width: int = 12, negative_scores: bool = False
+) -> Candidates:
     """All that steps read, of candidates 0…199 and positives from 1000 on; rows of unlike length."""
     rng = np.random.default_rng(seed)
     documents = np.stack([rng.permutation(200)[:width] for _ in range(queries)]).astype(np.int32)
     filled = np.arange(width) < rng.integers(0, width + 1, queries)[:, None]
-    positives = np.stack([POSITIVE + np.arange(queries), np.full(queries, PADDING)], axis=1).astype(np.int32)
+    positives = np.stack([POSITIVE + np.arange(queries), np.full(queries, PADDING)], axis=1).astype(
+        np.int32
+    )
     positives[::2, 1] = POSITIVE + 500
     known = positives != PADDING
 
@@ -72,16 +87,22 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
     low, high = (-2.0, 0.5) if negative_scores else (0.0, 1.0)
     shape = filled.shape
     return Candidates(
-        query_ids=np.array([f"q{i}" for i in range(queries)]), positives=positives,
+        query_ids=np.array([f"q{i}" for i in range(queries)]),
+        positives=positives,
         documents=np.where(filled, documents, PADDING).astype(np.int32),
         source=np.where(filled, rng.choice([1, 2, 3, 8], shape), 0).astype(np.uint8),
         columns={
             "dense": column(rng.uniform(low, high, shape)),
-            "dense_rank": column(rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)),
-            "bm25": column(rng.gamma(2, 3, shape)), "p_relevant": column(rng.random(shape), missing=0.2),
-            "p_evidence": column(rng.random(shape) ** 4, missing=0.1), "p_preferred": column(rng.beta(0.3, 2, shape)),
+            "dense_rank": column(
+                rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)
+            ),
+            "bm25": column(rng.gamma(2, 3, shape)),
+            "p_relevant": column(rng.random(shape), missing=0.2),
+            "p_evidence": column(rng.random(shape) ** 4, missing=0.1),
+            "p_preferred": column(rng.beta(0.3, 2, shape)),
             "p_cross": np.where(filled, documents % 7 / 7, np.nan).astype(np.float32),
-            "elo": column(rng.normal(900, 250, shape), missing=0.1), "gap_se": column(rng.uniform(20, 200, shape)),
+            "elo": column(rng.normal(900, 250, shape), missing=0.1),
+            "gap_se": column(rng.uniform(20, 200, shape)),
             "related": column(rng.choice(3, shape, p=[0.8, 0.1, 0.1])),
         },
         positive_columns={
@@ -92,4 +113,4 @@ def make_block(seed: int, queries: int = 6, width: int = 12, negative_scores: bo
             "p_evidence": column(rng.beta(3, 1, known.shape), of=known),
         },
         query_columns={"consistent": (rng.random(queries) < 0.7).astype(np.float32)},
-    )  # fmt: skip
+    )

@@ -7,19 +7,30 @@ import pytest
 import torch
 import yaml
 
-from anmi.pipelines.params import BM25Params, ConsistencyParams, DenoisingParams, DenseParams, EloParams
+from anmi.pipelines.params import (
+    BM25Params,
+    ConsistencyParams,
+    DenoisingParams,
+    DenseParams,
+    EloParams,
+)
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe, recipe_book
 from anmi.training.loop import build_optimizer, training_arguments
 from anmi.training.losses import build_loss
 
 RECIPES: Final = recipe_book(
-    yaml.safe_load((Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    yaml.safe_load(
+        (Path(__file__).parents[2] / "conf/base/recipes.yml").read_text(encoding="utf-8")
+    )["recipes"]
 )
 STAGES: Final = {
-    "bm25": BM25Params(), "dense": DenseParams(), "consistency": ConsistencyParams(), "denoising": DenoisingParams(),
+    "bm25": BM25Params(),
+    "dense": DenseParams(),
+    "consistency": ConsistencyParams(),
+    "denoising": DenoisingParams(),
     "elo": EloParams(),
-}  # fmt: skip
+}
 # Recipe, setting, value, where the text says so.
 MINER: Final = [
     ("bm25.engine", "rank_bm25", "2. Install BM25 Library"),
@@ -103,21 +114,30 @@ DNH: Final = [
 ]
 TRIGGERED: Final = [("training.sources.mix", (0.2, 0.5, 0.3, 0.0), "3. p_mix")]
 TABLE: Final = {
-    "bm25_random_as_published": MINER, "anmi_2_0_as_published": ANMI_2_0, "anmi_2_1_as_published": ANMI_2_1,
-    "hans_as_published": HANS, "dnh_linear": DNH, "dnh_triggered": TRIGGERED,
-}  # fmt: skip
+    "bm25_random_as_published": MINER,
+    "anmi_2_0_as_published": ANMI_2_0,
+    "anmi_2_1_as_published": ANMI_2_1,
+    "hans_as_published": HANS,
+    "dnh_linear": DNH,
+    "dnh_triggered": TRIGGERED,
+}
 
 
 def resolved(recipe: Recipe, encoder: Any) -> dict[str, Any]:
     """Return what a run resolves of a recipe: stages of mining, options and the library's arguments of training."""
     options = merged_options(recipe, TrainingParams())
-    optimizer = build_optimizer(encoder, build_loss(options, 8), options, options.learning_rate or 1.0)
+    optimizer = build_optimizer(
+        encoder, build_loss(options, 8), options, options.learning_rate or 1.0
+    )
     return {name: recipe.settings(name, params) for name, params in STAGES.items()} | {
-        "encoder": recipe.encoder, "negatives": recipe.negatives, "pool": recipe.pool, "training": options,
+        "encoder": recipe.encoder,
+        "negatives": recipe.negatives,
+        "pool": recipe.pool,
+        "training": options,
         "steps": {step.name: step.params.model_dump(exclude_unset=True) for step in recipe.steps},
         "arguments": training_arguments(options, encoder, 1, Path("unused"), 1_000),
         "rates": {group["lr"] for group in optimizer.param_groups},
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +146,9 @@ def network() -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Dense
 
-    return SentenceTransformer(modules=[Dense(8, 8, activation_function=torch.nn.Identity())], device="cpu")
+    return SentenceTransformer(
+        modules=[Dense(8, 8, activation_function=torch.nn.Identity())], device="cpu"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +159,9 @@ def network() -> Any:
         for row in rows
     ],
 )
-def test_a_recipe_sets_what_its_text_says(recipe: str, setting: str, value: Any, network: Any) -> None:
+def test_a_recipe_sets_what_its_text_says(
+    recipe: str, setting: str, value: Any, network: Any
+) -> None:
     first, *rest = setting.split(".")
     found = resolved(RECIPES.get(recipe), network)[first]
     for name in rest:

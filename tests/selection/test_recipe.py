@@ -52,9 +52,16 @@ def test_what_a_recipe_says_of_mining_stands_in_the_place_of_the_parameters() ->
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    [("anmi", "route"), ("anmi_2_1", "denoise"), ("anmi_2_0", "elo_gap"), ("nv_retriever", "max_ratio")],
+    [
+        ("anmi", "route"),
+        ("anmi_2_1", "denoise"),
+        ("anmi_2_0", "elo_gap"),
+        ("nv_retriever", "max_ratio"),
+    ],
 )
-def test_an_audit_shows_the_step_that_goes_by_a_probability_else_the_last(name: str, step: str) -> None:
+def test_an_audit_shows_the_step_that_goes_by_a_probability_else_the_last(
+    name: str, step: str
+) -> None:
     recipe = recipe_book(RECIPES).get(name)
     assert recipe.main_threshold is not None
     assert recipe.steps[recipe.main_threshold].name == step
@@ -74,13 +81,25 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
             'step "max_ratio" has no parameter "ratio"; did you mean "max_ratio"',
         ),
         (recipe_of({"top": "dense"}), "parameters of step \"top\" are names with values.*'dense'"),
-        (recipe_of({"denoise": {"threshold": 0}}), 'mine → steps: step "denoise", threshold: .*greater than 0'),
-        (recipe_of("random", {"margin": {"margin": "wide"}}), 'steps: step "margin", margin: .*valid number'),
+        (
+            recipe_of({"denoise": {"threshold": 0}}),
+            'mine → steps: step "denoise", threshold: .*greater than 0',
+        ),
+        (
+            recipe_of("random", {"margin": {"margin": "wide"}}),
+            'steps: step "margin", margin: .*valid number',
+        ),
         (recipe_of({"source": {"source": "web"}}), 'step "source", source: .*bm25'),
         (recipe_of({"source": {}}), 'step "source", source: .*required'),
         ({"mine": {"description": "A test.", "steps": ["top"]}}, "steps are names with parameters"),
-        (recipe_of({"max_ratio": {"max_ratio": "bald"}}), 'there is no preset "bald"; did you mean "bold"'),
-        (recipe_of({"max_ratio": {"column": "elo", "adaptive": True}}), 'cosines of 0.7 and 0.9, which "elo" does not'),
+        (
+            recipe_of({"max_ratio": {"max_ratio": "bald"}}),
+            'there is no preset "bald"; did you mean "bold"',
+        ),
+        (
+            recipe_of({"max_ratio": {"column": "elo", "adaptive": True}}),
+            'cosines of 0.7 and 0.9, which "elo" does not',
+        ),
         (recipe_of({"rank_window": {"first": 101}}), "first 101 lies behind last 100"),
         (recipe_of({"shift": {"skip": 100}}), "skip 100 passes over every rank up to last 100"),
         (recipe_of({"mixture": {"family": "beta", "components": 3}}), "leave out components"),
@@ -88,12 +107,24 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         (recipe_of("random", step=[]), 'a recipe has no "step"; did you mean "steps"'),
         ({"mine": "random"}, "mine: .*dictionary"),
         ({"mine": {"steps": {}}}, "mine → description: .*required"),
-        ({"bm25": recipe_of("random")["mine"]}, "recipe bm25: results use the name for another system"),
-        (recipe_of("random", "top"), 'mine: steps 1 "random" and 2 "top" both draw the negatives; keep one'),
+        (
+            {"bm25": recipe_of("random")["mine"]},
+            "recipe bm25: results use the name for another system",
+        ),
+        (
+            recipe_of("random", "top"),
+            'mine: steps 1 "random" and 2 "top" both draw the negatives; keep one',
+        ),
         (recipe_of("confidence"), "no step draws its 7 negatives; .*draw, random, simans, top"),
         (recipe_of("random", "margin"), 'step "margin" comes after "random"'),
-        (recipe_of("margin", {"top": {"by": "hardness"}}), 'step 2, "top", reads hardness, which "mixture" makes; put'),
-        (recipe_of({"top": {"by": "zone_preference"}}), 'step 1, .*zone_preference, which "zone_weight" makes'),
+        (
+            recipe_of("margin", {"top": {"by": "hardness"}}),
+            'step 2, "top", reads hardness, which "mixture" makes; put',
+        ),
+        (
+            recipe_of({"top": {"by": "zone_preference"}}),
+            'step 1, .*zone_preference, which "zone_weight" makes',
+        ),
         (recipe_of({"top": {"first": "preferred"}}), 'reads preferred, which "elo_window" makes'),
     ],
 )
@@ -103,7 +134,9 @@ def test_a_mistake_is_named_in_one_line(raw: dict[str, Any], message: str) -> No
     assert str(caught.value).startswith("recipe ") and "\n" not in str(caught.value)
 
 
-def test_what_a_step_reads_may_be_made_before_it_and_none_need_draw_where_none_are_asked_for() -> None:
+def test_what_a_step_reads_may_be_made_before_it_and_none_need_draw_where_none_are_asked_for() -> (
+    None
+):
     for steps in (["mixture", "draw"], ["elo_window", {"top": {"first": "preferred"}}]):
         recipe_book(recipe_of(*steps))
     recipe_book(recipe_of("confidence", negatives=0))
@@ -119,7 +152,9 @@ def rows_of(recipe: Recipe, blocks: list[Candidates], seed: int = 1) -> pd.DataF
 @pytest.mark.parametrize("name", sorted(RECIPES))
 @given(cuts=st.lists(st.integers(0, 30), max_size=4), seed=st.integers(0, 50))
 @settings(max_examples=4)
-def test_training_rows_are_the_same_however_queries_are_cut_into_shards(name: str, cuts: list[int], seed: int) -> None:
+def test_training_rows_are_the_same_however_queries_are_cut_into_shards(
+    name: str, cuts: list[int], seed: int
+) -> None:
     recipe, block = recipe_book(RECIPES).get(name), make_block(seed, 40, 30)
     edges = [0, *sorted(cuts), len(block)]
     parts = [block.take(slice(a, b)) for a, b in pairwise(edges)]

@@ -24,28 +24,40 @@ def verdicts(block: Candidates) -> dict[tuple[str, int], tuple[str, float, str]]
     """Verdict, weight and the query's verdict of every (row, document)."""
     return {
         (f"{block.query_ids[i]} {block.positives[i, 0]}", int(block.documents[i, m])): (
-            block.legend[block.verdict[i, m]], float(block.weight[i, m]), block.legend[block.query_verdict[i]]
+            block.legend[block.verdict[i, m]],
+            float(block.weight[i, m]),
+            block.legend[block.query_verdict[i]],
         )
         for i, m in zip(*np.nonzero(block.filled), strict=True)
-    }  # fmt: skip
+    }
 
 
 def shuffled(block: Candidates, seed: int) -> Candidates:
     """The same candidates in another order within each row."""
-    order = np.random.default_rng(seed).permuted(np.tile(np.arange(block.documents.shape[1]), (len(block), 1)), axis=1)
+    order = np.random.default_rng(seed).permuted(
+        np.tile(np.arange(block.documents.shape[1]), (len(block), 1)), axis=1
+    )
 
     def moved(values: np.ndarray) -> np.ndarray:
         return np.take_along_axis(values, order, axis=1)
 
     return Candidates(
-        query_ids=block.query_ids, positives=block.positives, documents=moved(block.documents),
-        source=moved(block.source), columns={name: moved(values) for name, values in block.columns.items()},
-        positive_columns=block.positive_columns, query_columns=block.query_columns,
-    )  # fmt: skip
+        query_ids=block.query_ids,
+        positives=block.positives,
+        documents=moved(block.documents),
+        source=moved(block.source),
+        columns={name: moved(values) for name, values in block.columns.items()},
+        positive_columns=block.positive_columns,
+        query_columns=block.query_columns,
+    )
 
 
 BLOCKS = st.builds(
-    make_block, st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 14), negative_scores=st.booleans()
+    make_block,
+    st.integers(0, 10_000),
+    st.integers(1, 8),
+    st.integers(1, 14),
+    negative_scores=st.booleans(),
 )
 
 EVERY: list[tuple[str, dict[str, Any]]] = [
@@ -83,7 +95,9 @@ def test_given_its_fit_a_step_depends_neither_on_the_order_of_candidates_nor_on_
     context = Context(seed, 3, fit([block], item.params, Context(seed, 3)))
     after = item.type.apply(block, item.params, context)
     # No step touches padding or measurements, or leaves the range of weights.
-    assert not (after.verdict != 0)[~after.filled].any() and (after.documents == block.documents).all()
+    assert (
+        not (after.verdict != 0)[~after.filled].any() and (after.documents == block.documents).all()
+    )
     assert ((after.weight >= 0) & (after.weight <= 1)).all()
     for column, values in block.columns.items():
         np.testing.assert_array_equal(after.columns[column], values)
@@ -93,7 +107,8 @@ def test_given_its_fit_a_step_depends_neither_on_the_order_of_candidates_nor_on_
     for i in range(len(block)):
         alone |= verdicts(item.type.apply(block.take(np.array([i])), item.params, context))
     assert alone == whole
-    # What all queries together give depends on neither the order of candidates nor the cuts between shards.
+    # What all queries together give depends on neither the order of candidates nor the cuts between
+    # shards.
     halves = [shuffled(block.take(part), seed) for part in (slice(0, 2), slice(2, None))]
     again = fit(halves, item.params, Context(seed, 3))
     assert verdicts(item.type.apply(block, item.params, Context(seed, 3, again))) == whole
@@ -104,9 +119,17 @@ def rejected(block: Candidates, name: str, **params: Any) -> np.ndarray:
 
 
 @given(block=BLOCKS, ratio=st.floats(0.5, 1.0), margin=st.floats(0.0, 0.5))
-def test_ceilings_are_those_of_the_formulas_for_either_sign(block: Candidates, ratio: float, margin: float) -> None:
-    positive, score = block.positive_columns["dense"][:, :1].astype(float), block.columns["dense"].astype(float)
-    by_ratio, by_margin = rejected(block, "max_ratio", max_ratio=ratio), rejected(block, "margin", margin=margin)
+def test_ceilings_are_those_of_the_formulas_for_either_sign(
+    block: Candidates, ratio: float, margin: float
+) -> None:
+    positive, score = (
+        block.positive_columns["dense"][:, :1].astype(float),
+        block.columns["dense"].astype(float),
+    )
+    by_ratio, by_margin = (
+        rejected(block, "max_ratio", max_ratio=ratio),
+        rejected(block, "margin", margin=margin),
+    )
     clear = block.filled & (np.abs(score - (positive - np.abs(positive) * (1 - ratio))) > 1e-5)
     assert (by_ratio == (score >= positive - np.abs(positive) * (1 - ratio)))[clear].all()
     for_positive = clear & (positive > 0) & (np.abs(score - ratio * positive) > 1e-5)
@@ -147,8 +170,12 @@ def test_the_danger_zone_by_interval() -> None:
     assert found[4:].all(), "a rating without its error is none by interval"
 
 
-@pytest.mark.parametrize(("difficulty", "low", "high"), [(0.0, 400, 600), (0.5, 250, 500), (1.0, 100, 400)])
-def test_the_window_of_the_curriculum_moves_with_difficulty(difficulty: float, low: float, high: float) -> None:
+@pytest.mark.parametrize(
+    ("difficulty", "low", "high"), [(0.0, 400, 600), (0.5, 250, 500), (1.0, 100, 400)]
+)
+def test_the_window_of_the_curriculum_moves_with_difficulty(
+    difficulty: float, low: float, high: float
+) -> None:
     gaps = [low - 1, low, high, high + 1]
     preferred = apply(elo_block(gaps), "elo_window", difficulty=difficulty)
     # Easier ones fill up; one below a gap of 100 is as good as the positive at any difficulty.
@@ -164,29 +191,52 @@ JUDGED, NEAR = {"p_relevant": [NAN, 0.5, 0.49, 0.0]}, {"dense": [0.89, 0.91, 0.9
 @pytest.mark.parametrize(
     ("name", "params", "columns", "own", "kept"),
     [
-        ("denoise", {}, JUDGED, {}, "..xx"), ("denoise", {"unjudged": "keep"}, JUDGED, {}, "x.xx"),
+        ("denoise", {}, JUDGED, {}, "..xx"),
+        ("denoise", {"unjudged": "keep"}, JUDGED, {}, "x.xx"),
         ("rank_window", {"first": 2, "last": 4}, {"dense_rank": [NAN, 5, 4, 1]}, {}, "..x."),
         ("max_score", {"max_score": 0.7}, {"dense": [NAN, 0.71, 0.69, 0]}, {}, "..xx"),
-        ("shift", {"skip": 3}, RANKS_OF_SHIFT, {}, "...xx.."), ("shift", {"skip": 0}, RANKS_OF_SHIFT, {}, "xxxxx.."),
+        ("shift", {"skip": 3}, RANKS_OF_SHIFT, {}, "...xx.."),
+        ("shift", {"skip": 0}, RANKS_OF_SHIFT, {}, "xxxxx.."),
         ("max_ratio", {"max_ratio": "strict"}, NEAR, {"dense": 1.0}, "x..."),
         ("max_ratio", {"max_ratio": "balanced"}, NEAR, {"dense": 1.0}, "xx.."),
         ("max_ratio", {"max_ratio": "bold"}, NEAR, {"dense": 1.0}, "xxx."),
-        ("elo_gap", {}, {"elo": [1401, 1400, 1250, NAN], "gap_se": [1, 1, 200, 1]}, {"elo": 1500}, ".xx."),
+        (
+            "elo_gap",
+            {},
+            {"elo": [1401, 1400, 1250, NAN], "gap_se": [1, 1, 200, 1]},
+            {"elo": 1500},
+            ".xx.",
+        ),
         *(
-            # Above a similarity of 0.9 two hundredths less, below 0.7 three more, but no more than 1.
-            ("max_ratio", {"max_ratio": given, "adaptive": True}, {"dense": [own * ratio - 1e-4, own * ratio + 1e-4]},
-             {"dense": own}, "x.")
+            # Above a similarity of 0.9 two hundredths less, below 0.7 three more, but no more than
+            # 1.
+            (
+                "max_ratio",
+                {"max_ratio": given, "adaptive": True},
+                {"dense": [own * ratio - 1e-4, own * ratio + 1e-4]},
+                {"dense": own},
+                "x.",
+            )
             for own, given, ratio in (
-                (0.95, 0.95, 0.93), (0.9, 0.95, 0.95), (0.7, 0.95, 0.95), (0.6, 0.95, 0.98), (0.6, 0.98, 1.0),
+                (0.95, 0.95, 0.93),
+                (0.9, 0.95, 0.95),
+                (0.7, 0.95, 0.95),
+                (0.6, 0.95, 0.98),
+                (0.6, 0.98, 1.0),
                 (0.6, 1.1, 1.1),
             )
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_kept_of_a_row(name, params, columns, own, kept):
     after = apply(candidates(columns, own), name, **params)
     assert "".join(".x"[int(usable)] for usable in after.undecided[0]) == kept
-    assert {after.legend[code].split()[0] for code in after.verdict[0]} <= {name, "open", "unjudged", "unrated"}
+    assert {after.legend[code].split()[0] for code in after.verdict[0]} <= {
+        name,
+        "open",
+        "unjudged",
+        "unrated",
+    }
 
 
 def test_what_was_rejected_before_counts_among_the_nearest() -> None:
@@ -198,12 +248,19 @@ def test_what_was_rejected_before_counts_among_the_nearest() -> None:
 def test_confidence_is_a_weight_and_little_weight_is_rejected() -> None:
     weighed = apply(candidates(JUDGED), "confidence")
     assert weighed.weight[0].tolist() == pytest.approx([0.5, 0.5, 0.51, 1.0])
-    assert apply(weighed, "min_weight", weight=0.505).undecided[0].tolist() == [False, False, True, True]
+    assert apply(weighed, "min_weight", weight=0.505).undecided[0].tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("drop", [False, True]), ("keep", [True, True])])
 def test_inconsistent_queries_are_dropped_or_kept(policy: str, kept: list[bool]) -> None:
-    block = candidates({"dense": [[1.0], [2.0]]}).with_columns(query_columns={"consistent": np.array([0.0, 1.0])})
+    block = candidates({"dense": [[1.0], [2.0]]}).with_columns(
+        query_columns={"consistent": np.array([0.0, 1.0])}
+    )
     assert (apply(block, "consistency", policy=policy).query_verdict == 0).tolist() == kept
 
 
@@ -217,9 +274,13 @@ def test_the_largest_keys_are_chosen_and_ties_go_to_the_smaller_document(block, 
     for mask in (None, first):
         after = choose(block, key, count, mask)
         for i in range(len(block)):
-            usable = [m for m in range(key.shape[1]) if block.undecided[i, m] and not np.isnan(key[i, m])]
+            usable = [
+                m for m in range(key.shape[1]) if block.undecided[i, m] and not np.isnan(key[i, m])
+            ]
             late = [m for m in usable if mask is not None and not mask[i, m]]
-            ranked = sorted(usable, key=lambda m: (m in late, -key[i, m], block.documents[i, m]))[:count]
+            ranked = sorted(usable, key=lambda m: (m in late, -key[i, m], block.documents[i, m]))[
+                :count
+            ]
             choice = after.columns["choice"][i]
             assert [int(m) for m in np.argsort(choice)[: np.isfinite(choice).sum()]] == ranked
             assert (after.verdict[i] == NEGATIVE).nonzero()[0].tolist() == sorted(ranked)
@@ -238,7 +299,9 @@ def kept(block: Candidates, name: str, **params: Any) -> list[bool]:
     return result
 
 
-@pytest.mark.parametrize(("name", "strictness"), [("max_ratio", {"max_ratio": 0.9}), ("margin", {"margin": 0.05})])
+@pytest.mark.parametrize(
+    ("name", "strictness"), [("max_ratio", {"max_ratio": 0.9}), ("margin", {"margin": 0.05})]
+)
 def test_the_first_positive_is_compared_with(name: str, strictness: dict[str, float]) -> None:
     block = scored([0.5, 0.6, 0.7, 0.83], [0.9, 0.66, np.nan])
     assert kept(block, name, **strictness) == [True, True, True, name == "margin"]
@@ -247,15 +310,21 @@ def test_the_first_positive_is_compared_with(name: str, strictness: dict[str, fl
 
 
 @pytest.mark.parametrize(("doubt", "ratio"), [(0.0, 0.98), (0.35, None), (0.9, None), (40.0, 0.90)])
-def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean(doubt, ratio, caplog):
+def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean(
+    doubt, ratio, caplog
+):
     random = np.random.default_rng(3)
     scores = random.uniform(0.8, 1.0, (60, 40)).astype(np.float32)
-    chance = np.clip(doubt * random.random((60, 40)) * np.maximum(scores - 0.88, 0.002), 0, 1).astype(np.float32)
+    chance = np.clip(
+        doubt * random.random((60, 40)) * np.maximum(scores - 0.88, 0.002), 0, 1
+    ).astype(np.float32)
     block = candidates({"dense": scores, "p_relevant": chance}, {"dense": 1.0})
     shares = {}
     for tried in (0.90, 0.92, 0.94, 0.95, 0.96, 0.98):
         below = [np.flatnonzero(row < tried) for row in scores]
-        nearest = [sorted(places, key=lambda m, q=q: scores[q, m])[-7:] for q, places in enumerate(below)]
+        nearest = [
+            sorted(places, key=lambda m, q=q: scores[q, m])[-7:] for q, places in enumerate(below)
+        ]
         shares[tried] = np.mean([chance[q, m] for q, places in enumerate(nearest) for m in places])
     expected = max((tried for tried, share in shares.items() if share <= 0.015), default=0.90)
     assert ratio in (None, expected)
@@ -263,18 +332,30 @@ def test_auto_is_the_largest_ratio_at_which_the_nearest_are_expected_to_be_clean
     runner = Runner(Recipe.model_validate({"description": "-", "negatives": 7, "steps": steps}), 1)
     assert runner.recipe.requires == {"dense", "p_relevant"}
     with caplog.at_level(logging.INFO):
-        after = runner.run(CandidateShards.of([block.take(slice(0, 25)), block.take(slice(25, None))])).whole()
-    assert after.rules["max_ratio"].text.startswith(f"dense ≥ {expected:g} of the positive's, chosen at an expected")
+        after = runner.run(
+            CandidateShards.of([block.take(slice(0, 25)), block.take(slice(25, None))])
+        ).whole()
+    assert after.rules["max_ratio"].text.startswith(
+        f"dense ≥ {expected:g} of the positive's, chosen at an expected"
+    )
     assert scores[after.negatives].max() < expected
-    assert {record.levelname for record in caplog.records} == {"WARNING" if shares[expected] > 0.015 else "INFO"}
+    assert {record.levelname for record in caplog.records} == {
+        "WARNING" if shares[expected] > 0.015 else "INFO"
+    }
 
 
 def test_related_documents_are_rejected_under_their_own_names() -> None:
     recipe = Recipe.model_validate({"description": "Guards.", "steps": {"duplicate_guard": {}}})
     after = Runner(recipe, seed=1).apply(candidates({"related": [0, 1, 2]}))
-    assert [after.legend[code] for code in after.verdict[0]] == ["open", "near_duplicate", "sibling"]
+    assert [after.legend[code] for code in after.verdict[0]] == [
+        "open",
+        "near_duplicate",
+        "sibling",
+    ]
     # They may be relevant, so they are no negatives inside a training batch either.
-    assert (after.of_kind("unsafe") == after.excluded_in_batch).all() and after.excluded_in_batch.sum() == 2
+    assert (
+        after.of_kind("unsafe") == after.excluded_in_batch
+    ).all() and after.excluded_in_batch.sum() == 2
     with pytest.raises(AnmiError, match="the recipe reads related"):
         Runner(recipe, seed=1).apply(candidates({"dense": [0.5] * 3}))
 
@@ -286,24 +367,41 @@ def found_by(source: list[int], dense: list[float], rank: list[float]) -> Candid
     return candidates({"dense": dense, "dense_rank": rank}, {"dense": 0.8}, [source])
 
 
-# The window holds 0 and 1; 2 is deeper (and 3, which BM25 found only), 4 graph-swapped, 5 and 6 random, 6 the nearer.
-ROW = ([DENSE, BM25 | DENSE, DENSE, BM25, GRAPH, RANDOM, RANDOM], [0.7, 0.6, 0.5, 0.1, 0.9, 0.05, 0.3],
-       [1, 2, 11, 400, 3, 900, 60])  # fmt: skip
+# The window holds 0 and 1; 2 is deeper (and 3, which BM25 found only), 4 graph-swapped, 5 and 6
+# random, 6 the nearer.
+ROW = (
+    [DENSE, BM25 | DENSE, DENSE, BM25, GRAPH, RANDOM, RANDOM],
+    [0.7, 0.6, 0.5, 0.1, 0.9, 0.05, 0.3],
+    [1, 2, 11, 400, 3, 900, 60],
+)
 BACK_OFF = ({"back_off": {"last": 10}}, {"top": {"by": "dense"}})
 
 
 @pytest.mark.parametrize(
-    ("count", "taken"), [(2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 4, 5])]
+    ("count", "taken"),
+    [(2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 4, 5])],
 )
-def test_one_goes_deeper_then_to_the_graph_then_far_away_and_no_further(count: int, taken: list[int]) -> None:
+def test_one_goes_deeper_then_to_the_graph_then_far_away_and_no_further(
+    count: int, taken: list[int]
+) -> None:
     after = run(found_by(*ROW), *BACK_OFF, negatives=count)
     order = np.argsort(after.columns["choice"][0][: len(taken) + 1])
     assert np.flatnonzero(after.negatives[0]).tolist() == taken
     assert [TIERS[int(tier)] for tier in after.columns["tier"][0]] == [
-        "window", "window", "deeper", "deeper", "graph", "random", "random",
-    ]  # fmt: skip
-    assert order[: len(taken)].tolist() == taken, "drawn tier by tier, the nearest first within each"
-    assert after.legend[after.verdict[0, 6]] == "back_off", "the nearer half of the random ones is not far away"
+        "window",
+        "window",
+        "deeper",
+        "deeper",
+        "graph",
+        "random",
+        "random",
+    ]
+    assert order[: len(taken)].tolist() == taken, (
+        "drawn tier by tier, the nearest first within each"
+    )
+    assert after.legend[after.verdict[0, 6]] == "back_off", (
+        "the nearer half of the random ones is not far away"
+    )
 
 
 def test_what_a_filter_rejected_never_fills_a_row() -> None:
@@ -313,7 +411,9 @@ def test_what_a_filter_rejected_never_fills_a_row() -> None:
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=9))
-def test_the_half_that_is_taken_is_the_least_similar_and_at_least_one(similarities: list[float]) -> None:
+def test_the_half_that_is_taken_is_the_least_similar_and_at_least_one(
+    similarities: list[float],
+) -> None:
     count = len(similarities)
     block = found_by([RANDOM] * count, similarities, [500] * count)
     after = run(block, "back_off", "top", negatives=count)
@@ -368,14 +468,17 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("params", "written"), FORMS)
-def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, Any], written: Any) -> None:
+def test_draws_have_exactly_the_distribution_of_the_formula(
+    params: dict[str, Any], written: Any
+) -> None:
     chances = expected_chances(*written)
     block = rows_of(TRIALS)
     after = apply(block, "simans", 2, **params)
     assert (after.negatives.sum(axis=1) == 2).all() and not after.negatives[:, 4:].any()
     first = (after.columns["choice"] == 1).sum(axis=0)[:4]
     assert chisquare(first, TRIALS * chances).pvalue > 1e-3
-    # Each row holds two, so the counts are less spread than independent ones, and the test is on the safe side.
+    # Each row holds two, so the counts are less spread than independent ones, and the test is on
+    # the safe side.
     both = after.negatives.sum(axis=0)[:4]
     assert chisquare(both, TRIALS * inclusion(chances, 2)).pvalue > 1e-3
     # The test can fail: without the formula all would be alike.
@@ -384,11 +487,19 @@ def test_draws_have_exactly_the_distribution_of_the_formula(params: dict[str, An
 
 def test_draws_by_a_column_have_exactly_its_distribution_and_random_ones_are_even() -> None:
     even = apply(rows_of(TRIALS), "random", 2).negatives
-    assert (even.sum(axis=1) == 2).all() and not even[:, 5].any() and chisquare(even.sum(axis=0)[:5]).pvalue > 1e-3
+    assert (
+        (even.sum(axis=1) == 2).all()
+        and not even[:, 5].any()
+        and chisquare(even.sum(axis=0)[:5]).pvalue > 1e-3
+    )
     after = apply(rows_of(TRIALS), "draw", 1)
-    assert chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
+    assert (
+        chisquare(after.negatives.sum(axis=0)[[0, 1]], TRIALS * np.array([0.2, 0.8])).pvalue > 1e-3
+    )
     # What has no chance is never drawn, though a negative is missing then.
-    assert (apply(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]).all()
+    assert (
+        apply(rows_of(50), "draw", 3).negatives == [True, True, False, False, False, False]
+    ).all()
 
 
 def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
@@ -396,7 +507,11 @@ def test_importance_is_the_inverse_chance_with_a_mean_of_one() -> None:
     after, weighed = apply(block, "simans", 3), apply(block, "simans", 3, weigh=True)
     inverse = np.append(1 / expected_chances("score", 0.5, 0.0), [np.nan, np.nan])
     inverse = np.where(after.negatives, inverse, np.nan)
-    means, largest = (summary(inverse, axis=1, keepdims=True) for summary in (np.nanmean, np.nanmax))
+    means, largest = (
+        summary(inverse, axis=1, keepdims=True) for summary in (np.nanmean, np.nanmax)
+    )
     np.testing.assert_allclose(after.columns["importance"], inverse / means, rtol=1e-5)
     assert (after.weight == 1).all() and (weighed.negatives == after.negatives).all()
-    np.testing.assert_allclose(weighed.weight[after.negatives], (inverse / largest)[after.negatives], rtol=1e-5)
+    np.testing.assert_allclose(
+        weighed.weight[after.negatives], (inverse / largest)[after.negatives], rtol=1e-5
+    )

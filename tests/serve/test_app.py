@@ -27,7 +27,9 @@ GUARD = Guard(csrf="secret-of-this-start")
 OWN = {CSRF_HEADER: GUARD.csrf}
 
 
-def client(run: Run, marks: Path, guard: Guard = GUARD, base: str = "http://127.0.0.1:8765") -> TestClient:
+def client(
+    run: Run, marks: Path, guard: Guard = GUARD, base: str = "http://127.0.0.1:8765"
+) -> TestClient:
     return TestClient(create_app(run, marks, "tester", guard), base_url=base)
 
 
@@ -48,14 +50,24 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-PAGES = ["/", "/queries", "/queries?find=plain", "/query?id=q1", "/query?id=q1&every=true", "/marks",
-         f"/query?id={quote(SCRIPT)}", "/query?id=q%2F2%3F%26%23",
-         *(f"/document?id={quote(n)}" for n in HOSTILE)]  # fmt: skip
+PAGES = [
+    "/",
+    "/queries",
+    "/queries?find=plain",
+    "/query?id=q1",
+    "/query?id=q1&every=true",
+    "/marks",
+    f"/query?id={quote(SCRIPT)}",
+    "/query?id=q%2F2%3F%26%23",
+    *(f"/document?id={quote(n)}" for n in HOSTILE),
+]
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_no_text_becomes_part_of_a_page(page: TestClient, path: str) -> None:
-    page.post("/api/mark", json={"query_id": SCRIPT, "document_id": "markup", "relevance": 1}, headers=OWN)
+    page.post(
+        "/api/mark", json={"query_id": SCRIPT, "document_id": "markup", "relevance": 1}, headers=OWN
+    )
     answer = page.get(path)
     assert answer.status_code == 200
     for tag, attributes in Tags(answer.text).tags:
@@ -73,7 +85,9 @@ def test_no_text_becomes_part_of_a_page(page: TestClient, path: str) -> None:
     assert len(answer.content) < 2_000_000
 
 
-def test_a_long_text_is_cut_where_it_is_one_of_many_and_all_of_it_is_a_page_away(page: TestClient) -> None:
+def test_a_long_text_is_cut_where_it_is_one_of_many_and_all_of_it_is_a_page_away(
+    page: TestClient,
+) -> None:
     assert len(page.get("/query?id=q1&every=true").content) < 200_000
     text = page.get("/document?id=long").text
     assert "1,000,003 characters, cut after 200,000" in text
@@ -92,12 +106,22 @@ def test_uncertainty_is_of_what_a_mark_would_change() -> None:
     from anmi.candidates import Rule
 
     block = Candidates(
-        np.array(["q"]), np.array([[0]], np.int32), documents, np.ones((1, 5), np.uint8), {"p_relevant": chance},
-        verdict=np.array([[1, 2, 3, 0, 0]], np.int16), legend=("open", "negative", "denoise", "window"),
+        np.array(["q"]),
+        np.array([[0]], np.int32),
+        documents,
+        np.ones((1, 5), np.uint8),
+        {"p_relevant": chance},
+        verdict=np.array([[1, 2, 3, 0, 0]], np.int16),
+        legend=("open", "negative", "denoise", "window"),
         rules={"denoise": Rule("", "unsafe"), "window": Rule("", "unwanted")},
-    )  # fmt: skip
-    assert uncertainty(block).round(3).tolist() == np.array([[0.4, 1.0, 0, 0, 0]], np.float32).round(3).tolist()
-    marked = block.with_columns({"marked": np.array([[0, np.nan, np.nan, np.nan, np.nan]], np.float32)})
+    )
+    assert (
+        uncertainty(block).round(3).tolist()
+        == np.array([[0.4, 1.0, 0, 0, 0]], np.float32).round(3).tolist()
+    )
+    marked = block.with_columns(
+        {"marked": np.array([[0, np.nan, np.nan, np.nan, np.nan]], np.float32)}
+    )
     assert uncertainty(marked)[0, 0] == 0
     assert not uncertainty(block.only([])).any()
 
@@ -109,8 +133,13 @@ def test_a_mark_is_kept_shown_and_taken_back(page: TestClient, marks: Path) -> N
         assert answer.status_code == 200
         assert answer.json()["by"] == "tester"
     table = current_marks(read_log(marks))
-    assert table[["query_id", "document_id", "relevance"]].to_dict("records") == [pair | {"relevance": 0}]
-    assert 'data-mark="0" aria-pressed="true"' in page.get(f"/query?id={quote(pair['query_id'], safe='')}").text
+    assert table[["query_id", "document_id", "relevance"]].to_dict("records") == [
+        pair | {"relevance": 0}
+    ]
+    assert (
+        'data-mark="0" aria-pressed="true"'
+        in page.get(f"/query?id={quote(pair['query_id'], safe='')}").text
+    )
     assert "1 marked" in page.get("/queries").text
     assert page.post("/api/mark", json=pair | {"relevance": None}, headers=OWN).status_code == 200
     assert current_marks(read_log(marks)).empty
@@ -134,14 +163,21 @@ def test_what_may_not_be_marked_is_refused_in_a_sentence(page, marks, pair, said
 
 @pytest.mark.parametrize(
     "body",
-    [{}, [], {"query_id": "q1", "document_id": "markup", "relevance": 2}, {"query_id": "q1", "document_id": "markup"},
-     {"query_id": "q1", "document_id": "markup", "relevance": True},
-     {"query_id": ["q1"], "document_id": "markup", "relevance": 1},
-     {"query_id": "half \ud800", "document_id": "markup", "relevance": 1},
-     {"query_id": "q" * 2000, "document_id": "markup", "relevance": 1}],
-)  # fmt: skip
+    [
+        {},
+        [],
+        {"query_id": "q1", "document_id": "markup", "relevance": 2},
+        {"query_id": "q1", "document_id": "markup"},
+        {"query_id": "q1", "document_id": "markup", "relevance": True},
+        {"query_id": ["q1"], "document_id": "markup", "relevance": 1},
+        {"query_id": "half \ud800", "document_id": "markup", "relevance": 1},
+        {"query_id": "q" * 2000, "document_id": "markup", "relevance": 1},
+    ],
+)
 def test_what_is_no_mark_is_refused(page: TestClient, marks: Path, body: object) -> None:
-    answer = page.post("/api/mark", content=json.dumps(body), headers=OWN | {"content-type": "application/json"})
+    answer = page.post(
+        "/api/mark", content=json.dumps(body), headers=OWN | {"content-type": "application/json"}
+    )
     assert answer.status_code == 422
     assert answer.json()["error"]
     assert not marks.exists()
@@ -167,15 +203,21 @@ BODY = {"query_id": "q1", "document_id": "markup", "relevance": 1}
         (OWN | {"host": "[::1]:8765"}, 200),
     ],
 )
-def test_only_the_page_itself_can_mark(page: TestClient, marks: Path, headers: dict[str, str], status: int) -> None:
+def test_only_the_page_itself_can_mark(
+    page: TestClient, marks: Path, headers: dict[str, str], status: int
+) -> None:
     assert page.post("/api/mark", json=BODY, headers=headers).status_code == status
     assert marks.exists() == (status == 200)
 
 
-def test_a_request_that_is_long_or_of_unknown_length_is_refused(page: TestClient, marks: Path) -> None:
+def test_a_request_that_is_long_or_of_unknown_length_is_refused(
+    page: TestClient, marks: Path
+) -> None:
     long = page.post("/api/mark", json=BODY | {"query_id": "x" * LARGEST_BODY}, headers=OWN)
     assert long.status_code == 413
-    pieces = page.post("/api/mark", content=iter([b"{}"]), headers=OWN | {"content-type": "application/json"})
+    pieces = page.post(
+        "/api/mark", content=iter([b"{}"]), headers=OWN | {"content-type": "application/json"}
+    )
     assert pieces.status_code == 411
     assert page.put("/api/mark", json=BODY, headers=OWN).status_code == 405
     assert page.options("/api/mark", headers={"origin": "https://evil.example"}).status_code == 405
@@ -188,7 +230,12 @@ def test_other_machines_need_the_token_once(run: Run, marks: Path) -> None:
     assert remote.get("/queries").status_code == 401
     assert remote.get("/queries?token=wrong").status_code == 401
     assert remote.get("/static/marks.js").status_code == 401
-    assert remote.post("/api/mark?token=a%20token", json=BODY, headers={CSRF_HEADER: "csrf"}).status_code == 401
+    assert (
+        remote.post(
+            "/api/mark?token=a%20token", json=BODY, headers={CSRF_HEADER: "csrf"}
+        ).status_code
+        == 401
+    )
     answer = remote.get("/queries?token=a%20token&find=plain", follow_redirects=False)
     assert answer.headers["location"] == "/queries?find=plain"
     cookie = answer.headers["set-cookie"].lower()
@@ -198,12 +245,26 @@ def test_other_machines_need_the_token_once(run: Run, marks: Path) -> None:
     assert remote.post("/api/mark", json=BODY, headers={CSRF_HEADER: "csrf"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/query?id=t", "/query?id=?", "/document?id=?", "/nothing", "/docs", "/openapi.json",
-                                  "/?q=x", "/static/../app.py", "/static/%2e%2e/app.py"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/query?id=t",
+        "/query?id=?",
+        "/document?id=?",
+        "/nothing",
+        "/docs",
+        "/openapi.json",
+        "/?q=x",
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+    ],
+)
 def test_what_is_not_there_is_said_on_a_page(page: TestClient, path: str) -> None:
     answer = page.get(path)
     assert answer.status_code == 404
-    assert "Macro" not in answer.text and re.search(r"<h1>That is not here</h1>\n<p>\w", answer.text)
+    assert "Macro" not in answer.text and re.search(
+        r"<h1>That is not here</h1>\n<p>\w", answer.text
+    )
     assert "Traceback" not in answer.text
     assert "create_app" not in answer.text
 
@@ -218,7 +279,9 @@ def searching(run: Run) -> Run:
     return replace(run, search=HybridSearch(index, [], pd.DataFrame(corpus), settings))
 
 
-def test_what_the_encoder_found_before_training_stands_beside(searching: Run, marks: Path, static_models: Path) -> None:
+def test_what_the_encoder_found_before_training_stands_beside(
+    searching: Run, marks: Path, static_models: Path
+) -> None:
     from anmi.retrieval.encoders import cached_encoder
     from anmi.retrieval.index import DenseIndex
     from anmi.serve.run import ZeroShot
@@ -232,14 +295,18 @@ def test_what_the_encoder_found_before_training_stands_beside(searching: Run, ma
     found = page.get("/api/search?q=plain+number7&k=3").json()
     assert list(found) == ["bm25", "zero_shot", "hybrid"]
     scores = vectors @ table.encode(["plain number7"])[0]
-    assert [hit["score"] for hit in found["zero_shot"]] == pytest.approx(sorted(scores, reverse=True)[:3])
+    assert [hit["score"] for hit in found["zero_shot"]] == pytest.approx(
+        sorted(scores, reverse=True)[:3]
+    )
     best = found["zero_shot"][0]
     assert best["document_id"] == searching.corpus.document_id[int(scores.argmax())]
     assert (best["rank"], best["dense_rank"], best["bm25_rank"]) == (1, 1, None)
     assert "Encoder before training" in page.get("/?q=plain").text
 
 
-def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(searching: Run, marks: Path) -> None:
+def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(
+    searching: Run, marks: Path
+) -> None:
     page = client(searching, marks)
     found = page.get("/api/search?q=plain+number7&k=3").json()
     assert set(found) == {"bm25", "hybrid"}
@@ -252,9 +319,12 @@ def test_systems_stand_side_by_side_and_a_known_query_can_be_marked(searching: R
     assert "data-query" not in held and "labels stay as they are" in held
 
 
-def test_questions_that_somebody_types_measure_first_and_then_teach(searching: Run, marks: Path) -> None:
+def test_questions_that_somebody_types_measure_first_and_then_teach(
+    searching: Run, marks: Path
+) -> None:
     told = (
-        "The plain thing {0} has a first sentence of its own. A second sentence tells of {0} still much more than that."
+        "The plain thing {0} has a first sentence of its own. A second sentence tells of {0} still"
+        " much more than that."
     )
     corpus = searching.corpus.assign(text=searching.corpus.document_id.map(told.format))
     qrels = pd.DataFrame({"query_id": ["q/2?&#"], "document_id": ["plain-2"]})
@@ -263,9 +333,14 @@ def test_questions_that_somebody_types_measure_first_and_then_teach(searching: R
     offered = re.findall(r'<li class="item"[^>]*><a href="/\?q=([^"]+)"', page.get("/").text)
     assert len(offered) == len(set(offered)) == 20
     for number in range(19):
-        add(marks, Mark(f"asked-{number}", "plain-2", 1, question=f"what of {number}?", split="test"))
+        add(
+            marks,
+            Mark(f"asked-{number}", "plain-2", 1, question=f"what of {number}?", split="test"),
+        )
     # Twenty questions measure, and of those that follow every fifth does.
-    for question, split in zip([offered[0], "Is plain text\0 plain?\u202e"], ["test", "train"], strict=True):
+    for question, split in zip(
+        [offered[0], "Is plain text\0 plain?\u202e"], ["test", "train"], strict=True
+    ):
         text = page.get("/", params={"q": unquote(question)}).text
         assert f'value="{split}" checked' in text
         (name,) = re.findall(r'data-query="(asked-[^"]+)">', text)
@@ -279,7 +354,11 @@ def test_questions_that_somebody_types_measure_first_and_then_teach(searching: R
     assert "20 of test, 1 of train" in text and offered[0] not in text
     # In other letters it is the same, of the split that was chosen, with what was said of it.
     again = page.get("/?q=IS+PLAIN+TEXT+plain").text
-    assert f'data-query="{name}"' in again and 'value="train" checked' in again and 'aria-pressed="true"' in again
+    assert (
+        f'data-query="{name}"' in again
+        and 'value="train" checked' in again
+        and 'aria-pressed="true"' in again
+    )
     assert "Is plain text plain?" in page.get("/marks").text
     for wrong in ({"question": "another"}, {"question": "\0"}, {"split": ""}, {"question": "held"}):
         assert page.post("/api/mark", json=body | wrong, headers=OWN).status_code == 409
@@ -291,13 +370,22 @@ def test_questions_that_somebody_types_measure_first_and_then_teach(searching: R
     assert page.post("/api/mark", json=undo, headers=OWN).status_code == 200
 
 
-def test_questions_are_offered_on_which_the_systems_disagree_most(searching: Run, static_models: Path) -> None:
+def test_questions_are_offered_on_which_the_systems_disagree_most(
+    searching: Run, static_models: Path
+) -> None:
     model = next(static_models.glob("static-*"))
     how = {"max_length": None, "precision": "auto", "batch_size": 64}
     corpus = searching.corpus.assign(text=searching.corpus.text.str[:2000])
     assert searching.search is not None
     vectors = Retriever(model, None, how).encode(corpus.text.tolist())
-    search = HybridSearch.build(searching.search.bm25, corpus, [Encoded(model, vectors, 1.0)], encoder=how)
+    search = HybridSearch.build(
+        searching.search.bm25, corpus, [Encoded(model, vectors, 1.0)], encoder=how
+    )
     asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]
-    made = pd.DataFrame({"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"})
-    assert replace(searching, search=search, pseudo_queries=made).offered == ["zebra", "plain text number7"]
+    made = pd.DataFrame(
+        {"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"}
+    )
+    assert replace(searching, search=search, pseudo_queries=made).offered == [
+        "zebra",
+        "plain text number7",
+    ]

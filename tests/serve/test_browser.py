@@ -10,16 +10,22 @@ import pytest
 
 from anmi.corpus.marks import current_marks, read_log
 
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: pip install playwright"
+)
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no chromium: apt-get install chromium"
+)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with api.sync_playwright() as player:
         # Chromium's own walls need rights that root in a container has not.
-        opened = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] * (os.geteuid() == 0))
+        opened = player.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"] * (os.geteuid() == 0)
+        )
         yield opened
         opened.close()
 
@@ -47,7 +53,9 @@ def test_a_query_is_labelled_by_the_keyboard_alone(tab: Any, served: str, marks:
         tab.wait_for_timeout(150)
     focused = tab.locator("[data-item]").first
     assert tab.evaluate("document.activeElement === document.querySelector('[data-item]')")
-    outline = focused.evaluate("e => getComputedStyle(e).outlineWidth + getComputedStyle(e).outlineStyle")
+    outline = focused.evaluate(
+        "e => getComputedStyle(e).outlineWidth + getComputedStyle(e).outlineStyle"
+    )
     assert outline == "3pxsolid"
     first, third = (tab.locator(".marks").nth(place) for place in (0, 2))
     assert first.locator("[aria-pressed=true]").count() == 0
@@ -62,8 +70,12 @@ def test_a_query_is_labelled_by_the_keyboard_alone(tab: Any, served: str, marks:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_has_all_of_it_by_touch(browser: Any, served: str, marks: Path, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, color_scheme=scheme)
+def test_a_phone_has_all_of_it_by_touch(
+    browser: Any, served: str, marks: Path, scheme: str
+) -> None:
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, color_scheme=scheme
+    )
     page = context.new_page()
     page.goto(served + "/query?id=q1")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
@@ -72,7 +84,9 @@ def test_a_phone_has_all_of_it_by_touch(browser: Any, served: str, marks: Path, 
     button.tap()
     page.wait_for_selector("[aria-pressed=true]")
     assert current_marks(read_log(marks)).relevance.tolist() == [1]
-    colours = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    colours = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
     assert (colours[0] == "rgb(255, 255, 255)") == (scheme == "light")
     context.close()
 

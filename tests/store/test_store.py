@@ -31,14 +31,18 @@ from anmi.store import Store, cache
         (lambda texts: np.zeros((len(texts), 0)), "no numbers for 2 texts"),
     ],
 )
-def test_a_broken_result_is_refused_and_not_stored(tmp_path: Path, bad: object, message: str) -> None:
+def test_a_broken_result_is_refused_and_not_stored(
+    tmp_path: Path, bad: object, message: str
+) -> None:
     with Store(tmp_path) as store:
         with pytest.raises(AnmiError, match=message):
             store.vectors("v1", ["a", "b"], bad)  # type: ignore[arg-type]
         assert store.missing("v1", ["a", "b"]) == 2
 
 
-def test_a_store_of_another_format_or_that_is_open_already_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_store_of_another_format_or_that_is_open_already_is_refused_and_left_alone(
+    tmp_path: Path,
+) -> None:
     with Store(tmp_path), pytest.raises(AnmiError, match=r"already open.*close it"):
         Store(tmp_path)
     Store(tmp_path).close()
@@ -49,8 +53,13 @@ def test_a_store_of_another_format_or_that_is_open_already_is_refused_and_left_a
             Store(tmp_path)
 
 
-@given(st.lists(st.lists(st.text(st.characters(), max_size=6), max_size=8), max_size=4), st.integers(1, 3))
-def test_every_text_gets_its_own_value_whatever_it_holds(rounds: list[list[str]], batch: int) -> None:
+@given(
+    st.lists(st.lists(st.text(st.characters(), max_size=6), max_size=8), max_size=4),
+    st.integers(1, 3),
+)
+def test_every_text_gets_its_own_value_whatever_it_holds(
+    rounds: list[list[str]], batch: int
+) -> None:
     """Against a plain dictionary; texts may hold separators, zero bytes and halves of surrogate pairs."""
     given_out: dict[str, float] = {}
 
@@ -79,15 +88,23 @@ def test_a_full_store_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
     texts = [str(i) for i in range(1000)]
     with Store(tmp_path, size_limit=1 << 19) as store:
         with pytest.raises(
-            AnmiError, match=r"full, it may hold 524,288 bytes: run `kedro anmi prune --keep 5 --unused 30`"
+            AnmiError,
+            match=r"full, it may hold 524,288 bytes: run `kedro anmi prune --keep 5 --unused 30`",
         ):
-            store.vectors("v1", texts, lambda part: np.array([[float(text)] * 100 for text in part]), batch=100)
+            store.vectors(
+                "v1",
+                texts,
+                lambda part: np.array([[float(text)] * 100 for text in part]),
+                batch=100,
+            )
         there = len(texts) - store.missing("v1", texts)
         assert 0 < there < len(texts)
         assert there % 100 == 0
         assert len(store) == there
     with Store(tmp_path) as store:
-        found = store.vectors("v1", texts, lambda part: np.array([[float(text)] * 100 for text in part]))
+        found = store.vectors(
+            "v1", texts, lambda part: np.array([[float(text)] * 100 for text in part])
+        )
         assert found[:, 99].tolist() == list(range(1000))
 
 
@@ -131,7 +148,9 @@ def noise(texts: list[str]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("before", [None, "float16", "float32"])
-def test_rounded_vectors_are_the_same_whenever_and_however_they_were_stored(tmp_path: Path, before: Any) -> None:
+def test_rounded_vectors_are_the_same_whenever_and_however_they_were_stored(
+    tmp_path: Path, before: Any
+) -> None:
     texts = [*map(str, range(40)), "7"]
     expected = noise(texts).astype(np.float16)
     if before:
@@ -144,7 +163,9 @@ def test_rounded_vectors_are_the_same_whenever_and_however_they_were_stored(tmp_
     assert size == (8 if before == "float32" else 4)
 
 
-def test_a_flipped_bit_is_computed_again_with_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flipped_bit_is_computed_again_with_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     texts = [str(i) for i in range(40)]
     with Store(tmp_path) as store:
         expected = store.vectors("v1", texts, noise)
@@ -153,7 +174,9 @@ def test_a_flipped_bit_is_computed_again_with_a_word(tmp_path: Path, caplog: pyt
     file, draw = tmp_path / "data.mdb", np.random.default_rng(0)
     for value in stored[:30]:
         place = int(draw.integers(len(value)))
-        other = value[:place] + bytes([value[place] ^ 1 << int(draw.integers(8))]) + value[place + 1 :]
+        other = (
+            value[:place] + bytes([value[place] ^ 1 << int(draw.integers(8))]) + value[place + 1 :]
+        )
         # In older pages, too, since a page is written anew with each change.
         file.write_bytes(file.read_bytes().replace(value, other))
         with Store(tmp_path) as store:
@@ -162,7 +185,9 @@ def test_a_flipped_bit_is_computed_again_with_a_word(tmp_path: Path, caplog: pyt
     assert caplog.text.count("1 values in the store") == 30
     with Store(tmp_path) as store, store._writing() as transaction:
         ((prefix, record),) = transaction.cursor(store._registry)
-        transaction.put(prefix, record.replace(b'"dimension": 2', b'"dimension": 3'), db=store._registry)
+        transaction.put(
+            prefix, record.replace(b'"dimension": 2', b'"dimension": 3'), db=store._registry
+        )
     with Store(tmp_path) as store:
         assert np.array_equal(store.vectors("v1", texts, noise), expected)
         assert store.missing("v1", texts) == 0
@@ -201,10 +226,17 @@ def test_a_killed_writer_loses_its_open_batch_at_most(tmp_path: Path) -> None:
                 time.sleep(pause)
                 os.kill(writer.pid, signal.SIGKILL)
                 begun += writer.stdout.readlines()
-            # The next to write clears up: a batch whose commit was all but finished is there from now on.
-            assert store.vectors("v2", [str(pause)], lambda part: np.ones((len(part), 1))).tolist() == [[1]]
+            # The next to write clears up: a batch whose commit was all but finished is there from
+            # now on.
+            assert store.vectors(
+                "v2", [str(pause)], lambda part: np.ones((len(part), 1))
+            ).tolist() == [[1]]
             values = store.read(store.keys("v1", texts))
-            there = {text: np.frombuffer(v, np.float32) for text, v in zip(texts, values, strict=True) if v is not None}
+            there = {
+                text: np.frombuffer(v, np.float32)
+                for text, v in zip(texts, values, strict=True)
+                if v is not None
+            }
             new = len(there) - keys_before
             assert new % BATCH == 0
             assert BATCH * (len(begun) - 1) <= new <= BATCH * len(begun)
@@ -217,7 +249,9 @@ TEXTS = [f"text {i}" for i in range(300)]
 
 
 def fill(store: Store, fingerprint: str, dimension: int) -> None:
-    store.vectors(fingerprint, TEXTS, lambda part: np.array([[float(t[5:])] * dimension for t in part]))
+    store.vectors(
+        fingerprint, TEXTS, lambda part: np.array([[float(t[5:])] * dimension for t in part])
+    )
 
 
 def holds(store: Store, fingerprint: str, dimension: int) -> bool:
@@ -244,13 +278,22 @@ def test_what_was_not_used_for_long_goes(
             fill(store, name, dimension)
     with Store(tmp_path) as store:
         assert store.prune(days) == (3 - len(left.split()), 0)
-        assert {name for name, _, dimension in made if holds(store, name, dimension)} == set(left.split())
+        assert {name for name, _, dimension in made if holds(store, name, dimension)} == set(
+            left.split()
+        )
         assert store.prune(2) == (0, 0), "reading is using"
 
 
 def test_models_that_nobody_uses_go(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        ages = {"teacher-a": 40, "static-b": 3, "static-c": 40, ".teacher-killed": 2, ".new": 0, "mine": 90}
+        ages = {
+            "teacher-a": 40,
+            "static-b": 3,
+            "static-c": 40,
+            ".teacher-killed": 2,
+            ".new": 0,
+            "mine": 90,
+        }
         for name, age in ages.items():
             folder = store.path / "models" / name
             folder.mkdir(parents=True)

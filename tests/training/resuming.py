@@ -8,7 +8,13 @@ import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dropout, Normalize, Pooling, StaticEmbedding, Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dropout,
+    Normalize,
+    Pooling,
+    StaticEmbedding,
+    Transformer,
+)
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -21,14 +27,18 @@ from anmi.training.trainer import TrainingResult, train
 ROWS, EPOCHS, BATCH = 22, 3, 4
 STEPS_PER_EPOCH = 6
 STATIC = {
-    "learning_rate": 0.05, "temperature": "learnable",
+    "learning_rate": 0.05,
+    "temperature": "learnable",
     "curriculum": {"learning_progress": {"window": "rank", "window_steps": 2}},
-}  # fmt: skip
+}
 # Recomputed in passes, with what its curriculum observes: losses, gradients and the dev metric.
 BERT = {
-    "learning_rate": 1e-3, "temperature": "adaptive", "texts_per_pass": 5, "precision": "float32",
+    "learning_rate": 1e-3,
+    "temperature": "adaptive",
+    "texts_per_pass": 5,
+    "precision": "float32",
     "curriculum": {"learning_progress": {"window": "rank", "window_steps": 5}},
-}  # fmt: skip
+}
 
 
 def tokenizer() -> Tokenizer:
@@ -46,11 +56,21 @@ def static(dimensions: int = 8) -> SentenceTransformer:
 
 def bert(folder: Path) -> SentenceTransformer:
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=62, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    config = BertConfig(
+        vocab_size=62,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+    )
     BertModel(config).save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer(), pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer(), pad_token="[PAD]", unk_token="[UNK]"
+    ).save_pretrained(folder)
     network = Transformer(str(folder))
-    return SentenceTransformer(modules=[network, Pooling(network.get_embedding_dimension())], device="cpu")
+    return SentenceTransformer(
+        modules=[network, Pooling(network.get_embedding_dimension())], device="cpu"
+    )
 
 
 def table(**changes: Any) -> pd.DataFrame:
@@ -61,32 +81,55 @@ def table(**changes: Any) -> pd.DataFrame:
 
     rows = [
         {
-            "query_id": f"q{i}", "query": f"w{i} w{i + 1}", "positive_id": f"d{i}", "positive": document(i),
+            "query_id": f"q{i}",
+            "query": f"w{i} w{i + 1}",
+            "positive_id": f"d{i}",
+            "positive": document(i),
             "negative_ids": [f"d{(i + j) % ROWS}" for j in range(1, 7)],
-            "negatives": [document(i + j) for j in range(1, 7)], "weights": [1.0] * 6, "query_weight": 1.0,
-            "positive_ids": [f"d{i}"], **changes,
+            "negatives": [document(i + j) for j in range(1, 7)],
+            "weights": [1.0] * 6,
+            "query_weight": 1.0,
+            "positive_ids": [f"d{i}"],
+            **changes,
         }
         for i in range(ROWS)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 
 def fit(
-    encoder: SentenceTransformer, plan: CheckpointPlan | None, evaluate_dev: Callable[[Any], float] | None = None,
-    rows: pd.DataFrame | None = None, seed: int = 1, **changes: Any,
-) -> TrainingResult:  # fmt: skip
+    encoder: SentenceTransformer,
+    plan: CheckpointPlan | None,
+    evaluate_dev: Callable[[Any], float] | None = None,
+    rows: pd.DataFrame | None = None,
+    seed: int = 1,
+    **changes: Any,
+) -> TrainingResult:
     # A checkpoint after every step.
-    options = {"epochs": EPOCHS, "batch_size": BATCH, "negatives": 2, "checkpoint_minutes": 1e-9, **changes}
+    options = {
+        "epochs": EPOCHS,
+        "batch_size": BATCH,
+        "negatives": 2,
+        "checkpoint_minutes": 1e-9,
+        **changes,
+    }
     return train(
-        table() if rows is None else rows, encoder=encoder, options=TrainingOptions(**options), output=None,
-        evaluate_dev=evaluate_dev, seed=seed, checkpoints=plan,
-    )  # fmt: skip
+        table() if rows is None else rows,
+        encoder=encoder,
+        options=TrainingOptions(**options),
+        output=None,
+        evaluate_dev=evaluate_dev,
+        seed=seed,
+        checkpoints=plan,
+    )
 
 
 def nearness(encoder: SentenceTransformer) -> Callable[[SentenceTransformer], float]:
     """A metric that only falls, so that the best weights are those of the start and have to outlive the kill."""
     start = encoder.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)
-    return lambda model: float(start @ model.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False))
+    return lambda model: float(
+        start @ model.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)
+    )
 
 
 class Killed(BaseException):

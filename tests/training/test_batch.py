@@ -14,20 +14,28 @@ from anmi.training.batch import Tokeniser, assemble, read_rows
 def weights_of(rows, in_batch):
     """{row number: {document text: weight}} without zeros, for reading."""
     assembly = assemble(rows, in_batch)
-    return [{assembly.texts[j]: float(w) for j, w in enumerate(line) if w > 0} for line in assembly.weights], assembly
+    return [
+        {assembly.texts[j]: float(w) for j, w in enumerate(line) if w > 0}
+        for line in assembly.weights
+    ], assembly
 
 
 def test_in_batch_columns_by_mode():
     rows = [row("q1", "a", ["x"], weights=(0.5,)), row("q2", "b", ["y"])]
     assert weights_of(rows, "none")[0] == [{"x": 0.5}, {"y": 1.0}]
     assert weights_of(rows, "positives")[0] == [{"b": 1.0, "x": 0.5}, {"a": 1.0, "y": 1.0}]
-    assert weights_of(rows, "all")[0] == [{"b": 1.0, "x": 0.5, "y": 1.0}, {"a": 1.0, "x": 1.0, "y": 1.0}]
+    assert weights_of(rows, "all")[0] == [
+        {"b": 1.0, "x": 0.5, "y": 1.0},
+        {"a": 1.0, "x": 1.0, "y": 1.0},
+    ]
 
 
 @pytest.mark.parametrize("mode", ["none", "positives", "all"])
 def test_no_known_positive_is_ever_a_negative(mode):
     rows = [
-        row("q1", "a", ["b", "x"], also=["B"]),  # b is another known positive of q1, mined by mistake
+        row(
+            "q1", "a", ["b", "x"], also=["B"]
+        ),  # b is another known positive of q1, mined by mistake
         row("q2", "b", ["a"]),
         row("q3", "a", ["y"]),  # shares its positive with q1
     ]
@@ -71,10 +79,16 @@ def test_what_mining_found_unsafe_for_a_query_is_no_negative_of_it_in_a_batch(mo
 
 def table(**changes) -> pd.DataFrame:
     values = {
-        "query_id": "q7", "query": "what", "positive_id": "d1", "positive": "that", "query_weight": 1.0,
-        "negative_ids": np.array(["d2", "d3"], dtype=object), "negatives": ["this", "these"],
-        "weights": np.array([1.0, 0.5], dtype=np.float32), "positive_ids": ["d1"],
-    }  # fmt: skip
+        "query_id": "q7",
+        "query": "what",
+        "positive_id": "d1",
+        "positive": "that",
+        "query_weight": 1.0,
+        "negative_ids": np.array(["d2", "d3"], dtype=object),
+        "negatives": ["this", "these"],
+        "weights": np.array([1.0, 0.5], dtype=np.float32),
+        "positive_ids": ["d1"],
+    }
     return pd.DataFrame([{**values, **changes}])
 
 
@@ -106,9 +120,14 @@ def test_remembered_tokens_are_those_of_the_encoder(word_encoder, sparse):
     tokenise = Tokeniser(model, None)
     for role in ("document", "query", "document"):
         for texts in (TEXTS[:2], TEXTS, TEXTS[::-1]):
-            expected, got = model.preprocess(texts, **({"task": role} if sparse else {})), tokenise(texts, role)
+            expected, got = (
+                model.preprocess(texts, **({"task": role} if sparse else {})),
+                tokenise(texts, role),
+            )
             # Of networks alone, which read several kinds of input.
             expected.pop("modality", None)
             assert got.keys() - {"modality"} == expected.keys()
             for name, value in expected.items():
-                assert torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value
+                assert (
+                    torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value
+                )

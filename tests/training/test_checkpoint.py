@@ -65,7 +65,9 @@ def test_killed_while_an_epoch_was_measured(tmp_path):
         resuming.fit(encoder, CheckpointPlan(tmp_path / "bert"), evaluate, **resuming.BERT)
     training = next(path for path in (tmp_path / "bert").iterdir() if path.is_dir())
     encoder = resuming.bert(tmp_path / "model")
-    result = resuming.fit(encoder, CheckpointPlan(tmp_path / "bert"), resuming.nearness(encoder), **resuming.BERT)
+    result = resuming.fit(
+        encoder, CheckpointPlan(tmp_path / "bert"), resuming.nearness(encoder), **resuming.BERT
+    )
     assert result.summary["resumed_from_step"] == 11
     assert result.summary["best_epoch"] == 0, "the best weights are those from before the kill"
     encoder = resuming.bert(tmp_path / "model")
@@ -83,12 +85,22 @@ def test_a_checkpoint_that_was_being_written_is_passed_over(left, never_killed):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"batch_size": 11}, {"seed": 2}, {"rows": resuming.table(query_weight=0.5)}, {"facts": {"recipe": "anmi"}}],
+    [
+        {"batch_size": 11},
+        {"seed": 2},
+        {"rows": resuming.table(query_weight=0.5)},
+        {"facts": {"recipe": "anmi"}},
+    ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_another_training_finds_nothing(left, changes):
-    facts, changes = changes.get("facts", {}), {name: value for name, value in changes.items() if name != "facts"}
-    result = resuming.fit(resuming.static(), CheckpointPlan(left.parent, facts), **resuming.STATIC | changes)
+    facts, changes = (
+        changes.get("facts", {}),
+        {name: value for name, value in changes.items() if name != "facts"},
+    )
+    result = resuming.fit(
+        resuming.static(), CheckpointPlan(left.parent, facts), **resuming.STATIC | changes
+    )
     assert result.summary["resumed_from_step"] is None
     assert left.exists()
 
@@ -131,7 +143,9 @@ def kinked(*, after_epoch=None):
 
 def test_nan_gradient_is_named():
     encoder, evaluate = kinked(after_epoch=2)
-    with pytest.raises(AnmiError, match=r"gradient became nan in the batch with the queries q\d+, q\d+"):
+    with pytest.raises(
+        AnmiError, match=r"gradient became nan in the batch with the queries q\d+, q\d+"
+    ):
         resuming.fit(encoder, None, evaluate, **PLAIN)
 
 
@@ -151,12 +165,17 @@ def test_out_of_memory_says_what_to_change():
     encoder = resuming.static()
 
     def fail(*_):
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory"
+        )
 
     encoder[1].register_forward_hook(fail)
     with pytest.raises(AnmiError) as caught:
         resuming.fit(encoder, None, batch_size=600, **PLAIN)
     said = str(caught.value)
-    assert "memory of the machine does not suffice for a batch of 22 queries and 22 documents: " in said
+    assert (
+        "memory of the machine does not suffice for a batch of 22 queries and 22 documents: "
+        in said
+    )
     assert "lower negatives (now 2), or lower batch_size (now 600)" in said
     assert "max_length" not in said, "a static encoder has none"

@@ -21,32 +21,49 @@ MIX = (0.2, 0.5, 0.3, 0.0)
 EPOCH, EPOCHS = 6, 8
 STEPS = EPOCH * EPOCHS
 WINDOWS = [
-    parts.TiersOptions(), parts.TiersOptions(window="rank"), parts.LearningProgressOptions(window_steps=3),
-    parts.LearningProgressOptions(window="rank", window_steps=3, as_published=True), parts.BanditOptions(),
-]  # fmt: skip
+    parts.TiersOptions(),
+    parts.TiersOptions(window="rank"),
+    parts.LearningProgressOptions(window_steps=3),
+    parts.LearningProgressOptions(window="rank", window_steps=3, as_published=True),
+    parts.BanditOptions(),
+]
 SCHEDULES = [
-    parts.LinearOptions(), parts.LinearOptions(warm_up=0.4), parts.StepOptions(),
-    parts.StepOptions(warm_up=1.5, latent_from=1.7), parts.TriggeredOptions(advance=0.1, retreat=0.3),
+    parts.LinearOptions(),
+    parts.LinearOptions(warm_up=0.4),
+    parts.StepOptions(),
+    parts.StepOptions(warm_up=1.5, latent_from=1.7),
+    parts.TriggeredOptions(advance=0.1, retreat=0.3),
     parts.TriggeredOptions(measure="validation"),
-]  # fmt: skip
+]
 UNKNOWN, SHARE = st.sampled_from([None, math.nan]), st.floats(0, 1)
 # Loss, norm of the gradient, dev metric and violations of every step.
 OBSERVATIONS = st.lists(
-    st.tuples(st.floats(0, 20), st.floats(0, 1e6) | st.just(math.nan), st.none() | SHARE, UNKNOWN | SHARE),
-    min_size=STEPS, max_size=STEPS,
-)  # fmt: skip
-MIXES = st.tuples(*[st.sampled_from([0, 0, 1, 2, 5])] * 4).filter(any).map(lambda n: tuple(x / sum(n) for x in n))
+    st.tuples(
+        st.floats(0, 20), st.floats(0, 1e6) | st.just(math.nan), st.none() | SHARE, UNKNOWN | SHARE
+    ),
+    min_size=STEPS,
+    max_size=STEPS,
+)
+MIXES = (
+    st.tuples(*[st.sampled_from([0, 0, 1, 2, 5])] * 4)
+    .filter(any)
+    .map(lambda n: tuple(x / sum(n) for x in n))
+)
 
 
 def make(options, mix=MIX, epochs=EPOCHS, **more):
     mix = mix if options.kind in ("linear", "step", "triggered") else None
-    return build_curriculum(options, EPOCH * epochs, seed=3, negatives=5, mix=mix, epochs=epochs, **more)
+    return build_curriculum(
+        options, EPOCH * epochs, seed=3, negatives=5, mix=mix, epochs=epochs, **more
+    )
 
 
 @pytest.mark.parametrize("options", [*WINDOWS, *SCHEDULES], ids=repr)
 @given(observations=OBSERVATIONS, cut=st.integers(0, STEPS - 1), mix=MIXES)
 @settings(max_examples=12)
-def test_states_are_possible_and_one_read_back_goes_on_as_if_nothing_had_happened(options, observations, cut, mix):
+def test_states_are_possible_and_one_read_back_goes_on_as_if_nothing_had_happened(
+    options, observations, cut, mix
+):
     whole, first, second = (make(options, mix) for _ in range(3))
     for step, seen in enumerate(observations, start=1):
         if step == cut + 1:
@@ -57,16 +74,27 @@ def test_states_are_possible_and_one_read_back_goes_on_as_if_nothing_had_happene
         assert 0 <= state.difficulty <= 1
         if state.mix is None:
             assert state.low < state.high and 5 <= state.negatives <= 8
-            assert state.low >= 100 if options.window == "elo" else 0 <= state.low <= state.high <= 1
+            assert (
+                state.low >= 100 if options.window == "elo" else 0 <= state.low <= state.high <= 1
+            )
         else:
-            assert sum(state.mix) == pytest.approx(1) and min(state.mix) >= 0 and state.difficulty == 1 - state.mix[0]
-            assert all(share == 0 or final > 0 for share, final in zip(state.mix[1:], mix[1:], strict=True))
+            assert (
+                sum(state.mix) == pytest.approx(1)
+                and min(state.mix) >= 0
+                and state.difficulty == 1 - state.mix[0]
+            )
+            assert all(
+                share == 0 or final > 0 for share, final in zip(state.mix[1:], mix[1:], strict=True)
+            )
             assert state.report().keys() == {"difficulty"} | ({"stage"} if state.stage else set())
     assert second.transitions == whole.transitions
-    # Stages last, forwards an epoch and backwards half of one, and one that changes nothing is left out.
+    # Stages last, forwards an epoch and backwards half of one, and one that changes nothing is left
+    # out.
     begun, mixes = 0, stages(mix)
     for change in whole.transitions if options.kind == "triggered" else []:
-        assert change["step"] - begun >= (EPOCH if change["target"] > change["origin"] else EPOCH / 2)
+        assert change["step"] - begun >= (
+            EPOCH if change["target"] > change["origin"] else EPOCH / 2
+        )
         assert mixes[change["origin"] - 1] != mixes[change["target"] - 1]
         begun = change["step"]
 
@@ -76,7 +104,11 @@ def test_tiers_follow_each_other_in_equal_parts_and_see_the_gaps_of_methods():
     for step in range(1, 9):
         seen.append((tiers.state.tier, tiers.state.low, tiers.state.high))
         tiers.observe(step, 1.0, 1.0, None)
-    assert seen == [(tier, low, math.inf) for tier, low in ((1, 600), (2, 400), (3, 200), (4, 100)) for _ in range(2)]
+    assert seen == [
+        (tier, low, math.inf)
+        for tier, low in ((1, 600), (2, 400), (3, 200), (4, 100))
+        for _ in range(2)
+    ]
 
 
 def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
@@ -98,7 +130,9 @@ def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
 
 
 def change_by(progress):
-    return 0.05 if progress > 0.05 else -0.1 if progress < -0.02 else 0.02 if progress < 0.01 else 0.0
+    return (
+        0.05 if progress > 0.05 else -0.1 if progress < -0.02 else 0.02 if progress < 0.01 else 0.0
+    )
 
 
 def relative(before, now):
@@ -109,7 +143,10 @@ def relative(before, now):
 @pytest.mark.parametrize("seed", range(4))
 def test_learning_progress_is_that_of_a_plain_loop(as_published, seed):
     random, size = np.random.default_rng(seed), 4
-    losses, norms = np.exp(random.normal(0, 0.1 + 0.2 * seed, 60)).cumprod(), random.uniform(0.1, 3, 60)
+    losses, norms = (
+        np.exp(random.normal(0, 0.1 + 0.2 * seed, 60)).cumprod(),
+        random.uniform(0.1, 3, 60),
+    )
     dev = {step: random.uniform(0.4, 0.6) for step in range(3, 60, 7)}
     options = parts.LearningProgressOptions(window_steps=size, as_published=as_published)
     found = build_curriculum(options, 60, 1)
@@ -117,7 +154,10 @@ def test_learning_progress_is_that_of_a_plain_loop(as_published, seed):
     for step in range(1, 61):
         told, measured = ([*told, dev[step]], True) if step in dev else (told, measured)
         state = found.observe(step, losses[step - 1], norms[step - 1], dev.get(step))
-        before, now = losses[max(step - 2 * size, 0) : max(step - size, 0)], losses[max(step - size, 0) : step]
+        before, now = (
+            losses[max(step - 2 * size, 0) : max(step - size, 0)],
+            losses[max(step - size, 0) : step],
+        )
         window = norms[max(step - size, 0) : step]
         stability = 1 / (1 + window.std() / window.mean())
         if as_published:
@@ -136,10 +176,14 @@ def test_learning_progress_is_that_of_a_plain_loop(as_published, seed):
         assert state.difficulty == pytest.approx(difficulty), step
 
 
-@pytest.mark.parametrize(("second", "change"), [(0.8, 0.05), (1.2, 0.0), (1.0, 0.02), (1.01, 0.02), (0.97, 0.0)])
+@pytest.mark.parametrize(
+    ("second", "change"), [(0.8, 0.05), (1.2, 0.0), (1.0, 0.02), (1.01, 0.02), (0.97, 0.0)]
+)
 def test_norms_that_are_not_measured_leave_the_loss_to_decide_alone(second, change):
     found = build_curriculum(parts.LearningProgressOptions(window_steps=4), 100, 1)
-    difficulties = [found.observe(i, 1.0 if i <= 4 else second, math.nan, None).difficulty for i in range(1, 9)]
+    difficulties = [
+        found.observe(i, 1.0 if i <= 4 else second, math.nan, None).difficulty for i in range(1, 9)
+    ]
     assert difficulties == [0.0] * 7 + [change], "never below 0"
 
 
@@ -147,7 +191,9 @@ def test_a_window_is_a_twentieth_of_the_training():
     for steps, window in ((20, 5), (200, 10), (20_000, 100)):
         found = build_curriculum(parts.LearningProgressOptions(), steps, 1)
         losses = [1.0] * window + [0.5] * window
-        difficulties = [found.observe(i, loss, 1.0, None).difficulty for i, loss in enumerate(losses, start=1)]
+        difficulties = [
+            found.observe(i, loss, 1.0, None).difficulty for i, loss in enumerate(losses, start=1)
+        ]
         assert difficulties.index(0.05) == 2 * window - 1
 
 
@@ -155,7 +201,9 @@ def test_harder_means_more_negatives_and_smaller_gaps():
     states = [curriculum.sliding_state(parts.BanditOptions(), d, 7) for d in (0.0, 0.5, 1.0)]
     assert [state.negatives for state in states] == [7, 8, 10]  # 8.75 and 10.5, cut
     assert [(state.low, state.high) for state in states] == [(400, 600), (250, 500), (100, 400)]
-    by_rank = [curriculum.sliding_state(parts.BanditOptions(window="rank"), d, 7) for d in (0.0, 1.0)]
+    by_rank = [
+        curriculum.sliding_state(parts.BanditOptions(window="rank"), d, 7) for d in (0.0, 1.0)
+    ]
     assert [(state.low, state.high) for state in by_rank] == [(0.5, 1.0), (0.0, 0.5)]
 
 
@@ -193,19 +241,24 @@ def test_step_adds_graph_after_two_epochs_and_latent_after_five():
     schedule = make(parts.StepOptions())
     found = states(schedule)
     assert [state.stage for state in found] == [1] * 2 * EPOCH + [2] * 3 * EPOCH + [3] * 3 * EPOCH
-    assert found[2 * EPOCH].mix == pytest.approx((0.2 / 0.7, 0.5 / 0.7, 0, 0)) and found[-1].mix == MIX
+    assert (
+        found[2 * EPOCH].mix == pytest.approx((0.2 / 0.7, 0.5 / 0.7, 0, 0)) and found[-1].mix == MIX
+    )
     assert changes(schedule) == [(2 * EPOCH, 1, 2), (5 * EPOCH, 2, 3)]
 
 
 def triggered(epoch):
-    return curriculum.Triggered(parts.TriggeredOptions(advance=0.1, retreat=0.3), Course(epoch=epoch, mix=MIX))
+    return curriculum.Triggered(
+        parts.TriggeredOptions(advance=0.1, retreat=0.3), Course(epoch=epoch, mix=MIX)
+    )
 
 
 def test_triggered_goes_on_when_violations_are_rare_and_back_when_they_are_many(monkeypatch):
     monkeypatch.setattr(curriculum, "_HALF_LIFE", 2.0)
     schedule = triggered(4)
     found = states(schedule, [0.05] * 12 + [0.2] * 12 + [0.9] * 6 + [0.2] * 6)
-    # A stage lasts 4 steps at least; between the thresholds nothing happens; of 0.2 and 0.9 the mean is soon above 0.3.
+    # A stage lasts 4 steps at least; between the thresholds nothing happens; of 0.2 and 0.9 the
+    # mean is soon above 0.3.
     assert changes(schedule) == [(4, 1, 2), (8, 2, 3), (25, 3, 2), (27, 2, 1)]
     assert [state.stage for state in found] == [1] * 4 + [2] * 4 + [3] * 17 + [2] * 2 + [1] * 9
     assert schedule.transitions[0]["why"] == "margin violations 0.0500 are below 0.1"
@@ -217,12 +270,16 @@ def test_the_running_mean_halves_in_its_half_life_and_begins_anew_in_each_stage(
     for step, rate in enumerate(rates, start=1):
         schedule.observe(step, 1.0, 1.0, None, rate)
         weights, saved = 0.5 ** (np.arange(step)[::-1] / 20), schedule.state_dict()
-        assert saved["sum"] / saved["weight"] == pytest.approx(np.average(rates[:step], weights=weights))
+        assert saved["sum"] / saved["weight"] == pytest.approx(
+            np.average(rates[:step], weights=weights)
+        )
     schedule = triggered(4)
     states(schedule, [0.0] * 4 + [0.9])
     saved = schedule.state_dict()
     assert saved["place"] == 1
-    assert saved["sum"] / saved["weight"] == pytest.approx(0.9), "the zeros of the stage before are forgotten"
+    assert saved["sum"] / saved["weight"] == pytest.approx(0.9), (
+        "the zeros of the stage before are forgotten"
+    )
 
 
 def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
@@ -230,7 +287,8 @@ def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
     told = [0.5, 0.6, 0.601, 0.62, 0.61, 0.6, 0.55, 0.56]
     validations = {EPOCH * (epoch + 1) + 1: value for epoch, value in enumerate(told)}
     found = states(schedule, [None] * EPOCH * 9, validations)
-    # The third gains nothing, the fourth does, the fifth does not; the sixth is far below, and then the best anew.
+    # The third gains nothing, the fourth does, the fifth does not; the sixth is far below, and then
+    # the best anew.
     assert [state.stage for state in found[1::EPOCH]] == [1, 1, 1, 2, 2, 3, 2, 1, 1]
     assert "0.6010 is no gain of 0.002 over 0.6000" in schedule.transitions[0]["why"]
     assert "0.6000 is more than 0.01 below 0.6200" in schedule.transitions[2]["why"]
@@ -239,7 +297,9 @@ def test_a_dev_metric_that_gains_no_more_goes_on_and_one_that_falls_goes_back():
 def test_a_schedule_without_mixed_sources_and_a_window_with_them_are_refused():
     with pytest.raises(AnmiError, match=r'curriculum "step" .* set `sources: mixed`'):
         build_curriculum(parts.StepOptions(), 8, 1)
-    with pytest.raises(AnmiError, match=r'curriculum "bandit" .* choose a schedule \(linear, step, triggered\)'):
+    with pytest.raises(
+        AnmiError, match=r'curriculum "bandit" .* choose a schedule \(linear, step, triggered\)'
+    ):
         build_curriculum(parts.BanditOptions(), 8, 1, mix=MIX)
     assert make(parts.NoCurriculum()).state is None
 
@@ -247,11 +307,13 @@ def test_a_schedule_without_mixed_sources_and_a_window_with_them_are_refused():
 @pytest.mark.parametrize(
     ("options", "mix", "warned"),
     [
-        (parts.StepOptions(), MIX, True), (parts.StepOptions(), (0.5, 0.5, 0.0, 0.0), False),
-        (parts.StepOptions(latent_from=4), MIX, False), (parts.LinearOptions(warm_up=5), MIX, True),
+        (parts.StepOptions(), MIX, True),
+        (parts.StepOptions(), (0.5, 0.5, 0.0, 0.0), False),
+        (parts.StepOptions(latent_from=4), MIX, False),
+        (parts.LinearOptions(warm_up=5), MIX, True),
         (parts.LinearOptions(), MIX, False),
     ],
-)  # fmt: skip
+)
 def test_a_training_too_short_for_its_schedule_is_warned_of(options, mix, warned, caplog):
     with caplog.at_level(logging.WARNING):
         make(options, mix, epochs=5)
@@ -267,23 +329,39 @@ def fit(word_encoder):
     elo = {"positive_elo": 1500.0, "negative_elo": [1500.0 - 40 * j for j in range(1, 20)]}
 
     def run(dev=lambda model: 0.5, drop=(), **options):
-        chosen = {"epochs": 8, "batch_size": 8, "learning_rate": 0.05, "negatives": 4, "in_batch": "none"}
+        chosen = {
+            "epochs": 8,
+            "batch_size": 8,
+            "learning_rate": 0.05,
+            "negatives": 4,
+            "in_batch": "none",
+        }
         return train(
-            mined(WORDS[:20], WORDS[20:], 19, **elo).drop(columns=list(drop)), encoder=word_encoder(WORDS), output=None,
-            seed=1, options=TrainingOptions(**chosen | {"keep_best": False} | options), evaluate_dev=dev,
-        )  # fmt: skip
+            mined(WORDS[:20], WORDS[20:], 19, **elo).drop(columns=list(drop)),
+            encoder=word_encoder(WORDS),
+            output=None,
+            seed=1,
+            options=TrainingOptions(**chosen | {"keep_best": False} | options),
+            evaluate_dev=dev,
+        )
 
     return run
 
 
-@pytest.mark.parametrize(("kind", "window"), [("tiers", "rank"), ("learning_progress", "elo"), ("bandit", "elo")])
+@pytest.mark.parametrize(
+    ("kind", "window"), [("tiers", "rank"), ("learning_progress", "elo"), ("bandit", "elo")]
+)
 def test_training_learns_under_each_curriculum_and_says_what_it_showed(fit, kind, window):
     result = fit(curriculum={kind: {"window": window}})
     log = result.log
-    assert len(log) == 24 and {"difficulty", "low", "high", "negatives", "inside"} <= set(log.columns)
+    assert len(log) == 24 and {"difficulty", "low", "high", "negatives", "inside"} <= set(
+        log.columns
+    )
     assert log.difficulty.between(0, 1).all() and log.difficulty.min() < log.difficulty.max()
     assert (log.inside == 1).all(), "each pool has enough in every window"
-    queries, documents = (pd.DataFrame(result.model.encode(words)).to_numpy() for words in (WORDS[:20], WORDS[20:]))
+    queries, documents = (
+        pd.DataFrame(result.model.encode(words)).to_numpy() for words in (WORDS[:20], WORDS[20:])
+    )
     found = queries @ documents.T
     assert (found.diagonal()[:, None] >= found).mean() > 0.85
 

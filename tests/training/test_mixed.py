@@ -51,11 +51,20 @@ def world():
         for k in (1, 2)
     ]
     variants += [(f"s{i}#number:0", f"s{i}", "number", f"w{i} w59") for i in ALL[::2]]
-    variants = table([*variants, ("s5", "s1", "counterpart", texts[5])], "variant_id", "document_id", "kind", "text")
+    variants = table(
+        [*variants, ("s5", "s1", "counterpart", texts[5])],
+        "variant_id",
+        "document_id",
+        "kind",
+        "text",
+    )
     nothing = table([], "document_id", "other_id", "kind")
     corpus = pd.DataFrame({"document_id": ids, "title": "", "text": texts})
     stock = Stock.from_tables(corpus, Knowledge(entities, graph, facts), variants, nothing)
-    names = [{"query_id": f"q{i}", "positive_id": f"s{i}", "positive_ids": frozenset({f"s{i}"})} for i in ALL]
+    names = [
+        {"query_id": f"q{i}", "positive_id": f"s{i}", "positive_ids": frozenset({f"s{i}"})}
+        for i in ALL
+    ]
     rows = [row(f"w{i + 20}", texts[i], **names[i]) for i in ALL]
     return SimpleNamespace(stock=stock, rows=rows, ids=ids)
 
@@ -68,8 +77,10 @@ def test_variants_stand_behind_the_documents_and_name_what_they_are_of(world):
     names = [[stock.ids[n] for n in line if n >= 0] for line in stock.swaps.tolist()]
     assert names[1] == ["s1#swap:1", "s1#swap:2", "s5"], "a counterpart is the document itself"
     assert [[stock.ids[n] for n in line if n >= 0] for line in stock.edits.tolist()][:3] == [
-        ["s0#number:0"], [], ["s2#number:0"],
-    ]  # fmt: skip
+        ["s0#number:0"],
+        [],
+        ["s2#number:0"],
+    ]
 
 
 def test_without_facts_there_is_nothing_to_go_by():
@@ -81,7 +92,9 @@ def test_without_facts_there_is_nothing_to_go_by():
 
 
 DOCUMENTS, CAPACITY = 12, 5
-steps = st.lists(st.lists(st.integers(0, DOCUMENTS - 1), unique=True, max_size=CAPACITY), max_size=12)
+steps = st.lists(
+    st.lists(st.integers(0, DOCUMENTS - 1), unique=True, max_size=CAPACITY), max_size=12
+)
 
 
 def vectors(documents, step):
@@ -97,10 +110,15 @@ def filled(sequence):
 
 
 @given(steps, steps)
-def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_alike(sequence, after):
+def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_alike(
+    sequence, after
+):
     index = filled(sequence)
     held = index.documents.tolist()
-    seen, order = {document: step for step, documents in enumerate(sequence) for document in documents}, []
+    seen, order = (
+        {document: step for step, documents in enumerate(sequence) for document in documents},
+        [],
+    )
     for documents in sequence:
         order = [document for document in order if document not in documents] + documents
     assert held == order[-CAPACITY:]
@@ -114,7 +132,10 @@ def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_a
         for step, documents in enumerate(after, start=100):
             one.add(np.array(documents, np.int64), vectors(documents, step))
         one.take()
-    assert all(np.array_equal(a, b) for a, b in zip(index.tensors().values(), copy.tensors().values(), strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(index.tensors().values(), copy.tensors().values(), strict=True)
+    )
 
 
 def test_the_index_finds_the_nearest_of_what_was_held():
@@ -124,7 +145,9 @@ def test_the_index_finds_the_nearest_of_what_was_held():
     index.add(np.arange(5), held)
     index.take()
     found = np.take_along_axis(anchors @ held.T, index.search(anchors, 5), axis=1)
-    assert np.abs(found + np.sort(-anchors @ held.T, axis=1)).max() < 0.05, "but for the rounding of bfloat16"
+    assert np.abs(found + np.sort(-anchors @ held.T, axis=1)).max() < 0.05, (
+        "but for the rounding of bfloat16"
+    )
     assert (index.search(anchors, 7)[:, 5:] == -1).all(), "no more than there are"
     index.add(np.array([9]), np.full((1, DIMENSION), 100, np.float32))
     assert 9 not in index.documents
@@ -133,14 +156,22 @@ def test_the_index_finds_the_nearest_of_what_was_held():
 
 
 def mixed(world, count=4, seed=1, mix=None, rows=None, **options):
-    shares = dict(zip(("random", "graph", "latent", "edit"), options.pop("shares", (0.2, 0.5, 0.3, 0)), strict=True))
+    shares = dict(
+        zip(
+            ("random", "graph", "latent", "edit"),
+            options.pop("shares", (0.2, 0.5, 0.3, 0)),
+            strict=True,
+        )
+    )
     curriculum = SimpleNamespace(state=mix and State(0.5, -np.inf, np.inf, mix=mix))
     options = MixedSources(**shares, refresh=1, **options)
     return DNHSampler(rows or world.rows, count, seed, world.stock, options, curriculum, DIMENSION)
 
 
 def embeddings(world, seed=5):
-    vectors = np.random.default_rng(seed).normal(size=(len(world.ids) + 10, DIMENSION)).astype(np.float32)
+    vectors = (
+        np.random.default_rng(seed).normal(size=(len(world.ids) + 10, DIMENSION)).astype(np.float32)
+    )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors[:20], vectors[20:]
 
@@ -165,7 +196,9 @@ def test_latent_negatives_are_the_nearest_about_another_entity(world):
     assert names(sampler(ALL, 1)) == expected
     report = sampler.report()
     assert report["share_latent"] == 1 and report["replaced"] == 0
-    assert report["latent_hit_rate"] == pytest.approx(18 / 20), "two of twenty neighbours are about the own entity"
+    assert report["latent_hit_rate"] == pytest.approx(18 / 20), (
+        "two of twenty neighbours are about the own entity"
+    )
 
 
 def test_what_has_no_neighbours_yet_falls_back_to_the_graph_and_then_to_random(world):
@@ -184,13 +217,18 @@ def test_edits_are_of_the_own_document_and_fall_back_to_its_swaps(world):
     for i, own in enumerate(made):
         edits = [name for name in own if "#number" in name]
         assert edits == ([f"s{i}#number:0"] if i % 2 == 0 else [])
-        assert all(name.startswith(f"s{i}#swap") or (i, name) == (1, "s5") for name in set(own) - set(edits))
+        assert all(
+            name.startswith(f"s{i}#swap") or (i, name) == (1, "s5")
+            for name in set(own) - set(edits)
+        )
 
 
 @given(
-    st.integers(0, 40), st.integers(0, 3), st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True),
+    st.integers(0, 40),
+    st.integers(0, 3),
+    st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True),
     st.tuples(*[st.sampled_from([0.0, 0.2, 0.5, 1.0])] * 4).filter(lambda mix: sum(mix) > 0),
-)  # fmt: skip
+)
 def test_nothing_that_states_the_fact_asked_for_is_a_negative(world, step, seed, numbers, mix):
     shares = tuple(np.array(mix) / sum(mix))
     sampler = mixed(world, seed=seed, shares=shares, count=5)
@@ -209,7 +247,9 @@ def test_nothing_that_states_the_fact_asked_for_is_a_negative(world, step, seed,
     in_batch = {name for row in batch for name in (*row.negative_ids, row.positive_id)}
     for one, i in zip(batch, numbers, strict=True):
         own = {name for name in in_batch if name.split("#")[0] in (f"s{i}", f"l{i}")}
-        assert own - set(one.negative_ids) <= one.excluded_ids, "nor through another row of the batch"
+        assert own - set(one.negative_ids) <= one.excluded_ids, (
+            "nor through another row of the batch"
+        )
         assert not one.excluded_ids & set(one.negative_ids)
 
 
@@ -228,13 +268,22 @@ def test_the_schedule_says_the_shares(world):
     sampler(np.arange(len(many)), 0)
     assert sampler.report()["share_graph"] == pytest.approx(0.75, abs=0.05)
     assert sampler.report()["share_latent"] == 0
-    assert mixed(world, mix=(1.0, 0, 0, 0)).draw(ALL, 0)[1].max() == 0, "a share of 0 is never drawn"
+    assert mixed(world, mix=(1.0, 0, 0, 0)).draw(ALL, 0)[1].max() == 0, (
+        "a share of 0 is never drawn"
+    )
 
 
 def test_hard_rows_weigh_more(world):
-    assert {row.query_weight for row in mixed(world, shares=(1, 0, 0, 0), boost=0.5)(ALL, 0)} == {1.0}
-    assert {row.query_weight for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=2)(ALL, 0)} == {1.5}
-    assert {row.query_weight for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=4)(ALL[2:], 0)} == {1.25}
+    assert {row.query_weight for row in mixed(world, shares=(1, 0, 0, 0), boost=0.5)(ALL, 0)} == {
+        1.0
+    }
+    assert {
+        row.query_weight for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=2)(ALL, 0)
+    } == {1.5}
+    assert {
+        row.query_weight
+        for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=4)(ALL[2:], 0)
+    } == {1.25}
 
 
 def test_a_positive_that_is_not_in_the_corpus_is_named(world):
@@ -248,13 +297,21 @@ def test_the_loop_of_the_docs_comes_to_the_final_shares(world):
     )
 
     def encode(texts):
-        made = np.stack([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts])
+        made = np.stack(
+            [np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]
+        )
         return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
 
     names = {
-        "np": np, "rows": world.rows, "stock": world.stock, "encode": encode, "MixedSources": MixedSources,
-        "LinearOptions": LinearOptions, "build_curriculum": build_curriculum, "DNHSampler": DNHSampler,
-    }  # fmt: skip
+        "np": np,
+        "rows": world.rows,
+        "stock": world.stock,
+        "encode": encode,
+        "MixedSources": MixedSources,
+        "LinearOptions": LinearOptions,
+        "build_curriculum": build_curriculum,
+        "DNHSampler": DNHSampler,
+    }
     exec(snippet, names)
     report = names["sampler"].report()
     assert names["curriculum"].state.mix == (0, 0.6, 0.4, 0)
@@ -272,19 +329,37 @@ def fit(world, word_encoder):
     def run(plan=None, kill_at=0, **changes):
         rows = pd.DataFrame(
             {
-                "query_id": row.query_id, "query": row.query, "positive_id": row.positive_id, "positive": row.positive,
-                "negative_ids": [], "negatives": [], "weights": [], "query_weight": 1.0,
+                "query_id": row.query_id,
+                "query": row.query,
+                "positive_id": row.positive_id,
+                "positive": row.positive,
+                "negative_ids": [],
+                "negatives": [],
+                "weights": [],
+                "query_weight": 1.0,
                 "positive_ids": [row.positive_id],
             }
             for row in world.rows
-        )  # fmt: skip
-        options = {"epochs": 6, "batch_size": 4, "negatives": 3, "learning_rate": 0.05, "sources": SOURCES, **changes}
+        )
+        options = {
+            "epochs": 6,
+            "batch_size": 4,
+            "negatives": 3,
+            "learning_rate": 0.05,
+            "sources": SOURCES,
+            **changes,
+        }
         encoder = word_encoder(WORDS)
         stop_at(encoder[0], kill_at)
         return train(
-            rows, encoder=encoder, options=TrainingOptions(**options), output=None, seed=1,
-            checkpoints=plan, stock=world.stock,
-        )  # fmt: skip
+            rows,
+            encoder=encoder,
+            options=TrainingOptions(**options),
+            output=None,
+            seed=1,
+            checkpoints=plan,
+            stock=world.stock,
+        )
 
     return run
 
@@ -296,7 +371,10 @@ def test_triggered_goes_by_the_violations_of_the_log(fit):
     assert log.stage.tolist() == [1] * 3 + [2] * 3 + [3] * 12 and "low" not in log
     assert (log.share_random[:3] == 1).all() and (log.share_graph[3:] > 0).any()
     assert (log.share_latent[:6] == 0).all() and (log.share_latent[6:] > 0).any()
-    assert [(change["step"], change["origin"], change["target"]) for change in changes] == [(3, 1, 2), (6, 2, 3)]
+    assert [(change["step"], change["origin"], change["target"]) for change in changes] == [
+        (3, 1, 2),
+        (6, 2, 3),
+    ]
     assert all("are below 0.9" in change["why"] for change in changes)
 
 
@@ -314,11 +392,15 @@ def test_all_sources_are_used_and_a_killed_training_goes_on_as_if_undisturbed(fi
     assert (shares.sum(axis=1) - 1).abs().max() < 1e-9 and (shares.tail(10).mean() > 0).all()
     assert expected.log.loss.tail(3).mean() < expected.log.loss.head(3).mean()
     assert len(expected.neighbours) and expected.neighbours.step.is_monotonic_increasing
-    assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all(), "three in each of six epochs"
+    assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all(), (
+        "three in each of six epochs"
+    )
     with pytest.raises(Killed):
         fit(CheckpointPlan(tmp_path), kill_at=10, **options)
     resumed = fit(CheckpointPlan(tmp_path), **options)
     assert resumed.summary["resumed_from_step"] == 9
     for table in ("neighbours", "log", "drawn"):
-        pd.testing.assert_frame_equal(getattr(resumed, table), getattr(expected, table), check_exact=True)
+        pd.testing.assert_frame_equal(
+            getattr(resumed, table), getattr(expected, table), check_exact=True
+        )
     assert torch.equal(resumed.model[0].embedding.weight, expected.model[0].embedding.weight)

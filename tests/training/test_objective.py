@@ -14,7 +14,13 @@ from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 from anmi.training.objective import ContrastiveObjective
 
-TEXTS = ["sparse arrays", "the mean of a column of numbers", "solve a linear system", "a b c d e f g h i j k l", "x"]
+TEXTS = [
+    "sparse arrays",
+    "the mean of a column of numbers",
+    "solve a linear system",
+    "a b c d e f g h i j k l",
+    "x",
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +33,17 @@ def encoder():
 
 def batch(encoder, texts_per_pass, max_length=None, guide=None):
     rows = [
-        Row(f"q{i}", text[:9], f"d{i}", text, ("n",), (f"not {text}",), (0.5,), 1.0, frozenset({f"d{i}"}))
+        Row(
+            f"q{i}",
+            text[:9],
+            f"d{i}",
+            text,
+            ("n",),
+            (f"not {text}",),
+            (0.5,),
+            1.0,
+            frozenset({f"d{i}"}),
+        )
         for i, text in enumerate(TEXTS)
     ]
     return Batcher(Tokeniser(encoder, max_length), "all", texts_per_pass, guide)(rows)
@@ -55,7 +71,9 @@ def test_embeddings_are_those_of_encode(encoder):
     objective = ContrastiveObjective(encoder, WeightedInfoNCE(Temperature(0.07)))
     with torch.no_grad():
         got = objective._encode(data["documents"])[: len(TEXTS)]
-    expected = torch.from_numpy(encoder.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False))
+    expected = torch.from_numpy(
+        encoder.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    )
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -67,17 +85,25 @@ def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> 
     torch.manual_seed(0)
     vectors = functional.normalize(torch.randn(9, 4), dim=1).requires_grad_()
     groups = [
-        {"groups": [{"input_ids": part}], "place": torch.arange(len(part))} for part in (vectors[:3], vectors[3:])
+        {"groups": [{"input_ids": part}], "place": torch.arange(len(part))}
+        for part in (vectors[:3], vectors[3:])
     ]
     batch = {
-        "queries": groups[0], "documents": groups[1], "positive": torch.tensor([0, 1, 2]), "judged": {},
-        "weights": 1 - torch.eye(3, 6), "negatives": torch.tensor([[3], [4], [5]]), "query_weight": torch.ones(3),
+        "queries": groups[0],
+        "documents": groups[1],
+        "positive": torch.tensor([0, 1, 2]),
+        "judged": {},
+        "weights": 1 - torch.eye(3, 6),
+        "negatives": torch.tensor([[3], [4], [5]]),
+        "query_weight": torch.ones(3),
         "query_ids": ["a", "b", "c"],
-    }  # fmt: skip
+    }
     seen: list[tuple[Tensor, Tensor]] = []
 
     class Spy(nn.Module):
-        def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Any) -> Tensor:
+        def forward(
+            self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Any
+        ) -> Tensor:
             seen.append((positive.detach(), negatives.detach()))
             return (negatives / 0.1 + log_weights).logsumexp(1) - positive / 0.1
 
@@ -87,7 +113,11 @@ def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> 
     assert torch.equal(seen[-1][0], seen[0][0]), "the positives' similarities are as they were"
     assert torch.equal(seen[-1][1].diagonal(), seen[0][1].diagonal())
     harder.backward()
-    assert vectors.grad is not None and bool(torch.isfinite(vectors.grad).all()) and float(vectors.grad.abs().sum()) > 0
+    assert (
+        vectors.grad is not None
+        and bool(torch.isfinite(vectors.grad).all())
+        and float(vectors.grad.abs().sum()) > 0
+    )
 
 
 @pytest.mark.parametrize("by_guide", [False, True])
@@ -98,7 +128,9 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
     seen: list[Tensor] = []
 
     class Watching(torch.nn.Module):
-        def forward(self, positive: Tensor, similarity: Tensor, log_weights: Tensor, facts: Any) -> Tensor:
+        def forward(
+            self, positive: Tensor, similarity: Tensor, log_weights: Tensor, facts: Any
+        ) -> Tensor:
             seen.extend((similarity.detach(), log_weights))
             return positive
 
@@ -114,5 +146,7 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
             kept = j != own and (j in mined or not above)
             assert bool(log_weights[i, j].isfinite()) == kept
     known = (data["weights"] > 0).sum()
-    assert objective.seen["left_out"] == pytest.approx(1 - float(log_weights.isfinite().sum() / known))
+    assert objective.seen["left_out"] == pytest.approx(
+        1 - float(log_weights.isfinite().sum() / known)
+    )
     assert 0 < objective.seen["left_out"] < 1

@@ -37,7 +37,9 @@ def row(number: int, gaps, weights=None) -> Row:
     names = [f"{number}:{place}:{gap}" for place, gap in enumerate(gaps)]
     elo, cross = (ELO, tuple(ELO - gap for gap in gaps)), (0.9, tuple(map(float, range(len(gaps)))))
     weights = tuple(weights or [1.0] * len(names))
-    return any_row(f"q{number}", f"d{number}", names, weights=weights, judged={"elo": elo, "cross": cross})
+    return any_row(
+        f"q{number}", f"d{number}", names, weights=weights, judged={"elo": elo, "cross": cross}
+    )
 
 
 def sampler(rows, count, curriculum, seed=1, **options):
@@ -45,22 +47,37 @@ def sampler(rows, count, curriculum, seed=1, **options):
 
 
 POOLS = st.lists(
-    st.lists(st.one_of(st.integers(-300, 900).map(float), st.just(float("nan"))), max_size=12), min_size=1, max_size=5
+    st.lists(st.one_of(st.integers(-300, 900).map(float), st.just(float("nan"))), max_size=12),
+    min_size=1,
+    max_size=5,
 )
-WINDOWS = st.tuples(st.integers(-200, 700), st.integers(0, 400)).map(lambda w: (float(w[0]), float(w[0] + w[1])))
+WINDOWS = st.tuples(st.integers(-200, 700), st.integers(0, 400)).map(
+    lambda w: (float(w[0]), float(w[0] + w[1]))
+)
 
 
 def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: int) -> list[str]:
     """Take candidates one by one, as a reader of the rules would."""
     uniform = seeds.uniform(
-        seed, f"training/pool/{step}", [f"{one.query_id}\x1f{one.positive_id}"], np.arange(len(one.negatives))[None]
+        seed,
+        f"training/pool/{step}",
+        [f"{one.query_id}\x1f{one.positive_id}"],
+        np.arange(len(one.negatives))[None],
     )[0]
     left = []
     for place, rating in enumerate(one.judged["elo"][1]):
         gap = ELO - rating
         if gap < 100 or one.weights[place] == 0:
             continue
-        distance = np.inf if np.isnan(gap) else low - gap if gap < low else gap - high if gap > high else 0.0
+        distance = (
+            np.inf
+            if np.isnan(gap)
+            else low - gap
+            if gap < low
+            else gap - high
+            if gap > high
+            else 0.0
+        )
         left.append((distance, uniform[place], one.negatives[place]))
     return [name for _, _, name in sorted(left)[:count]]
 
@@ -68,10 +85,13 @@ def slow_draw(one: Row, seed: int, step: int, low: float, high: float, count: in
 @given(pools=POOLS, window=WINDOWS, count=st.integers(0, 6), step=st.integers(0, 5))
 def test_a_draw_from_a_window_is_that_of_the_rules_one_by_one(pools, window, count, step):
     rows = [
-        row(number, gaps, [float(place % 4 != 3) for place in range(len(gaps))]) for number, gaps in enumerate(pools)
+        row(number, gaps, [float(place % 4 != 3) for place in range(len(gaps))])
+        for number, gaps in enumerate(pools)
     ]
     found = sampler(rows, count, Held(*window))(np.arange(len(rows)), step)
-    assert [list(one.negatives) for one in found] == [slow_draw(one, 1, step, *window, count) for one in rows]
+    assert [list(one.negatives) for one in found] == [
+        slow_draw(one, 1, step, *window, count) for one in rows
+    ]
 
 
 @given(order=st.permutations(range(6)), step=st.integers(0, 3))
@@ -83,7 +103,10 @@ def test_neither_the_order_of_a_batch_nor_what_else_is_in_it_matters(order, step
     assert draw(np.array(order), step) == alone
     # Nor does a longer row elsewhere, or the row's number in the table.
     others = [row(9, range(100, 2000, 50)), *rows[::-1]]
-    assert sampler(others, 4, Held(200, 500))(np.array([6 - number for number in order]), step) == alone
+    assert (
+        sampler(others, 4, Held(200, 500))(np.array([6 - number for number in order]), step)
+        == alone
+    )
 
 
 def test_weights_and_judgments_go_with_the_negatives_and_elo_stays_behind():
@@ -97,7 +120,9 @@ def test_weights_and_judgments_go_with_the_negatives_and_elo_stays_behind():
 def test_what_is_too_close_does_not_come_back_through_another_row():
     close = row(0, [50.0, 300.0])
     # The second row brings the document that is too close to the first one's positive.
-    other = replace(row(1, [300.0]), negative_ids=close.negative_ids[:1], negatives=close.negatives[:1])
+    other = replace(
+        row(1, [300.0]), negative_ids=close.negative_ids[:1], negatives=close.negatives[:1]
+    )
     assembly = assemble(sampler([close, other], 2, Held(100, 400))(np.array([0, 1]), 0), "all")
     weights = dict(zip(assembly.texts, assembly.weights[0], strict=True))
     assert [weights[name] for name in close.negatives] == [0, 1]
@@ -106,12 +131,17 @@ def test_what_is_too_close_does_not_come_back_through_another_row():
 def test_by_rank_the_window_is_a_share_of_the_rows_own_pool():
     rows = [row(0, [float("nan")] * 5), row(1, [float("nan")] * 9)]
     draw = sampler(rows, 3, Held(0.5, 1.0), window="rank")
-    places = [sorted(int(text.split(":")[1]) for text in one.negatives) for one in draw(np.array([0, 1]), 0)]
+    places = [
+        sorted(int(text.split(":")[1]) for text in one.negatives)
+        for one in draw(np.array([0, 1]), 0)
+    ]
     assert places[0] == [2, 3, 4]
     assert set(places[1]) < {4, 5, 6, 7, 8}
 
 
-@pytest.mark.parametrize(("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")])
+@pytest.mark.parametrize(
+    ("negatives", "message"), [(3, "3 negatives a row .* more than 3"), (None, "all negatives")]
+)
 def test_a_pool_with_nothing_to_choose_is_refused(negatives, message):
     with pytest.raises(AnmiError, match=message):
         sampling._check_pool([row(0, [1.0, 2.0, 3.0])], negatives)
@@ -125,9 +155,13 @@ def test_rounding_is_right_on_average_and_a_draw_depends_on_seed_query_and_step_
     # Four standard errors.
     assert np.abs(drawn.mean(0) - values).max() < 4 * 0.5 / np.sqrt(1000)
     order = np.random.default_rng(0).permutation(20)
-    assert (sampling.round_at_random(values[order], [ids[i] for i in order], 5, 3) == drawn[5][order]).all()
+    assert (
+        sampling.round_at_random(values[order], [ids[i] for i in order], 5, 3) == drawn[5][order]
+    ).all()
     assert sampling.round_at_random(values[6:7], ids[6:7], 5, 3) == drawn[5, 6]
-    assert (drawn[6] != drawn[5]).any() and (sampling.round_at_random(values, ids, 5, 2) != drawn[5]).any()
+    assert (drawn[6] != drawn[5]).any() and (
+        sampling.round_at_random(values, ids, 5, 2) != drawn[5]
+    ).any()
 
 
 def test_harder_queries_bring_more_of_the_best_negatives():
@@ -141,17 +175,23 @@ def test_harder_queries_bring_more_of_the_best_negatives():
     for step in range(50):
         for found in draw(np.array([0, 1]), step):
             counts[found.query_id].append(len(found.negatives))
-            assert found.negatives == tuple(f"{found.query_id}-n{i}" for i in range(len(found.negatives)))
+            assert found.negatives == tuple(
+                f"{found.query_id}-n{i}" for i in range(len(found.negatives))
+            )
     assert {*counts["easy"], *counts["hard"]} <= {1, 2, 3}
     assert np.mean(counts["hard"]) > np.mean(counts["easy"]) + 0.5
     assert draw.report() == {"negatives": (counts["easy"][-1] + counts["hard"][-1]) / 2}
 
 
 def test_positives_without_a_row_have_their_turn_and_judged_ones_stay():
-    known = pd.DataFrame({"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"})
+    known = pd.DataFrame(
+        {"query_id": "q", "document_id": [f"d{n}" for n in range(20)], "text": "of the document"}
+    )
     rows = [any_row("q", "a document", positive_id=f"d{n}") for n in (3, 7, 9)]
     rows += [replace(rows[0], positive_id="promoted"), replace(rows[0], judged={"elo": (0.0, ())})]
-    turns = sampling.InTurn(lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2)
+    turns = sampling.InTurn(
+        lambda numbers, step: [rows[number] for number in numbers], rows, known, seed=1, steps=2
+    )
     epochs = [[row.positive_id for row in turns(np.arange(5), step)] for step in range(0, 14, 2)]
     assert all(len(set(shown[:3])) == 3 and shown[3:] == ["promoted", "d3"] for shown in epochs)
     assert {name for shown in epochs for name in shown[:3]} == set(known.document_id)
@@ -180,7 +220,15 @@ IDS = [f"d{i}" for i in range(12)]
 def table(views=2):
     """Every document has a title and some sentences to ask with; the last is held out."""
     rows = [
-        (f"{kind}:{view}:{name}", f"w{i} w{i + view}", name, f"w{i + 30} w{view + 8}", kind, 1.0, split)
+        (
+            f"{kind}:{view}:{name}",
+            f"w{i} w{i + view}",
+            name,
+            f"w{i + 30} w{view + 8}",
+            kind,
+            1.0,
+            split,
+        )
         for i, name in enumerate(IDS)
         for split in ["test" if i == 11 else "train"]
         for kind, count in (("title", 1), ("cloze", views))
@@ -205,15 +253,26 @@ def test_an_epoch_has_one_view_of_every_document_and_the_next_another():
 
 
 def test_what_is_related_to_a_document_is_not_its_negative():
-    known = pd.DataFrame({"document_id": ["d0", "d2"], "other_id": ["d1", "d3"], "kind": ["near", "copy"]})
-    rows = pseudo(kinds=("title",), related=RelatedDocuments.from_table(known, IDS)).rows(np.arange(4), 0)
-    assert [sorted(row.excluded_ids) for row in rows] == [["d0", "d1"], ["d0", "d1"], ["d2", "d3"], ["d2", "d3"]]
+    known = pd.DataFrame(
+        {"document_id": ["d0", "d2"], "other_id": ["d1", "d3"], "kind": ["near", "copy"]}
+    )
+    rows = pseudo(kinds=("title",), related=RelatedDocuments.from_table(known, IDS)).rows(
+        np.arange(4), 0
+    )
+    assert [sorted(row.excluded_ids) for row in rows] == [
+        ["d0", "d1"],
+        ["d0", "d1"],
+        ["d2", "d3"],
+        ["d2", "d3"],
+    ]
 
 
 @given(
-    counts=st.lists(st.integers(1, 40), min_size=1, max_size=4), size=st.integers(1, 9), seed=st.integers(0, 2**32 - 1),
+    counts=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    size=st.integers(1, 9),
+    seed=st.integers(0, 2**32 - 1),
     epoch=st.integers(0, 5),
-)  # fmt: skip
+)
 def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, seed, epoch):
     ends = np.cumsum(counts)
     groups = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
@@ -230,16 +289,25 @@ def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, s
 
 
 OPTIONS = {
-    "epochs": 3, "batch_size": 4, "negatives": 2, "learning_rate": 0.05,
+    "epochs": 3,
+    "batch_size": 4,
+    "negatives": 2,
+    "learning_rate": 0.05,
     "pseudo_queries": {"kinds": ["title", "cloze"], "batch_size": 5},
-}  # fmt: skip
+}
 
 
 def fit(rows, evaluate_dev=None, plan=None, **changes):
     return train(
-        rows, encoder=resuming.static(), options=TrainingOptions(**OPTIONS | changes), output=None, seed=1,
-        evaluate_dev=evaluate_dev, checkpoints=plan, pseudo=pseudo(),
-    )  # fmt: skip
+        rows,
+        encoder=resuming.static(),
+        options=TrainingOptions(**OPTIONS | changes),
+        output=None,
+        seed=1,
+        evaluate_dev=evaluate_dev,
+        checkpoints=plan,
+        pseudo=pseudo(),
+    )
 
 
 def test_it_learns_from_pseudo_queries_alone():
@@ -252,11 +320,13 @@ def test_it_learns_from_pseudo_queries_alone():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"loss": "distillation"}, "loss distillation"), ({"loss": "triplet"}, "loss triplet"),
-        ({"curriculum": "bandit"}, "curriculum bandit"), ({"hardness": "hans"}, "hardness hans"),
+        ({"loss": "distillation"}, "loss distillation"),
+        ({"loss": "triplet"}, "loss triplet"),
+        ({"curriculum": "bandit"}, "curriculum bandit"),
+        ({"hardness": "hans"}, "hardness hans"),
         ({"sources": "mixed"}, "sources mixed"),
     ],
-)  # fmt: skip
+)
 def test_what_needs_mined_negatives_does_not_go_with_pseudo_queries(changes, named):
     with pytest.raises(ValidationError, match=named):
         TrainingOptions(**OPTIONS | changes)

@@ -40,9 +40,13 @@ def model(word_encoder):
 
 def fit(model, weight: float, learning_rate: float = 0.05, **others):
     options = TrainingOptions(
-        epochs=20, batch_size=10, learning_rate=learning_rate, retriever="sparse",
-        sparsity={"weight": weight, "steps": 10}, **others,
-    )  # fmt: skip
+        epochs=20,
+        batch_size=10,
+        learning_rate=learning_rate,
+        retriever="sparse",
+        sparsity={"weight": weight, "steps": 10},
+        **others,
+    )
     return train(rows(), encoder=model, options=options, output=None, seed=1)
 
 
@@ -65,13 +69,21 @@ def test_a_larger_penalty_leaves_fewer_terms(model, word_encoder):
 
 
 @given(st.data(), st.integers(0, 400), st.floats(0, 1), st.integers(1, 300))
-def test_the_penalty_by_places_and_idf_is_as_the_slow_reference(data, step: int, weight: float, steps: int):
+def test_the_penalty_by_places_and_idf_is_as_the_slow_reference(
+    data, step: int, weight: float, steps: int
+):
     shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 5)))
-    values = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=30, max_size=30)))
+    values = np.array(
+        data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=30, max_size=30))
+    )
     documents = values[: shape[0] * shape[1]].reshape(shape)
-    places = np.array(data.draw(st.lists(st.integers(-1, shape[0] - 1), min_size=6, max_size=6))).reshape(3, 2)
+    places = np.array(
+        data.draw(st.lists(st.integers(-1, shape[0] - 1), min_size=6, max_size=6))
+    ).reshape(3, 2)
     places[:, 0] = np.maximum(places[:, 0], 0)
-    idf = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=shape[1], max_size=shape[1])))
+    idf = np.array(
+        data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=shape[1], max_size=shape[1]))
+    )
     expected = 0.0
     for place in places.T:
         stands = [documents[i] for i in place if i >= 0]
@@ -99,9 +111,16 @@ def test_a_penalty_that_empties_all_documents_is_told(model):
 def masked_lm(tmp_path_factory) -> Path:
     """A BERT of two small layers that knows the words, and nothing of them."""
     folder = tmp_path_factory.mktemp("bert")
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    (folder / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
+    )
     torch.manual_seed(0)
-    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    size = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     BertForMaskedLM(BertConfig(vocab_size=65, **size)).save_pretrained(folder)
     BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     return folder
@@ -115,8 +134,12 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
     # The paper's formula: the maximum over tokens of log(1 + relu(logit)), padding left out.
     network = BertForMaskedLM.from_pretrained(masked_lm).eval()
     with torch.no_grad():
-        logits = network(input_ids=features["input_ids"], attention_mask=features["attention_mask"]).logits
-    expected = torch.log1p(torch.relu(logits.masked_fill(features["attention_mask"][..., None] == 0, -1e9)).amax(dim=1))
+        logits = network(
+            input_ids=features["input_ids"], attention_mask=features["attention_mask"]
+        ).logits
+    expected = torch.log1p(
+        torch.relu(logits.masked_fill(features["attention_mask"][..., None] == 0, -1e9)).amax(dim=1)
+    )
     np.testing.assert_allclose(
         sparse_vectors(model, DOCUMENTS[:2], "document").toarray(), expected, rtol=1e-3, atol=1e-3
     )
@@ -133,7 +156,12 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
 @pytest.mark.parametrize("size", [70, 60])
 def test_a_head_of_another_size_is_cut_or_refused(masked_lm, tmp_path, size):
     torch.manual_seed(0)
-    layers = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    layers = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     BertForMaskedLM(BertConfig(vocab_size=size, **layers)).save_pretrained(tmp_path)
     BertTokenizer(str(masked_lm / "vocab.txt")).save_pretrained(tmp_path)
     if size < 65:
@@ -151,6 +179,11 @@ def test_weights_of_another_tokenizer_are_refused(model, tmp_path):
     model.save(str(tmp_path / "model"), create_model_card=False)
     file = tmp_path / "model" / "query_0_SparseStaticEmbedding" / "model.safetensors"
     save_file({"weight": load_file(file)["weight"][:-5].copy()}, file)
-    for opened in (lambda: load_encoder(str(tmp_path / "model"), tmp_path), lambda: term_table(tmp_path / "model")):
-        with pytest.raises(AnmiError, match=r"the tokenizer has \d+ tokens and the table \d+ weights"):
+    for opened in (
+        lambda: load_encoder(str(tmp_path / "model"), tmp_path),
+        lambda: term_table(tmp_path / "model"),
+    ):
+        with pytest.raises(
+            AnmiError, match=r"the tokenizer has \d+ tokens and the table \d+ weights"
+        ):
             opened()

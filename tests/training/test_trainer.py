@@ -23,13 +23,19 @@ def encoder(word_encoder) -> SentenceTransformer:
 
 def table(rows: int = 20, negatives: int = 2) -> pd.DataFrame:
     """Query w_i belongs to the document "w_{i+20} w_{i+40}"; a table has to be learned, word overlap does not help."""
-    return mined([f"w{i}" for i in range(rows)], [f"w{i + 20} w{i + 40}" for i in range(20)], negatives, "q{:02}")
+    return mined(
+        [f"w{i}" for i in range(rows)],
+        [f"w{i + 20} w{i + 40}" for i in range(20)],
+        negatives,
+        "q{:02}",
+    )
 
 
 def accuracy(encoder: SentenceTransformer) -> float:
     data = table()
     queries, documents = (
-        torch.from_numpy(encoder.encode(data[name].tolist(), show_progress_bar=False)) for name in ("query", "positive")
+        torch.from_numpy(encoder.encode(data[name].tolist(), show_progress_bar=False))
+        for name in ("query", "positive")
     )
     return float(((queries @ documents.T).argmax(1) == torch.arange(len(data))).float().mean())
 
@@ -40,9 +46,13 @@ def options(**changes) -> TrainingOptions:
 
 def fit(encoder, rows=None, output=None, evaluate_dev=None, seed=1, **changes):
     return train(
-        table() if rows is None else rows, encoder=encoder, options=options(**changes), output=output,
-        evaluate_dev=evaluate_dev, seed=seed,
-    )  # fmt: skip
+        table() if rows is None else rows,
+        encoder=encoder,
+        options=options(**changes),
+        output=output,
+        evaluate_dev=evaluate_dev,
+        seed=seed,
+    )
 
 
 @pytest.mark.parametrize("loss", ["infonce", {"debiased": {"tau_plus": 0.01}}])
@@ -59,8 +69,15 @@ def test_log_has_one_row_a_step(encoder):
     result = fit(encoder, evaluate_dev=accuracy, warmup=0.25)
     log = result.log
     assert list(log.columns) == [
-        "step", "epoch", "loss", "grad_norm", "temperature", "learning_rate", "temperature_rule", "dev_ndcg@10",
-    ]  # fmt: skip
+        "step",
+        "epoch",
+        "loss",
+        "grad_norm",
+        "temperature",
+        "learning_rate",
+        "temperature_rule",
+        "dev_ndcg@10",
+    ]
     assert log["step"].tolist() == list(range(1, 10))
     assert log["epoch"].iloc[-1] == pytest.approx(3.0)
     assert log["dev_ndcg@10"].notna().tolist() == [False, False, True] * 3
@@ -77,8 +94,14 @@ def weights(model: SentenceTransformer) -> torch.Tensor:
 @pytest.mark.parametrize("encoders", ["shared", "two"])
 def test_what_has_no_direction_gets_none(encoder, encoders):
     encoder[0].embedding.weight.data[:2] = 0
-    tables = [value for value in fit(encoder, encoders=encoders).model.state_dict().values() if value.ndim == 2]
-    assert [bool(table[:2].any()) for table in tables] == [False] * (2 if encoders == "two" else 1), "w0 was asked for"
+    tables = [
+        value
+        for value in fit(encoder, encoders=encoders).model.state_dict().values()
+        if value.ndim == 2
+    ]
+    assert [bool(table[:2].any()) for table in tables] == [False] * (
+        2 if encoders == "two" else 1
+    ), "w0 was asked for"
 
 
 def test_rows_in_another_order_give_the_same_weights(encoder):
@@ -123,7 +146,9 @@ def test_saved_model_is_the_trained_one_and_replaces_an_old_one(encoder, tmp_pat
     assert [path.name for path in output.parent.iterdir()] == ["model"]
     names = {path.name for path in output.rglob("*") if path.is_file()}
     assert "model.safetensors" in names
-    assert not {name for name in names if name.endswith((".bin", ".pkl", ".pt")) or name == "README.md"}
+    assert not {
+        name for name in names if name.endswith((".bin", ".pkl", ".pt")) or name == "README.md"
+    }
     again = SentenceTransformer(str(output), device="cpu")
     assert torch.equal(weights(again), weights(result.model))
     assert again.encode("w1").tolist() == result.model.encode("w1").tolist()
@@ -132,14 +157,24 @@ def test_saved_model_is_the_trained_one_and_replaces_an_old_one(encoder, tmp_pat
 def test_two_encoders_learn_the_pairs_and_the_hardness_and_are_saved(word_encoder, tmp_path):
     # Half of the queries are long and full of question marks.
     rows, start = table(negatives=3), word_encoder(["?", *WORDS], dimension=16)
-    rows["query"] = [" ".join([query, *["?"] * (12 * (i % 2))]) for i, query in enumerate(rows["query"])]
-    result = fit(deepcopy(start), rows, tmp_path / "model", epochs=30, encoders="two", hardness="hans")
+    rows["query"] = [
+        " ".join([query, *["?"] * (12 * (i % 2))]) for i, query in enumerate(rows["query"])
+    ]
+    result = fit(
+        deepcopy(start), rows, tmp_path / "model", epochs=30, encoders="two", hardness="hans"
+    )
     error = result.log["hardness_error"]
-    assert error.iloc[-3:].mean() < 0.4 * error.iloc[:3].mean() and result.log["negatives"].between(1, 3).all()
+    assert (
+        error.iloc[-3:].mean() < 0.4 * error.iloc[:3].mean()
+        and result.log["negatives"].between(1, 3).all()
+    )
     texts = {"query": rows["query"].tolist(), "document": rows["positive"].tolist()}
     found = {role: encode(result.model, given, role=role) for role, given in texts.items()}
     assert ((found["query"] @ found["document"].T).argmax(1) == np.arange(20)).mean() > 0.9
-    for other in (encode(result.model, texts["query"], role="document"), encode(start, texts["query"])):
+    for other in (
+        encode(result.model, texts["query"], role="document"),
+        encode(start, texts["query"]),
+    ):
         assert not np.allclose(other, found["query"])
     loaded = load_encoder(str(tmp_path / "model"), tmp_path)
     for role, vectors in found.items():

@@ -1,8 +1,9 @@
 """The module makes the kinds of pseudo-queries: titles, sentences, keyphrases and others.
 
-A kind is one function from a document to its views, and one line in :data:`KINDS`. What a pseudo-query is made of is
-taken out of the document: a sentence that still stands there is found by any encoder, and nothing is learned from it.
-Single terms may stay, which a relevant document has to hold.
+A kind is one function from a document to its views, and one line in :data:`KINDS`. What a
+pseudo-query is made of is taken out of the document: a sentence that still stands there is found by
+any encoder, and nothing is learned from it. Single terms may stay, which a relevant document has to
+hold.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class QuestionOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     focus: str = Field("focus", min_length=1)
-    type: str = Field("qtype", min_length=1)  # fmt: skip
+    type: str = Field("qtype", min_length=1)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class Material:
     new
         Ids of documents that nothing is learned from.
     write
-        Has a language model write queries, and returns those of each document by its id; None where there is no model.
+        Has a language model write queries, and returns those of each document by its id; None where
+        there is no model.
     terms
         Of the documents, cut for BM25; None cuts them where a dictionary does.
     """
@@ -121,10 +123,11 @@ _MOST: Final = 6
 def keyphrase(material: Material) -> Make:
     """Learn how rare each term is, and return what asks a document by its best 2 to 6 terms.
 
-    The terms are words in the form that the document has most often, in the order in which it has them, and nothing is
-    taken out of it: a relevant document has to hold them. They are no more than half of its terms, as all of them would
-    be the document once more. Views differ in how many terms they have. Where words are
-    neither parted by blanks nor known to a dictionary here (Japanese, Thai), there are no keyphrases.
+    The terms are words in the form that the document has most often, in the order in which it has
+    them, and nothing is taken out of it: a relevant document has to hold them. They are no more
+    than half of its terms, as all of them would be the document once more. Views differ in how many
+    terms they have. Where words are neither parted by blanks nor known to a dictionary here
+    (Japanese, Thai), there are no keyphrases.
 
     Parameters
     ----------
@@ -134,7 +137,8 @@ def keyphrase(material: Material) -> Make:
     Returns
     -------
     Make
-        A term's weight is tf · (1 + ln((1 + N) / (1 + df))), as scikit-learn's ``TfidfTransformer`` has it.
+        A term's weight is tf · (1 + ln((1 + N) / (1 + df))), as scikit-learn's ``TfidfTransformer``
+        has it.
 
     Examples
     --------
@@ -162,12 +166,24 @@ def keyphrase(material: Material) -> Make:
         if not _LETTER.search(word) or (kind not in DICTIONARIES and UNSPACED.search(word)):
             return ""
         # Stop words and single letters have no token; of a compound the tokens are one term.
-        return " ".join(tokenize([word])[0]) if kind == "snowball" else word.casefold() if len(word) > 1 else ""
+        return (
+            " ".join(tokenize([word])[0])
+            if kind == "snowball"
+            else word.casefold()
+            if len(word) > 1
+            else ""
+        )
 
-    learned = [document for document in material.documents if document.document_id not in material.new]
-    frequency = Counter(each for document in learned for each in set(map(term, set(words(document)))))
+    learned = [
+        document for document in material.documents if document.document_id not in material.new
+    ]
+    frequency = Counter(
+        each for document in learned for each in set(map(term, set(words(document))))
+    )
     unseen = 1 + math.log(1 + len(learned))
-    idf = {each: 1 + math.log((1 + len(learned)) / (1 + count)) for each, count in frequency.items()}
+    idf = {
+        each: 1 + math.log((1 + len(learned)) / (1 + count)) for each, count in frequency.items()
+    }
 
     def best(document: Document) -> list[tuple[int, str]]:
         """Return the best terms, each with its place among them, in the form that the document has most often."""
@@ -175,16 +191,27 @@ def keyphrase(material: Material) -> Make:
         for word, count in Counter(words(document)).items():
             if each := term(word):
                 forms.setdefault(each, {})[word] = count
-        weight = {each: -sum(found.values()) * idf.get(each, unseen) for each, found in forms.items()}
+        weight = {
+            each: -sum(found.values()) * idf.get(each, unseen) for each, found in forms.items()
+        }
         # Of equal weight, and of equal forms, those are first that the document has first.
         ranked = sorted(forms, key=weight.__getitem__)[: min(_MOST, len(forms) // 2)]
-        return [(ranked.index(each), max(forms[each], key=forms[each].__getitem__)) for each in forms if each in ranked]
+        return [
+            (ranked.index(each), max(forms[each], key=forms[each].__getitem__))
+            for each in forms
+            if each in ranked
+        ]
 
     def make(document: Document, most: int, seed: int) -> list[View]:
         found = best(document)
         sizes = range(_LEAST, len(found) + 1)
-        order = seeds.stream(seed, "adaptation/keyphrase", document.document_id).permutation(len(sizes))[:most]
-        asked = (" ".join(word for place, word in found if place < sizes[chosen]) for chosen in order.tolist())
+        order = seeds.stream(seed, "adaptation/keyphrase", document.document_id).permutation(
+            len(sizes)
+        )[:most]
+        asked = (
+            " ".join(word for place, word in found if place < sizes[chosen])
+            for chosen in order.tolist()
+        )
         return [View(query, document.whole) for query in asked]
 
     return make
@@ -195,23 +222,37 @@ def _held(text: str, terms: Terms, row: int, names: Sequence[str]) -> list[str]:
     start, end = terms.counts.indptr[row : row + 2]
     lowered = unicodedata.normalize("NFC", text).lower()
     held = [names[term] for term in terms.counts.indices[start:end].tolist()]
-    found = [(lowered.find(name), name, int(n)) for name, n in zip(held, terms.counts.data[start:end], strict=True)]
-    return [name for place, name, n in sorted(found, key=itemgetter(0)) if place >= 0 for _ in range(n)]
+    found = [
+        (lowered.find(name), name, int(n))
+        for name, n in zip(held, terms.counts.data[start:end], strict=True)
+    ]
+    return [
+        name for place, name, n in sorted(found, key=itemgetter(0)) if place >= 0 for _ in range(n)
+    ]
 
 
 # By type, and what it is also called; of a type that is not here no question is made.
 TEMPLATES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("information", "definition", "overview", "description"): ("What is {}?", "What does {} mean?"),
     ("symptoms", "signs"): ("What are the symptoms of {}?", "How do I recognise {}?"),
-    ("treatment", "treatments", "therapy"): ("How is {} treated?", "What are the treatments for {}?"),
+    ("treatment", "treatments", "therapy"): (
+        "How is {} treated?",
+        "What are the treatments for {}?",
+    ),
     ("causes", "cause", "etiology"): ("What causes {}?", "Where does {} come from?"),
     ("prevention",): ("How can {} be prevented?", "What helps against getting {}?"),
     ("exams and tests", "diagnosis"): ("How is {} diagnosed?", "Which tests show {}?"),
     ("outlook", "prognosis"): ("What is the outlook for {}?", "How does {} develop?"),
-    ("susceptibility", "risk factors", "risks"): ("Who is at risk of {}?", "What raises the risk of {}?"),
+    ("susceptibility", "risk factors", "risks"): (
+        "Who is at risk of {}?",
+        "What raises the risk of {}?",
+    ),
     ("frequency", "prevalence"): ("How common is {}?", "How many people have {}?"),
     ("inheritance",): ("Is {} inherited?", "Does {} run in families?"),
-    ("genetic changes", "genetics"): ("Which genes are related to {}?", "What genetic changes come with {}?"),
+    ("genetic changes", "genetics"): (
+        "Which genes are related to {}?",
+        "What genetic changes come with {}?",
+    ),
     ("complications",): ("What are the complications of {}?", "What can follow from {}?"),
     ("stages",): ("What are the stages of {}?",),
     ("research",): ("What research is done on {}?",),
@@ -226,8 +267,9 @@ _BY_TYPE: Final = {name: templates for names, templates in TEMPLATES.items() for
 def question(material: Material) -> Make:
     """Return what asks a document by the English questions of its type.
 
-    Where the metadata lack a focus or a type, or questions of the type are not known, there are none, and none in
-    collections in other languages. Nothing is taken out of the document: its metadata are not part of its text.
+    Where the metadata lack a focus or a type, or questions of the type are not known, there are
+    none, and none in collections in other languages. Nothing is taken out of the document: its
+    metadata are not part of its text.
 
     Parameters
     ----------
@@ -243,12 +285,18 @@ def question(material: Material) -> Make:
 
     def make(document: Document, most: int, seed: int) -> list[View]:
         names = (material.question.focus, material.question.type)
-        focus, about = (" ".join(values_of([document.metadata], name, "")[0].split()) for name in names)
+        focus, about = (
+            " ".join(values_of([document.metadata], name, "")[0].split()) for name in names
+        )
         templates = _BY_TYPE.get(about.casefold(), ())
         if not focus or document.language != "en":
             return []
-        order = seeds.stream(seed, "adaptation/question", document.document_id).permutation(len(templates))[:most]
-        return [View(templates[place].replace("{}", focus), document.whole) for place in order.tolist()]
+        order = seeds.stream(seed, "adaptation/question", document.document_id).permutation(
+            len(templates)
+        )[:most]
+        return [
+            View(templates[place].replace("{}", focus), document.whole) for place in order.tolist()
+        ]
 
     return make
 
@@ -270,13 +318,15 @@ def llm(material: Material) -> Make:
     """
     if material.write is None:
         raise AnmiError(
-            'pseudo-queries of kind "llm" need a language model: set adaptation.llm.base_url and adaptation.llm.model, '
-            "or leave the kind out"
+            'pseudo-queries of kind "llm" need a language model: set adaptation.llm.base_url and'
+            " adaptation.llm.model, or leave the kind out"
         )
     written = material.write(material.documents)
 
     def make(document: Document, most: int, seed: int) -> list[View]:
-        return [View(query, document.whole) for query in written.get(document.document_id, [])[:most]]
+        return [
+            View(query, document.whole) for query in written.get(document.document_id, [])[:most]
+        ]
 
     return make
 
@@ -308,13 +358,17 @@ def cloze(document: Document, most: int, seed: int) -> list[View]:
     found = sentences(document.text, document.language)
     if len(found) < 2:
         return []
-    order = seeds.stream(seed, "adaptation/cloze", document.document_id).permutation(len(found))[:most]
+    order = seeds.stream(seed, "adaptation/cloze", document.document_id).permutation(len(found))[
+        :most
+    ]
     # One that is said twice is one view.
     return list(dict.fromkeys(_taken(document, *found[place]) for place in order.tolist()))
 
 
 # Markdown's headings, and those that a line of = or - underlines.
-_HEADING: Final = re.compile(r"^(?:#{1,6}[ \t]+(\S.*?)[ \t]*#*|(\S.*?)[ \t]*\n[=-]{3,})[ \t]*$", re.MULTILINE)
+_HEADING: Final = re.compile(
+    r"^(?:#{1,6}[ \t]+(\S.*?)[ \t]*#*|(\S.*?)[ \t]*\n[=-]{3,})[ \t]*$", re.MULTILINE
+)
 
 
 def heading(document: Document, most: int, seed: int) -> list[View]:
@@ -331,9 +385,13 @@ def heading(document: Document, most: int, seed: int) -> list[View]:
     for match, end in zip(found, ends, strict=True):
         section = document.text[match.end() : end].strip()
         if section:
-            views.append(View((match[1] or match[2]).strip(), f"{document.title} {section}".strip()))
+            views.append(
+                View((match[1] or match[2]).strip(), f"{document.title} {section}".strip())
+            )
     views = list(dict.fromkeys(views))
-    order = seeds.stream(seed, "adaptation/heading", document.document_id).permutation(len(views))[:most]
+    order = seeds.stream(seed, "adaptation/heading", document.document_id).permutation(len(views))[
+        :most
+    ]
     return [views[place] for place in order.tolist()]
 
 
@@ -348,7 +406,11 @@ def title(document: Document, most: int, seed: int) -> list[View]:
     [View(query='Rain', positive='It falls.')]
     """
     query, text = document.title.strip(), document.text.strip()
-    while query and text[: len(query)].casefold() == query.casefold() and _ends(query, text[len(query) :]):
+    while (
+        query
+        and text[: len(query)].casefold() == query.casefold()
+        and _ends(query, text[len(query) :])
+    ):
         text = text[len(query) :].lstrip(" \t\n.:-–—|")
     return [View(query, text)] if query and text and most else []
 
@@ -362,8 +424,11 @@ def _ends(query: str, rest: str) -> bool:
     return not all(word)
 
 
-# Where words stand without blanks, two letters with their marks count as one, as anmi.corpus.sentences counts them.
-_CROP_WORD: Final = regex.compile(rf"(?V1)(?:{UNSPACED.pattern}\p{{M}}*){{1,2}}|[\S--{UNSPACED.pattern}]+")
+# Where words stand without blanks, two letters with their marks count as one, as
+# anmi.corpus.sentences counts them.
+_CROP_WORD: Final = regex.compile(
+    rf"(?V1)(?:{UNSPACED.pattern}\p{{M}}*){{1,2}}|[\S--{UNSPACED.pattern}]+"
+)
 # Contriever's crops have 5 to 50 % of the text; a query of a few words at least.
 _SHARES: Final = (0.05, 0.5)
 _CROP_LEAST: Final = 5
@@ -391,7 +456,8 @@ def _alone(make: Make) -> Callable[[Material], Make]:
     return lambda _: make
 
 
-# From what is known of the corpus to the function that makes views of a document, fewer where it offers fewer.
+# From what is known of the corpus to the function that makes views of a document, fewer where it
+# offers fewer.
 KINDS: Final[dict[str, Callable[[Material], Make]]] = {
     "title": _alone(title),
     "cloze": _alone(cloze),

@@ -24,7 +24,8 @@ from anmi.retrieval.terms import Terms
 from anmi.seeds import choose
 
 KEPT: Final = ""
-# A title or heading of one word is a query that people type; a sentence or a run of words of one is none.
+# A title or heading of one word is a query that people type; a sentence or a run of words of one is
+# none.
 _LETTERS: Final = ascii_letters.encode()
 _BLANKS: Final = bytes(code for code in range(128) if chr(code).isspace())
 _NAMES: Final = ("title", "heading", "keyphrase", "question", "llm", "doc2query")
@@ -35,15 +36,18 @@ class FilterOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    least_words: int = Field(4, ge=1)  # fmt: skip
+    least_words: int = Field(4, ge=1)
     most_words: int = Field(150, ge=1)
     least_positive_words: int = Field(3, ge=1)
     most_documents: int = Field(2, ge=1)
-    least_letters: float = Field(0.5, ge=0, le=1)  # fmt: skip
+    least_letters: float = Field(0.5, ge=0, le=1)
 
 
 def reasons(
-    made: pd.DataFrame, copies: frozenset[str], options: FilterOptions, held_out: frozenset[str] = frozenset()
+    made: pd.DataFrame,
+    copies: frozenset[str],
+    options: FilterOptions,
+    held_out: frozenset[str] = frozenset(),
 ) -> pd.Series[str]:
     """Return why each pseudo-query is dropped, empty where it is kept.
 
@@ -61,16 +65,20 @@ def reasons(
     Returns
     -------
     pandas.Series
-        The first of these that holds. ``test_query``: a dev or test query asks the same. ``copy``: of a document of
-        that text there are pseudo-queries already. ``too_short``, ``too_long``: the query. ``little_left``: the
-        document without it. ``code_or_table``: too few letters. ``boilerplate``: several documents ask it. ``repeats``:
-        the document still says it.
+        The first of these that holds. ``test_query``: a dev or test query asks the same. ``copy``:
+        of a document of that text there are pseudo-queries already. ``too_short``, ``too_long``:
+        the query. ``little_left``: the document without it. ``code_or_table``: too few letters.
+        ``boilerplate``: several documents ask it. ``repeats``: the document still says it.
     """
     forms = [normalised(text) for text in made.text]
     words = np.array([count_words(text) for text in made.text])
-    left = np.array([not _has_words(text, options.least_positive_words) for text in made.positive_text], bool)
+    left = np.array(
+        [not _has_words(text, options.least_positive_words) for text in made.positive_text], bool
+    )
     # The copies of a document ask what it asks, and are no reason to drop it.
-    originals = {pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies}
+    originals = {
+        pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies
+    }
     asked = Counter(form for form, _ in originals)
     shown = zip(made.kind, forms, made.positive_text, strict=True)
     repeats = [kind != "keyphrase" and _repeats(text, form) for kind, form, text in shown]
@@ -81,7 +89,9 @@ def reasons(
         "too_short": words < least,
         "too_long": words > options.most_words,
         "little_left": left,
-        "code_or_table": np.array([_letters(text) < options.least_letters for text in made.text], bool),
+        "code_or_table": np.array(
+            [_letters(text) < options.least_letters for text in made.text], bool
+        ),
         "boilerplate": np.array([asked[form] > options.most_documents for form in forms], bool),
         "repeats": np.array(repeats, bool),
     }
@@ -99,7 +109,8 @@ def _repeats(text: str, form: str) -> bool:
     (True, False)
     """
     if text.isascii() and form.isascii():
-        # To normalise takes far longer than to see that one of the words is missing, most likely one of the longest.
+        # To normalise takes far longer than to see that one of the words is missing, most likely
+        # one of the longest.
         lowered = text.lower()
         if not all(word in lowered for word in sorted(form.split(), key=len, reverse=True)):
             return False
@@ -114,13 +125,17 @@ def _holds(text: str, form: str) -> bool:
     >>> _holds("it rains today", "rain"), _holds("today it rains", "it rains"), _holds("今天下雨了", "下雨")
     (False, True, True)
     """
-    before, after = ("" if UNSPACED.match(character) else " " for character in (form[:1], form[-1:]))
+    before, after = (
+        "" if UNSPACED.match(character) else " " for character in (form[:1], form[-1:])
+    )
     return f"{before}{form}{after}" in f" {text} "
 
 
 def _has_words(text: str, least: int) -> bool:
     """Tell whether a text has at least so many words; a long one is not counted to its end."""
-    return len(text.split(maxsplit=least)) >= least if text.isascii() else count_words(text) >= least
+    return (
+        len(text.split(maxsplit=least)) >= least if text.isascii() else count_words(text) >= least
+    )
 
 
 def _letters(text: str) -> float:
@@ -129,7 +144,9 @@ def _letters(text: str) -> float:
         filled = text.encode().translate(None, _BLANKS)
         return (len(filled) - len(filled.translate(None, _LETTERS))) / max(len(filled), 1)
     solid = "".join(text.split())
-    return sum(character.isalpha() or not character.isascii() for character in solid) / max(len(solid), 1)
+    return sum(character.isalpha() or not character.isascii() for character in solid) / max(
+        len(solid), 1
+    )
 
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
@@ -147,8 +164,8 @@ class PseudoQueries:
     dropped
         :data:`DROPPED`.
     summary
-        ``documents``, ``new``, and under ``kinds`` for each how many were ``made``, ``kept``, ``dropped`` by
-        reason, and of how many ``documents`` there are any.
+        ``documents``, ``new``, and under ``kinds`` for each how many were ``made``, ``kept``,
+        ``dropped`` by reason, and of how many ``documents`` there are any.
     """
 
     kept: pd.DataFrame
@@ -192,7 +209,8 @@ def make_pseudo_queries(
     most_documents
         Documents that are asked at most, chosen by a hash of their ids.
     new
-        By document id the split, ``dev`` or ``test``, of documents that training must not see; the others are for it.
+        By document id the split, ``dev`` or ``test``, of documents that training must not see; the
+        others are for it.
     copies, held_out
         See :func:`anmi.adaptation.make.reasons`.
     filters
@@ -207,7 +225,8 @@ def make_pseudo_queries(
     Returns
     -------
     PseudoQueries
-        What one document gives depends on no other document, but for boiler-plate and the idf of keyphrases.
+        What one document gives depends on no other document, but for boiler-plate and the idf of
+        keyphrases.
 
     Raises
     ------
@@ -220,14 +239,18 @@ def make_pseudo_queries(
     columns = (corpus.document_id, corpus.title, corpus.text, metadata)
     documents = [
         Document(name, title, text, language, about)
-        for name, title, text, about in (zip(*(each[asked] for each in columns), strict=True) if kinds else ())
+        for name, title, text, about in (
+            zip(*(each[asked] for each in columns), strict=True) if kinds else ()
+        )
     ]
     own = None if terms is None else replace(terms, counts=terms.counts[asked])
     write = None if writer is None else partial(writer.write, seed=seed)
     material = Material(documents, language, question or QuestionOptions(), new, write, own)
     makers = {kind: KINDS[kind](material) for kind in kinds}
     columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
-    shown = tqdm(documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None)
+    shown = tqdm(
+        documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None
+    )
     for document, part in zip(shown, split[asked].tolist() if kinds else (), strict=True):
         name = document.document_id
         for kind, make in makers.items():
@@ -237,27 +260,38 @@ def make_pseudo_queries(
             columns_of["positive_text"] += [view.positive for view in found]
             for column_name, value in (("document_id", name), ("kind", kind), ("split", part)):
                 columns_of[column_name] += [value] * len(found)
-    # As Python's own strings for now: to make others of texts that are dropped takes longer than finding out which.
+    # As Python's own strings for now: to make others of texts that are dropped takes longer than
+    # finding out which.
     made = pd.DataFrame(columns_of, dtype=object)
     why = reasons(made, copies, filters or FilterOptions(), held_out)
     dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
     kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
-    return PseudoQueries(kept, dropped, {"documents": len(corpus), "new": len(new), "kinds": counts})
+    return PseudoQueries(
+        kept, dropped, {"documents": len(corpus), "new": len(new), "kinds": counts}
+    )
 
 
 def _texts(made: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return the named columns, those of strings as pandas' own kind of texts."""
-    return pd.DataFrame({
-        name: made[name].to_numpy(float) if name == "weight" else column(made[name]) for name in names
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            name: made[name].to_numpy(float) if name == "weight" else column(made[name])
+            for name in names
+        }
+    )
 
 
-def _counted(kind: str, made: pd.DataFrame, kept: pd.DataFrame, dropped: pd.DataFrame) -> dict[str, Any]:
+def _counted(
+    kind: str, made: pd.DataFrame, kept: pd.DataFrame, dropped: pd.DataFrame
+) -> dict[str, Any]:
     mine = kept[kept.kind == kind]
     return {
         "made": int((made.kind == kind).sum()),
         "kept": len(mine),
         "documents": int(mine.document_id.nunique()),
-        "dropped": {str(why): int(n) for why, n in dropped[dropped.kind == kind].reason.value_counts().items()},
+        "dropped": {
+            str(why): int(n)
+            for why, n in dropped[dropped.kind == kind].reason.value_counts().items()
+        },
     }

@@ -16,7 +16,8 @@ from anmi.corpus.types import FEWEST_DEV
 from anmi.seeds import position
 
 STAND_IN_STREAM = "adaptation/stand-in"
-# Words that stay in their document, where any search by words finds them: asked only where a document has nothing else.
+# Words that stay in their document, where any search by words finds them: asked only where a
+# document has nothing else.
 _EASY: Final = "keyphrase"
 # These take nothing out of their document.
 _WHOLE: Final = (_EASY, "question", "llm")
@@ -35,14 +36,18 @@ def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
     ['dev']
     """
     labelled = queries.loc[queries.query_id.isin(qrels.query_id), "split"].value_counts()
-    return [split for split, least in (("dev", FEWEST_DEV), ("test", 1)) if labelled.get(split, 0) < least]
+    return [
+        split
+        for split, least in (("dev", FEWEST_DEV), ("test", 1))
+        if labelled.get(split, 0) < least
+    ]
 
 
 def least_queries(kind: str) -> int:
     """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose weights and epochs; fewer choose nothing.
 
-    Labels were measured to choose better weights than equal ones from five on; of pseudo-queries no such figure is
-    known, and as many are asked for as of a bucket of test queries.
+    Labels were measured to choose better weights than equal ones from five on; of pseudo-queries no
+    such figure is known, and as many are asked for as of a bucket of test queries.
     """
     return FEWEST_DEV if kind == "pseudo_queries" else 5
 
@@ -56,11 +61,12 @@ def with_pseudo_tests(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return the collection with pseudo-queries among the queries of splits that have too few.
 
-    Every new document of these splits asks one pseudo-query, chosen by a hash among those made of it, and what the
-    pseudo-query was made of is taken out of the document's text: it would be found there without any learning. Where a
-    split has fewer than 30 such documents, each asks several, up to five, as long as half of its text is left. Key
-    phrases, which stay in the text, are asked last, one of each document. All three tables are the given ones where
-    ``splits`` is empty or no document is new.
+    Every new document of these splits asks one pseudo-query, chosen by a hash among those made of
+    it, and what the pseudo-query was made of is taken out of the document's text: it would be found
+    there without any learning. Where a split has fewer than 30 such documents, each asks several,
+    up to five, as long as half of its text is left. Key phrases, which stay in the text, are asked
+    last, one of each document. All three tables are the given ones where ``splits`` is empty or no
+    document is new.
 
     Parameters
     ----------
@@ -74,7 +80,9 @@ def with_pseudo_tests(
     made = pseudo_queries[pseudo_queries.split.isin(list(splits))]
     if made.empty:
         return corpus, queries, qrels
-    made = made.iloc[np.lexsort((position(0, STAND_IN_STREAM, made.query_id.tolist()), made.kind == _EASY))]
+    made = made.iloc[
+        np.lexsort((position(0, STAND_IN_STREAM, made.query_id.tolist()), made.kind == _EASY))
+    ]
     made = made[(made.kind != _EASY) | ~made.duplicated(["document_id", "kind"])]
     rows: list[dict[Any, Any]] = []
     for _, of_split in made.groupby("split"):
@@ -87,16 +95,22 @@ def with_pseudo_tests(
     # The last one of a document is left the least of it.
     last = made.drop_duplicates("document_id", keep="last").set_index("document_id")
     texts = corpus.document_id.map(last.positive_text)
-    changed = corpus.assign(title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text))
+    changed = corpus.assign(
+        title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text)
+    )
     empty: dict[Any, Any] = dict.fromkeys(queries.columns, "") | {"metadata": "{}", "mined": False}
     asked = pd.DataFrame(empty, index=made.index)[[*queries.columns]].assign(
         query_id=made.query_id, text=made.text, split=made.split
     )
-    labels = pd.DataFrame({"query_id": made.query_id, "document_id": made.document_id, "relevance": 1})
+    labels = pd.DataFrame(
+        {"query_id": made.query_id, "document_id": made.document_id, "relevance": 1}
+    )
     if "split" in qrels:
         labels["split"] = made.split
     labels = labels.astype(qrels.dtypes[labels.columns].to_dict())
-    asked, labels = (pd.concat(both, ignore_index=True) for both in ((queries, asked), (qrels, labels)))
+    asked, labels = (
+        pd.concat(both, ignore_index=True) for both in ((queries, asked), (qrels, labels))
+    )
     return changed, asked, labels
 
 
@@ -117,6 +131,8 @@ def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[An
     yield views[0]
     for view in views[1:]:
         shorter = re.sub(r"\s+".join(map(re.escape, view["text"].split())), " ", text).strip()
-        if most > 1 and (view["kind"] in _WHOLE or (shorter != text and count_words(shorter) >= least)):
+        if most > 1 and (
+            view["kind"] in _WHOLE or (shorter != text and count_words(shorter) >= least)
+        ):
             most, text = most - 1, text if view["kind"] in _WHOLE else shorter
             yield view | {"positive_text": text}

@@ -18,9 +18,24 @@ from anmi.candidates.block import (
     block_of,
     stacked,
     widened,
-)  # fmt: skip
+)
 
 __all__ = [
-    "GRADE", "MARKED", "MEASURED", "NEGATIVE", "OPEN", "PADDING", "SHIFT", "SOURCES", "CandidateShards", "Candidates",
-    "ColumnShards", "Columns", "Rule", "as_bytes", "block_of", "stacked", "widened",
-]  # fmt: skip
+    "GRADE",
+    "MARKED",
+    "MEASURED",
+    "NEGATIVE",
+    "OPEN",
+    "PADDING",
+    "SHIFT",
+    "SOURCES",
+    "CandidateShards",
+    "Candidates",
+    "ColumnShards",
+    "Columns",
+    "Rule",
+    "as_bytes",
+    "block_of",
+    "stacked",
+    "widened",
+]

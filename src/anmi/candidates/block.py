@@ -1,8 +1,8 @@
 """Candidates are the central type: blocks of queries with them as aligned arrays, the columns that stages add, shards.
 
-Stages add columns; selection sets verdicts and weights. Nothing is removed on the way, so every candidate keeps what
-each judge said of it and the name of the step that decided on it. Shards yield blocks one at a time, with the columns
-that later stages added to them.
+Stages add columns; selection sets verdicts and weights. Nothing is removed on the way, so every
+candidate keeps what each judge said of it and the name of the step that decided on it. Shards yield
+blocks one at a time, with the columns that later stages added to them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ from anmi.errors import AnmiError
 from anmi.ragged import lists, padded_array, read_table, table_bytes
 
 PADDING: Final = -1
-# Columns that stages of mining add, so that a name can be checked before they run; steps say themselves what they make.
-_RETRIEVED: Final = "bm25 bm25_rank dense dense_rank fused coverage match likeness likeness_terms containment contained"
-_JUDGED: Final = (
-    "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se p_preferred related consistent "
-    "positive_rank llm llm_shift"
+# Columns that stages of mining add, so that a name can be checked before they run; steps say
+# themselves what they make.
+_RETRIEVED: Final = (
+    "bm25 bm25_rank dense dense_rank fused coverage match likeness likeness_terms containment"
+    " contained"
 )
-# What a person said of a candidate: 0 where it was marked as not relevant; it is there only where there are marks.
+_JUDGED: Final = (
+    "facts p_evidence p_relevant cross p_cross soft_label elo elo_se gap_se p_preferred related"
+    " consistent positive_rank llm llm_shift"
+)
+# What a person said of a candidate: 0 where it was marked as not relevant; it is there only where
+# there are marks.
 MARKED: Final = "marked"
-# The grade by a language model, and by how much it, or what was learned from others, moved the log-odds of relevance.
+# The grade by a language model, and by how much it, or what was learned from others, moved the
+# log-odds of relevance.
 GRADE: Final = "llm"
 SHIFT: Final = "llm_shift"
 MEASURED: Final = frozenset([*_RETRIEVED.split(), *_JUDGED.split(), "consistent", "positive_rank"])
@@ -45,7 +51,8 @@ _RULES_KEY: Final = b"anmi.rules"
 _ARRAYS: Final = ("documents", "source", "verdict", "weight")
 _ALL: Final = ("query_ids", "positives", "query_verdict", *_ARRAYS)
 
-# Measurements by the prefix that their names have in files: of candidates, of positives, of whole queries.
+# Measurements by the prefix that their names have in files: of candidates, of positives, of whole
+# queries.
 PREFIXES: Final = {"c.": "columns", "p.": "positive_columns", "q.": "query_columns"}
 Kind = Literal["unwanted", "unsafe", "uncertain", "promoted"]
 
@@ -56,14 +63,16 @@ class Rule(NamedTuple):
     Attributes
     ----------
     text
-        The rule with its threshold, such as ``dense ≥ 0.95 of the positive's``; empty where the name says it all.
+        The rule with its threshold, such as ``dense ≥ 0.95 of the positive's``; empty where the
+        name says it all.
     kind
-        ``unwanted``: not the kind of negative that was asked for; ``unsafe``: may be relevant; ``uncertain``: fit for
-        distillation only; ``promoted``: so surely relevant that it serves as a positive.
+        ``unwanted``: not the kind of negative that was asked for; ``unsafe``: may be relevant;
+        ``uncertain``: fit for distillation only; ``promoted``: so surely relevant that it serves as
+        a positive.
     in_batch
-        True where the verdict rests on relevance being judged, or on a copy, so that the candidate is no negative of
-        this query in a training batch either. That a score is close to the positive's is not enough: without all
-        such documents a batch teaches less.
+        True where the verdict rests on relevance being judged, or on a copy, so that the candidate
+        is no negative of this query in a training batch either. That a score is close to the
+        positive's is not enough: without all such documents a batch teaches less.
     """
 
     text: str = ""
@@ -80,10 +89,12 @@ class Candidates:
     query_ids
         Q identifiers; a query stands once, however many positives it has.
     positives
-        Document indexes of the known positives that are measured, int32 [Q, P], padded with -1; of many some are drawn.
-        The first is the one that bars relative to "the positive" go by: of those measured the median by similarity.
+        Document indexes of the known positives that are measured, int32 [Q, P], padded with -1; of
+        many some are drawn. The first is the one that bars relative to "the positive" go by: of
+        those measured the median by similarity.
     documents
-        Document indexes of the candidates, int32 [Q, M], padded with -1; never a positive, no repeats in a row.
+        Document indexes of the candidates, int32 [Q, M], padded with -1; never a positive, no
+        repeats in a row.
     columns
         Measurements of the candidates by name, float32 [Q, M]; NaN where missing.
     positive_columns
@@ -93,7 +104,8 @@ class Candidates:
     source
         Bit-mask of :data:`SOURCES`, uint8 [Q, M].
     verdict
-        Index into ``legend``, int16 [Q, M]: 0 undecided, 1 negative, above that the step that rejected it.
+        Index into ``legend``, int16 [Q, M]: 0 undecided, 1 negative, above that the step that
+        rejected it.
     weight
         Weight of each candidate as a negative in [0, 1], float32 [Q, M].
     query_verdict
@@ -126,9 +138,15 @@ class Candidates:
         if self.query_verdict.shape != shape[:1]:
             object.__setattr__(self, "query_verdict", np.zeros(shape[0], np.int16))
         wrong = [name for name, column in self.columns.items() if column.shape != shape]
-        wrong += [name for name, column in self.positive_columns.items() if column.shape != self.positives.shape]
+        wrong += [
+            name
+            for name, column in self.positive_columns.items()
+            if column.shape != self.positives.shape
+        ]
         if wrong or self.source.shape != shape or len(self.query_ids) != shape[0]:
-            raise ValueError(f"arrays do not fit a block of shape {shape}: {wrong or 'source or query_ids'}")
+            raise ValueError(
+                f"arrays do not fit a block of shape {shape}: {wrong or 'source or query_ids'}"
+            )
 
     def __len__(self) -> int:
         return len(self.query_ids)
@@ -155,11 +173,19 @@ class Candidates:
         query_columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> Candidates:
         """Return a block with measurements added (or replaced)."""
-        given = dict(zip(PREFIXES.values(), (columns, positive_columns, query_columns), strict=True))
-        return replace(self, **{
-            kind: getattr(self, kind) | {name: np.asarray(column, np.float32) for name, column in (new or {}).items()}
-            for kind, new in given.items()
-        })  # fmt: skip
+        given = dict(
+            zip(PREFIXES.values(), (columns, positive_columns, query_columns), strict=True)
+        )
+        return replace(
+            self,
+            **{
+                kind: (
+                    getattr(self, kind)
+                    | {name: np.asarray(column, np.float32) for name, column in (new or {}).items()}
+                )
+                for kind, new in given.items()
+            },
+        )
 
     def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
         """True where a candidate carries a verdict of one of these kinds, [Q, M]."""
@@ -175,11 +201,17 @@ class Candidates:
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(
-        self, step: str, mask: NDArray[np.bool_], rule: str = "", kind: Kind = "unwanted", in_batch: bool = False
+        self,
+        step: str,
+        mask: NDArray[np.bool_],
+        rule: str = "",
+        kind: Kind = "unwanted",
+        in_batch: bool = False,
     ) -> Candidates:
         """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``.
 
-        Where the name stands for another rule already, as with two steps of one kind, a number is added to it.
+        Where the name stands for another rule already, as with two steps of one kind, a number is
+        added to it.
         """
         legend, code, rules = self._code(step, Rule(rule, kind, in_batch))
         verdict = np.where(mask & self.undecided, np.int16(code), self.verdict)
@@ -204,17 +236,24 @@ class Candidates:
         if self.legend == legend:
             return self
         code = np.array([legend.index(name) for name in self.legend], np.int16)
-        return replace(self, verdict=code[self.verdict], query_verdict=code[self.query_verdict], legend=legend)
+        return replace(
+            self, verdict=code[self.verdict], query_verdict=code[self.query_verdict], legend=legend
+        )
 
     def take(self, rows: NDArray[Any] | slice) -> Candidates:
         """Return the given rows (an index array, a mask or a slice) as a block."""
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ALL}
-        taken = each_kind(lambda columns: {name: column[rows] for name, column in columns.items()}, self)
+        taken = each_kind(
+            lambda columns: {name: column[rows] for name, column in columns.items()}, self
+        )
         return replace(self, **arrays, **taken)
 
     def only(self, names: Collection[str]) -> Candidates:
         """Return the block without other measurements than these."""
-        kept = each_kind(lambda columns: {name: column for name, column in columns.items() if name in names}, self)
+        kept = each_kind(
+            lambda columns: {name: column for name, column in columns.items() if name in names},
+            self,
+        )
         return replace(self, **kept)
 
     @staticmethod
@@ -226,9 +265,12 @@ class Candidates:
 
         padding = dict.fromkeys(("positives", "documents"), PADDING)
         arrays: dict[str, Any] = {
-            name: stacked([getattr(block, name) for block in blocks], padding.get(name, 0)) for name in _ALL
+            name: stacked([getattr(block, name) for block in blocks], padding.get(name, 0))
+            for name in _ALL
         }
-        measured = each_kind(lambda *of: {name: stacked([each[name] for each in of]) for name in of[0]}, *blocks)
+        measured = each_kind(
+            lambda *of: {name: stacked([each[name] for each in of]) for name in of[0]}, *blocks
+        )
         return Candidates(**arrays, **measured, legend=legend, rules=rules)
 
     def to_table(self) -> pa.Table:
@@ -237,7 +279,10 @@ class Candidates:
         arrays["positives"] = lists(self.positives, self.positives != PADDING)
         arrays |= {name: lists(getattr(self, name), self.filled) for name in _ARRAYS}
         arrays |= {"query_verdict": pa.array(self.query_verdict)} | to_lists(self, self)
-        metadata = {_LEGEND_KEY: "\x1f".join(self.legend).encode(), _RULES_KEY: json.dumps(self.rules).encode()}
+        metadata = {
+            _LEGEND_KEY: "\x1f".join(self.legend).encode(),
+            _RULES_KEY: json.dumps(self.rules).encode(),
+        }
         return pa.table(arrays).replace_schema_metadata(metadata)
 
     def to_bytes(self) -> bytes:
@@ -250,7 +295,8 @@ class Candidates:
         metadata = table.schema.metadata
         rules = json.loads(metadata.get(_RULES_KEY, b"{}"))
         arrays: dict[str, Any] = {
-            name: padded_array(table.column(name), PADDING if name == "documents" else 0) for name in _ARRAYS
+            name: padded_array(table.column(name), PADDING if name == "documents" else 0)
+            for name in _ARRAYS
         }
         return Candidates(
             query_ids=np.array(table.column("query_id").to_pylist(), dtype=np.str_),
@@ -298,7 +344,11 @@ def from_lists(table: pa.Table) -> dict[str, Any]:
     for name in table.column_names:
         if (prefix := name[:2]) in PREFIXES:
             column = table.column(name)
-            values = column.to_numpy() if prefix == "q." else padded_array(column, np.nan, prefix == "p.")
+            values = (
+                column.to_numpy()
+                if prefix == "q."
+                else padded_array(column, np.nan, prefix == "p.")
+            )
             found[PREFIXES[prefix]][name[2:]] = values
     return found
 
@@ -330,7 +380,11 @@ def _narrowed(layer: Layer, names: Sequence[str]) -> pa.Table | Candidates:
     def chosen(stored: list[str]) -> list[str]:
         return [name for name in stored if name[:2] not in PREFIXES or name[2:] in names]
 
-    return layer.select(chosen(layer.column_names)) if isinstance(layer, pa.Table) else read_table(layer, chosen)
+    return (
+        layer.select(chosen(layer.column_names))
+        if isinstance(layer, pa.Table)
+        else read_table(layer, chosen)
+    )
 
 
 def block_of(layers: Layers) -> Candidates:
@@ -405,30 +459,41 @@ class Columns:
             They were made for other candidates.
         """
         if self.of and self.of != digest_of(block):
-            found = next(iter([*self.columns, *self.positive_columns, *self.query_columns]), "a column")
+            found = next(
+                iter([*self.columns, *self.positive_columns, *self.query_columns]), "a column"
+            )
             raise AnmiError(
                 f'"{found}" was measured for other candidates than those it was to be joined with: '
                 "run the stages of mining again, from the first one that changed"
             )
         return block.with_columns(
             {name: _placed(values, block.filled) for name, values in self.columns.items()},
-            {name: _placed(values, block.positives != PADDING) for name, values in self.positive_columns.items()},
+            {
+                name: _placed(values, block.positives != PADDING)
+                for name, values in self.positive_columns.items()
+            },
             self.query_columns,
         )
 
     def to_bytes(self, block: Candidates) -> bytes:
         """Return the columns as the bytes of a Parquet file, without the padding of their block."""
-        return table_bytes(pa.table(to_lists(self, block)).replace_schema_metadata({_OF_KEY: self.of.encode()}))
+        return table_bytes(
+            pa.table(to_lists(self, block)).replace_schema_metadata({_OF_KEY: self.of.encode()})
+        )
 
     @staticmethod
     def from_table(table: pa.Table) -> Columns:
         """Rebuild the columns from a file of :meth:`to_bytes`."""
-        return Columns(**from_lists(table), of=(table.schema.metadata or {}).get(_OF_KEY, b"").decode())
+        return Columns(
+            **from_lists(table), of=(table.schema.metadata or {}).get(_OF_KEY, b"").decode()
+        )
 
 
 def digest_of(block: Candidates) -> str:
     """Return a hash, 16 hexadecimal digits, of the queries, positives and candidates of a block and of their places."""
-    state = hashlib.blake2b("\x1f".join(block.query_ids.tolist()).encode(errors="surrogatepass"), digest_size=8)
+    state = hashlib.blake2b(
+        "\x1f".join(block.query_ids.tolist()).encode(errors="surrogatepass"), digest_size=8
+    )
     for documents in (block.positives, block.documents):
         filled = documents != PADDING
         state.update(np.ascontiguousarray(filled.sum(axis=1), np.int64).tobytes())
@@ -457,7 +522,9 @@ class ColumnShards:
         Where they are files; then each pass reads them again.
     """
 
-    def __init__(self, parts: Callable[[], Iterable[Layer]] | None = None, files: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, parts: Callable[[], Iterable[Layer]] | None = None, files: Sequence[Path] = ()
+    ) -> None:
         self.layers: Callable[[], Iterable[Layer]] = parts or (lambda: files)
         self._some = bool(parts or files)
 
@@ -476,8 +543,8 @@ class ColumnShards:
 class CandidateShards:
     """Blocks of queries that are read, or made, one at a time.
 
-    Holds a function that makes the blocks, or the layers of each, so memory is bounded by a shard whatever the number
-    of queries; files are read again at each pass.
+    Holds a function that makes the blocks, or the layers of each, so memory is bounded by a shard
+    whatever the number of queries; files are read again at each pass.
 
     Examples
     --------
@@ -485,7 +552,9 @@ class CandidateShards:
     0
     """
 
-    def __init__(self, blocks: Callable[[], Iterable[Layer | Layers]], files: Sequence[Path] | None = None) -> None:
+    def __init__(
+        self, blocks: Callable[[], Iterable[Layer | Layers]], files: Sequence[Path] | None = None
+    ) -> None:
         self._blocks, self.files = blocks, files
 
     @staticmethod
@@ -532,7 +601,10 @@ class CandidateShards:
     def only(self, *names: str) -> CandidateShards:
         """Return shards without other measurements than these; of files, nothing else is read."""
         return CandidateShards(
-            lambda: (tuple(_narrowed(layer, names) for layer in layers) for layers in self.layers()), self.files
+            lambda: (
+                tuple(_narrowed(layer, names) for layer in layers) for layers in self.layers()
+            ),
+            self.files,
         )
 
     def whole(self) -> Candidates:
@@ -544,7 +616,7 @@ def _side_by_side(blocks: CandidateShards, added: Sequence[ColumnShards]) -> Ite
     for layers, *parts in zip_longest(blocks.layers(), *(columns.layers() for columns in added)):
         if layers is None or any(part is None for part in parts):
             raise AnmiError(
-                "columns and candidates that were to be joined are not of the same number of shards: "
-                "run the stages of mining again, from the first one that changed"
+                "columns and candidates that were to be joined are not of the same number of"
+                " shards: run the stages of mining again, from the first one that changed"
             )
         yield (*layers, *parts)

@@ -12,12 +12,33 @@ __all__ = ["anmi", "cli", "run"]
 anmi = click.Group(
     "anmi",
     [
-        doctor.doctor, results.results, explain.explain, search.search, serve.serve, results.audit, ablate.ablate,
-        export.export, champion.champion, champion.rollback, runs.runs, runs.resume, runs.prune,
+        doctor.doctor,
+        results.results,
+        explain.explain,
+        search.search,
+        serve.serve,
+        results.audit,
+        ablate.ablate,
+        export.export,
+        champion.champion,
+        champion.rollback,
+        runs.runs,
+        runs.resume,
+        runs.prune,
     ],
-    help="Mine hard and clean negatives, train retrievers on them, and see what they gain: `kedro anmi doctor` first, "
-    "then `kedro run`, and `kedro anmi results`.",
-    epilog="`kedro anmi COMMAND --help` explains a command and ends with an example; docs/cli.md has all of them.",
-)  # fmt: skip
+    help=(
+        "Mine hard and clean negatives, train retrievers on them, and see what they gain: `kedro"
+        " anmi doctor` first, then `kedro run`, and `kedro anmi results`."
+    ),
+    epilog=(
+        "`kedro anmi COMMAND --help` explains a command and ends with an example; docs/cli.md has"
+        " all of them."
+    ),
+)
 # Kedro merges this group into its own.
-cli = click.Group("anmi", commands=[run, anmi], help="Commands of this project.", context_settings=CONTEXT_SETTINGS)
+cli = click.Group(
+    "anmi",
+    commands=[run, anmi],
+    help="Commands of this project.",
+    context_settings=CONTEXT_SETTINGS,
+)

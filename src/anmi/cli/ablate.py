@@ -61,7 +61,12 @@ def named(text: str, settings: Sequence[str] = ()) -> tuple[str, str, dict[str, 
 
 
 def cells(
-    systems: Sequence[str], collections: str, seeds: str, common: str, output: Path, env: str | None = None
+    systems: Sequence[str],
+    collections: str,
+    seeds: str,
+    common: str,
+    output: Path,
+    env: str | None = None,
 ) -> list[Cell]:
     """Return all cells, collection by collection."""
     groups: list[list[str]] = []
@@ -70,14 +75,22 @@ def cells(
             groups[-1].append(part)
         else:
             groups.append([part])
-    base = {**({"env": env} if env else {}), **dict(part.split("=", 1) for part in filter(None, common.split(",")))}
+    base = {
+        **({"env": env} if env else {}),
+        **dict(part.split("=", 1) for part in filter(None, common.split(","))),
+    }
     found = []
     for group, text, seed in product(groups, systems, map(int, seeds.split(","))):
         place, collection, of_collection = named(group[0], group[1:])
         recipe, _, settings = text.partition(":")
         name, recipe, own = named(recipe, list(filter(None, settings.split(","))))
         folder = output / _FOLDER.sub("_", place) / _FOLDER.sub("_", name) / f"seed{seed}"
-        params = base | {"collection": collection, "recipe": recipe, "seed": str(seed)} | of_collection | own
+        params = (
+            base
+            | {"collection": collection, "recipe": recipe, "seed": str(seed)}
+            | of_collection
+            | own
+        )
         found.append(Cell(folder, place, name, seed, params))
     return found
 
@@ -87,22 +100,37 @@ def cells(
     short_help="Compare recipes over collections and seeds.",
 )
 @click.argument("systems", nargs=-1, required=True)
-@click.option("--collections", default="api_docs", show_default=True, help="`[NAME=]COLLECTION[,SETTING=VALUE…],…`.")
+@click.option(
+    "--collections",
+    default="api_docs",
+    show_default=True,
+    help="`[NAME=]COLLECTION[,SETTING=VALUE…],…`.",
+)
 @click.option("--seeds", default="1", show_default=True, help="Seeds, separated by commas.")
 @click.option("--params", default="", help="Settings of all cells, as for `kedro run`.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
-              default=Path("data/ablations"), show_default=True, help="Folder of the cells and the table.")  # fmt: skip
-def ablate(context: Any, systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path) -> Any:
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+    default=Path("data/ablations"),
+    show_default=True,
+    help="Folder of the cells and the table.",
+)
+def ablate(
+    context: Any, systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path
+) -> Any:
     """Run every recipe on every collection with every seed, and compare the others with the first recipe.
 
-    SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` in its own folder; all share the
-    store. A cell that has run with the same settings is not run again. `ablation.md` and `ablation.json` in the output
-    folder hold the table: means with intervals, and paired tests over queries.
+    SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` in its own
+    folder; all share the store. A cell that has run with the same settings is not run again.
+    `ablation.md` and `ablation.json` in the output folder hold the table: means with intervals, and
+    paired tests over queries.
     """
     try:
         todo = cells(systems, collections, seeds, params, output, context.env)
     except ValueError as error:
-        raise AnmiError(f"SETTING=VALUE and whole numbers as seeds are expected ({error})") from None
+        raise AnmiError(
+            f"SETTING=VALUE and whole numbers as seeds are expected ({error})"
+        ) from None
     known = context.params["recipes"].names()
     for name in (cell.params["recipe"] for cell in todo):
         if name not in known:
@@ -127,7 +155,9 @@ def run(cell: Cell, store: Path, env: str | None) -> bool:
     click.echo(f"{cell.collection}, {cell.system}, seed {cell.seed}: ", nl=False, err=True)
     with log.open("w", encoding="utf-8") as stream:
         environment = {**tracking, **os.environ, **place}
-        code = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False).returncode
+        code = subprocess.run(
+            command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
+        ).returncode
     if code:
         last = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()][-1:]
         click.echo(f"failed, {log} says why: {''.join(last)}", err=True)
@@ -151,7 +181,9 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
 
     from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
 
-    scores, runs, qrels, equivalents = map(catalog.load, ("query_metrics", "runs", "qrels", "equivalents"))
+    scores, runs, qrels, equivalents = map(
+        catalog.load, ("query_metrics", "runs", "qrels", "equivalents")
+    )
     names = {recipe: "trained", "hybrid": "hybrid", "bm25": "bm25", "zero_shot": "zero_shot"}
     tables = [scores[["query_id", "system", *KEPT]].assign(judgments="original")]
     qrels = qrels[qrels.query_id.isin(scores.query_id)]
@@ -170,7 +202,9 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         "false_negative_rate": (catalog.load("results")["false_negatives"] or {}).get("share"),
     }
     knowledge = catalog.load("knowledge_metrics").get(recipe, {})
-    return queries.reset_index(drop=True), facts | {k: v for k, v in knowledge.items() if isinstance(v, float)}
+    return queries.reset_index(drop=True), facts | {
+        k: v for k, v in knowledge.items() if isinstance(v, float)
+    }
 
 
 def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
@@ -182,11 +216,19 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     if not done:
         return
     names = {one.folder: {"collection": one.collection, "cell": one.system} for one in done}
-    queries = pd.concat(pd.read_parquet(place / "queries.parquet").assign(**name) for place, name in names.items())
+    queries = pd.concat(
+        pd.read_parquet(place / "queries.parquet").assign(**name) for place, name in names.items()
+    )
     buckets = pd.concat([queries.assign(bucket="all"), queries])
-    for (collection, judgments, bucket), part in buckets.groupby(["collection", "judgments", "bucket"], sort=False):
+    for (collection, judgments, bucket), part in buckets.groupby(
+        ["collection", "judgments", "bucket"], sort=False
+    ):
         means = {
-            kind: part[part.system == kind].pivot_table(index="query_id", columns="cell", values=METRIC, sort=False)
+            kind: (
+                part[part.system == kind].pivot_table(
+                    index="query_id", columns="cell", values=METRIC, sort=False
+                )
+            )
             for kind in ("trained", "hybrid")
         }
         # Queries that every system was measured on in this bucket.
@@ -194,21 +236,44 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
         if values.empty:
             continue
         first, *others = values
-        asked_by = part.drop_duplicates("query_id").set_index("query_id").asked_by[values.index].to_numpy()
+        asked_by = (
+            part.drop_duplicates("query_id").set_index("query_id").asked_by[values.index].to_numpy()
+        )
         settings: Any = {"seed": 1, "groups": asked_by}
-        tests = [compare(values[name].to_numpy(), values[first].to_numpy(), **settings) for name in others]
-        tested: dict[Any, dict[str, Any]] = {first: dict.fromkeys(("difference", "p_value", "p_holm"))}
-        for name, test, p in zip(others, tests, holm([test.p_value for test in tests]).tolist(), strict=True):
+        tests = [
+            compare(values[name].to_numpy(), values[first].to_numpy(), **settings)
+            for name in others
+        ]
+        tested: dict[Any, dict[str, Any]] = {
+            first: dict.fromkeys(("difference", "p_value", "p_holm"))
+        }
+        for name, test, p in zip(
+            others, tests, holm([test.p_value for test in tests]).tolist(), strict=True
+        ):
             tested[name] = {"difference": test.difference, "p_value": test.p_value, "p_holm": p}
         for name in values:
             mean, low, high = interval(values[name].to_numpy(), **settings)
-            kept = [cell.kept or {} for cell in done if (cell.collection, cell.system) == (collection, name)]
+            kept = [
+                cell.kept or {}
+                for cell in done
+                if (cell.collection, cell.system) == (collection, name)
+            ]
             facts = pd.DataFrame([each["facts"] for each in kept]).mean().to_dict()
             yield {
-                "collection": collection, "judgments": judgments, "bucket": bucket, "system": name, "seeds": len(kept),
-                "queries": len(values), "ndcg_10": mean, "low": low, "high": high, "baseline": first, **tested[name],
-                "hybrid_ndcg_10": float(means["hybrid"][name].mean()), "facts": facts,
-            }  # fmt: skip
+                "collection": collection,
+                "judgments": judgments,
+                "bucket": bucket,
+                "system": name,
+                "seeds": len(kept),
+                "queries": len(values),
+                "ndcg_10": mean,
+                "low": low,
+                "high": high,
+                "baseline": first,
+                **tested[name],
+                "hybrid_ndcg_10": float(means["hybrid"][name].mean()),
+                "facts": facts,
+            }
 
 
 def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[str, Any]:
@@ -217,20 +282,38 @@ def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[st
 
     found = list(rows(done))
     told = [
-        [cell._asdict() | {"folder": str(cell.folder.relative_to(output))} for cell in part] for part in (done, failed)
+        [cell._asdict() | {"folder": str(cell.folder.relative_to(output))} for cell in part]
+        for part in (done, failed)
     ]
     document = {"cells": told[0], "failed": told[1], "rows": found}
-    lines = ["# Ablation", "", f"{len(done)} cells, {len(failed)} failed. Queries count by their mean over seeds."]
+    lines = [
+        "# Ablation",
+        "",
+        f"{len(done)} cells, {len(failed)} failed. Queries count by their mean over seeds.",
+    ]
     before = None
     for row in found:
         title = f"## {row['collection']}, {row['judgments']} judgments, {row['bucket']} queries"
         if title != before:
-            head = f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) | with BM25 |"
+            head = (
+                f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) |"
+                " with BM25 |"
+            )
             lines += ["", title, "", head, "|---|---:|---:|---:|---:|---:|"]
         before = title
-        tested = ["", ""] if row["p_holm"] is None else [f"{row['difference']:+.4f}", f"{row['p_holm']:.4f}"]
+        tested = (
+            ["", ""]
+            if row["p_holm"] is None
+            else [f"{row['difference']:+.4f}", f"{row['p_holm']:.4f}"]
+        )
         bounds = f"{row['low']:.4f} to {row['high']:.4f}"
-        figures = [row["system"], f"{row['ndcg_10']:.4f}", bounds, *tested, f"{row['hybrid_ndcg_10']:.4f}"]
+        figures = [
+            row["system"],
+            f"{row['ndcg_10']:.4f}",
+            bounds,
+            *tested,
+            f"{row['hybrid_ndcg_10']:.4f}",
+        ]
         lines.append(f"| {' | '.join(figures)} |")
     write_text(str(output / "ablation.json"), json.dumps(document, indent=1, ensure_ascii=False))
     write_text(str(output / "ablation.md"), "\n".join([*lines, ""]))

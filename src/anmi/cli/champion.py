@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 10
 model_option = click.option(
-    "--model", "name", metavar="NAME", help="The registered model; by default that of the configured collection."
+    "--model",
+    "name",
+    metavar="NAME",
+    help="The registered model; by default that of the configured collection.",
 )
 
 
@@ -25,24 +28,37 @@ def _registry(context: Any, name: str | None) -> tuple[ModelRegistry, str]:
     from anmi.pipelines.params import RetrainParams, model_name
 
     if not (uri := tracked_at(context)):
-        raise AnmiError("there is no model registry, since tracking is switched off: set `enabled: true`")
+        raise AnmiError(
+            "there is no model registry, since tracking is switched off: set `enabled: true`"
+        )
     params = RetrainParams.model_validate(context.params.get("retrain") or {})
     asked = name or model_name(params, str(context.params["collection"]))
     registry = ModelRegistry(uri)
     known = registry.names()
     if asked not in known:
-        hint = f"{nearest(asked, known)}; give one by --model" if known else "run `kedro run --pipelines retrain`"
+        hint = (
+            f"{nearest(asked, known)}; give one by --model"
+            if known
+            else "run `kedro run --pipelines retrain`"
+        )
         raise AnmiError(f'no model "{asked}" is registered: {hint}')
     return registry, asked
 
 
 @command("kedro anmi rollback")
-@click.option("--to", "target", type=click.IntRange(min=1), metavar="VERSION", help="Take this version instead.")
+@click.option(
+    "--to",
+    "target",
+    type=click.IntRange(min=1),
+    metavar="VERSION",
+    help="Take this version instead.",
+)
 @model_option
 def rollback(context: Any, target: int | None, name: str | None) -> Any:
     """Make the previous champion champion again.
 
-    A rolled-back model is not promoted again: if the next retraining gives exactly its weights, the champion stays.
+    A rolled-back model is not promoted again: if the next retraining gives exactly its weights, the
+    champion stays.
     """
     registry, model = _registry(context, name)
     before, after = roll_back(registry, model, target)
@@ -50,7 +66,9 @@ def rollback(context: Any, target: int | None, name: str | None) -> Any:
     return {"model": model, "before": before.version if before else None, "champion": after.version}
 
 
-def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[Entry | None, Entry]:
+def roll_back(
+    registry: ModelRegistry, model: str, target: int | None
+) -> tuple[Entry | None, Entry]:
     """Move the alias ``champion`` to a version, or to the champion before; return the present and the new champion."""
     from anmi.datasets.model_registry import CHAMPION, DIGEST, ROLLED_BACK
     from anmi.hooks.record import now
@@ -59,13 +77,17 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
     wanted = target if target is not None else before.previous if before else None
     if wanted is None:
         known = ", ".join(str(entry.version) for entry in registry.entries(model)) or "none"
-        raise AnmiError(f'"{model}" has no champion before this one: name a version by --to (there are: {known})')
+        raise AnmiError(
+            f'"{model}" has no champion before this one: name a version by --to (there are:'
+            f" {known})"
+        )
     if before is not None and before.version == wanted:
         raise AnmiError(f'{before} is the champion of "{model}" already: name another by --to')
     after = registry.entry(model, wanted)
     if DIGEST not in after.tags or not registry.has_files(after):
         raise AnmiError(
-            f'the files of {after} of "{model}" are gone or were not registered by retraining: name another by --to'
+            f'the files of {after} of "{model}" are gone or were not registered by retraining: name'
+            " another by --to"
         )
     registry.note(after, ROLLED_BACK, None)
     registry.set_champion(after, before)
@@ -74,7 +96,9 @@ def roll_back(registry: ModelRegistry, model: str, target: int | None) -> tuple[
     return before, after
 
 
-@command("kedro anmi champion", short_help="Show the champion, the challenger and the last decisions.")
+@command(
+    "kedro anmi champion", short_help="Show the champion, the challenger and the last decisions."
+)
 @model_option
 def champion(context: Any, name: str | None) -> Any:
     """Show the champion, the challenger and the last decisions."""
@@ -83,7 +107,11 @@ def champion(context: Any, name: str | None) -> Any:
     by_version = {entry.version: _line(entry) for entry in entries}
     for alias in ("champion", "challenger"):
         click.echo(f"{alias:<12} {by_version.get(aliases.get(alias, 0), 'none')}")
-    made = table("Last decisions", "version,created,nDCG@10,decision,why", plain="version,created,nDCG@10,decision")
+    made = table(
+        "Last decisions",
+        "version,created,nDCG@10,decision,why",
+        plain="version,created,nDCG@10,decision",
+    )
     for entry in entries[:_SHOWN]:
         decision = "rolled back" if "rolled_back" in entry.tags else entry.tags.get("decision", "")
         ndcg, reasons = (entry.tags.get(tag, "") for tag in ("ndcg", "reasons"))
@@ -91,7 +119,8 @@ def champion(context: Any, name: str | None) -> Any:
     console().print(made)
     click.echo(f'load it: mlflow.sentence_transformers.load_model("models:/{model}@champion")')
     shown = [
-        {"version": each.version, "created": each.created, "mlflow_run": each.run, **each.tags} for each in entries
+        {"version": each.version, "created": each.created, "mlflow_run": each.run, **each.tags}
+        for each in entries
     ]
     return {"model": model, "aliases": aliases, "versions": shown[:_SHOWN]}
 

@@ -27,9 +27,14 @@ _KEDRO: Final = re.compile(
     r"|Pipeline contains no nodes|Duplicate keys found in"
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON document.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print everything as one JSON document."
+)
 run_option = click.option(
-    "--run", "run_id", metavar="ID", help="The run to use: its id, or latest for the last finished one."
+    "--run",
+    "run_id",
+    metavar="ID",
+    help="The run to use: its id, or latest for the last finished one.",
 )
 
 
@@ -39,11 +44,13 @@ def example(*lines: str) -> str:
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
 
 
-def command(*examples: str, short_help: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
+def command(
+    *examples: str, short_help: str | None = None
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command, with --json and --env, of a function that is given the project's context.
 
-    The function prints for people and returns the document that --json prints in place of that. A document that is not
-    ``ok`` ends with the exit code 1.
+    The function prints for people and returns the document that --json prints in place of that. A
+    document that is not ``ok`` ends with the exit code 1.
     """
 
     def make(function: Callable[..., Any]) -> click.Command:
@@ -51,7 +58,10 @@ def command(*examples: str, short_help: str | None = None) -> Callable[[Callable
         def call(*, as_json: bool, env: str | None, **given: Any) -> None:
             with plain_errors():
                 # Logs go to the standard output, too.
-                with redirect_stdout(io.StringIO()) if as_json else nullcontext(), opened_project(env) as context:
+                with (
+                    redirect_stdout(io.StringIO()) if as_json else nullcontext(),
+                    opened_project(env) as context,
+                ):
                     document = function(context, **given)
                 if as_json:
                     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -87,12 +97,14 @@ def user_error(error: BaseException) -> str | None:
         elif isinstance(found, OmegaConfBaseException):
             place, what = found.full_key or found.key or "?", str(found.msg or found).split("\n")[0]
             told = AnmiError(
-                f'"{place}" of the configuration cannot be resolved ({what}): correct what stands in its ${{…}}, or '
-                "set the variable of the environment that it names"
+                f'"{place}" of the configuration cannot be resolved ({what}): correct what stands'
+                " in its ${…}, or set the variable of the environment that it names"
             )
         elif isinstance(found, OSError):
             told = unwritable(found)
-        elif isinstance(found, kinds) or (isinstance(found, ValueError) and _KEDRO.search(str(found))):
+        elif isinstance(found, kinds) or (
+            isinstance(found, ValueError) and _KEDRO.search(str(found))
+        ):
             told = str(found) + (" Correct the YAML there." if isinstance(found, YAMLError) else "")
         if told:
             return " ".join(str(told).split())
@@ -111,7 +123,9 @@ def plain_errors() -> Iterator[None]:
 
             mask_error(error)
             raise
-        raise (_Refused if isinstance(error, AlreadyRetraining) else click.ClickException)(message) from None
+        raise (_Refused if isinstance(error, AlreadyRetraining) else click.ClickException)(
+            message
+        ) from None
 
 
 class _Refused(click.ClickException):
@@ -129,10 +143,12 @@ def closing_records() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit, AnmiError) as error:
-        # An error before the first node is no pipeline's error to Kedro; hooks that have closed their records know it.
+        # An error before the first node is no pipeline's error to Kedro; hooks that have closed
+        # their records know it.
         from kedro.framework.project import settings
 
-        # As Kedro calls hooks: the last registered first, so the record is complete when MLflow is given it.
+        # As Kedro calls hooks: the last registered first, so the record is complete when MLflow is
+        # given it.
         for hook in reversed(settings.HOOKS):
             if hasattr(hook, "on_pipeline_error"):
                 hook.on_pipeline_error(error)
@@ -178,8 +194,14 @@ class Saved:
         if run_id is not None:
             run_id = str(self.runs.get(run_id)["run_id"])
             for name in names:
-                self._catalog.get(name)._version = Version(self.runs.versions(run_id).get(name, run_id), None)
-        settle({name: self._catalog.get(name) for name in names if self.has(name)}, self.runs, pipelines.values())
+                self._catalog.get(name)._version = Version(
+                    self.runs.versions(run_id).get(name, run_id), None
+                )
+        settle(
+            {name: self._catalog.get(name) for name in names if self.has(name)},
+            self.runs,
+            pipelines.values(),
+        )
 
     def has(self, *names: str) -> bool:
         """Tell whether datasets are there."""
@@ -192,8 +214,13 @@ class Saved:
         if not pipeline:
             return default
         if asked := self._catalog.get(name)._version.load:
-            raise AnmiError(f'run {asked} has no "{name}": `kedro anmi runs {asked}` says what it made')
-        raise AnmiError(f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`) first')
+            raise AnmiError(
+                f'run {asked} has no "{name}": `kedro anmi runs {asked}` says what it made'
+            )
+        raise AnmiError(
+            f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`)'
+            " first"
+        )
 
     def places(self, *names: str) -> dict[str, str]:
         """Return where datasets lie, of those that are there."""
@@ -205,14 +232,20 @@ class Saved:
         record = self.runs.read(run)
         made = record.get("parameters", {}) | record.get("made_from", {})
         found = {key: str(made.get(key, "")) for key in ("collection", "recipe")}
-        return found | {"run": run, "date": str(record.get("start", "")), "notice": self.runs.notice(run)}
+        return found | {
+            "run": run,
+            "date": str(record.get("start", "")),
+            "notice": self.runs.notice(run),
+        }
 
     def echo_where(self, name: str) -> dict[str, str]:
         """Print which run made a dataset, and a warning where the latest run failed; return both."""
         from anmi.report.sentences import where
 
         place = self.whereabouts(name)
-        click.echo(visible(where(place["collection"], place["recipe"], place["run"], place["date"])))
+        click.echo(
+            visible(where(place["collection"], place["recipe"], place["run"], place["date"]))
+        )
         if place["notice"]:
             click.echo(f"warning: {visible(place['notice'])}", err=True)
         return place

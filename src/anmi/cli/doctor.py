@@ -37,7 +37,8 @@ class Finding(NamedTuple):
 def doctor(context: Any) -> Any:
     """Check environment, models, data, tracking and disk, and say how to solve each problem.
 
-    This reads the configured collection. The exit code is 1 if there is a problem; warnings do not count.
+    This reads the configured collection. The exit code is 1 if there is a problem; warnings do not
+    count.
     """
     found = [Finding("Python", OK, platform.python_version())]
     # What is read is logged, too.
@@ -48,7 +49,9 @@ def doctor(context: Any) -> Any:
             except Exception as error:
                 # The others go on.
                 kind = "" if isinstance(error, AnmiError) else f"{type(error).__name__}: "
-                found.append(Finding(name, PROBLEM, masked(kind + " ".join(str(error).split()))[:600]))
+                found.append(
+                    Finding(name, PROBLEM, masked(kind + " ".join(str(error).split()))[:600])
+                )
     for finding in found:
         click.echo(visible(f"{finding.level:<8} {finding.name}: {finding.text}"))
         if finding.todo:
@@ -63,7 +66,11 @@ def device(_: Any) -> Iterator[Finding]:
     import torch
 
     gpu = torch.cuda.is_available()
-    yield Finding("device", OK, torch.cuda.get_device_name() if gpu else "no GPU that torch can use: the processor")
+    yield Finding(
+        "device",
+        OK,
+        torch.cuda.get_device_name() if gpu else "no GPU that torch can use: the processor",
+    )
 
 
 def models(context: Any) -> Iterator[Finding]:
@@ -80,35 +87,57 @@ def models(context: Any) -> Iterator[Finding]:
     for name, asked in (("encoder", str(context.params["encoder"])), ("cross-encoder", base)):
         if is_folder(asked):
             check_folder(Path(asked), asked)
-        if asked in ENCODERS or is_folder(asked) or isinstance(try_to_load_from_cache(asked, "config.json"), str):
+        if (
+            asked in ENCODERS
+            or is_folder(asked)
+            or isinstance(try_to_load_from_cache(asked, "config.json"), str)
+        ):
             yield Finding(name, OK, f"{asked} is here")
         elif os.environ.get("ANMI_ONLINE"):
             yield Finding(name, WARNING, f"{asked} is not here: the run fetches it from the hub")
         else:
             todo = "set ANMI_ONLINE=1 for one run, which fetches it, or name a folder"
-            yield Finding(name, PROBLEM, f"{asked} is not here, and downloads are not allowed", todo)
+            yield Finding(
+                name, PROBLEM, f"{asked} is not here, and downloads are not allowed", todo
+            )
 
 
 def data(context: Any) -> Iterator[Finding]:
     """Read the configured collection, unless its first use would download it, and count."""
     collection = str(context.params["collection"])
     if collection.startswith("ir_datasets:"):
-        yield Finding("collection", OK, f"{collection} is not read here, since its first use downloads it")
+        yield Finding(
+            "collection", OK, f"{collection} is not read here, since its first use downloads it"
+        )
         return
     from anmi.corpus.sources import load_collection
 
     params = context.params["ingestion"]
-    shares = {"dev_share": params.dev_share, "test_share": params.test_share, "language": params.language}
+    shares = {
+        "dev_share": params.dev_share,
+        "test_share": params.test_share,
+        "language": params.language,
+    }
     found = load_collection(collection, seed=int(context.params["seed"]), **shares)
-    queries = {split: int((found.queries["split"] == split).sum()) for split in ("train", "dev", "test")}
+    queries = {
+        split: int((found.queries["split"] == split).sum()) for split in ("train", "dev", "test")
+    }
     told = ", ".join(f"{count:,} {split}" for split, count in queries.items())
     text = f'{collection}: {len(found.corpus):,} documents in "{found.language}", queries: {told}'
     yield Finding("collection", OK, text)
     if not queries["train"]:
-        said = "no training query has a label: nothing is mined, and training rests on pseudo-queries"
+        said = (
+            "no training query has a label: nothing is mined, and training rests on pseudo-queries"
+        )
         yield Finding("collection", WARNING, said)
-    if small := [f"{split} has {queries[split]}" for split in ("dev", "test") if queries[split] < 50]:
-        yield Finding("collection", WARNING, f"{' and '.join(small)} queries: with fewer than 50 trust no interval")
+    if small := [
+        f"{split} has {queries[split]}" for split in ("dev", "test") if queries[split] < 50
+    ]:
+        yield Finding(
+            "collection",
+            WARNING,
+            f"{' and '.join(small)} queries: with fewer than 50 trust no interval",
+        )
 
 
 def tracking(context: Any) -> Iterator[Finding]:
@@ -117,15 +146,24 @@ def tracking(context: Any) -> Iterator[Finding]:
     from anmi.hooks.mlflow import quiet, tracked_at
 
     uri = tracked_at(context)
-    if not uri or (uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()):
-        yield Finding("MLflow", OK, f"{uri}: the first run makes it" if uri else "switched off in mlflow.yml")
+    if not uri or (
+        uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()
+    ):
+        yield Finding(
+            "MLflow", OK, f"{uri}: the first run makes it" if uri else "switched off in mlflow.yml"
+        )
         return
     try:
         with quiet():
             count = len(connect(uri).search_experiments())
     except Exception as error:
-        todo = "check MLFLOW_TRACKING_URI and that the server runs, or set `enabled: false` in conf/local/mlflow.yml"
-        yield Finding("MLflow", PROBLEM, f"{masked(uri)} cannot be reached ({type(error).__name__})", todo)
+        todo = (
+            "check MLFLOW_TRACKING_URI and that the server runs, or set `enabled: false` in"
+            " conf/local/mlflow.yml"
+        )
+        yield Finding(
+            "MLflow", PROBLEM, f"{masked(uri)} cannot be reached ({type(error).__name__})", todo
+        )
     else:
         yield Finding("MLflow", OK, f"{masked(uri)}: {count} experiment{'s' * (count != 1)}")
 
@@ -134,19 +172,30 @@ def disk(context: Any) -> Iterator[Finding]:
     """Look at the room on the disks."""
     from anmi.hooks.record import data_root
 
-    for name, place in (("data root", data_root(context)), ("store", str(store_path(context).absolute()))):
+    for name, place in (
+        ("data root", data_root(context)),
+        ("store", str(store_path(context).absolute())),
+    ):
         if "://" in place:
             continue
         there = next(folder for folder in (Path(place), *Path(place).parents) if folder.exists())
         free = shutil.disk_usage(there).free
         level = PROBLEM if free < _NOTHING else WARNING if free < _LITTLE else OK
         if not os.access(there, os.W_OK):
-            yield Finding(f"room for the {name}", PROBLEM, f"{there} cannot be written to", "see its owner")
+            yield Finding(
+                f"room for the {name}", PROBLEM, f"{there} cannot be written to", "see its owner"
+            )
             continue
         todo = "" if level == OK else "kedro anmi prune --keep 3 makes room"
-        yield Finding(f"room for the {name}", level, f"{free / 1e9:.1f} GB free under {place}", todo)
+        yield Finding(
+            f"room for the {name}", level, f"{free / 1e9:.1f} GB free under {place}", todo
+        )
 
 
 CHECKS: Final[dict[str, Callable[[Any], Iterator[Finding]]]] = {
-    "device": device, "models": models, "data": data, "MLflow": tracking, "disk": disk,
-}  # fmt: skip
+    "device": device,
+    "models": models,
+    "data": data,
+    "MLflow": tracking,
+    "disk": disk,
+}

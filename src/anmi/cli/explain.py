@@ -12,16 +12,32 @@ from anmi.errors import AnmiError, each_text, nearest, visible
 
 _WIDTH: Final = 200
 _SHOWN: Final = (
-    "selection", "corpus", "queries", "qrels", "quarantine", "fused_judge", "selection_summary", "related_documents",
-)  # fmt: skip
+    "selection",
+    "corpus",
+    "queries",
+    "qrels",
+    "quarantine",
+    "fused_judge",
+    "selection_summary",
+    "related_documents",
+)
 
 
-@command("kedro anmi explain numpy.abs --top 5", short_help="Show a query's candidates, and why each was taken or not.")
+@command(
+    "kedro anmi explain numpy.abs --top 5",
+    short_help="Show a query's candidates, and why each was taken or not.",
+)
 @click.argument("query_id")
-@click.option("--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show.")
-@click.option("--doc", "document_id", metavar="ID", help="Show everything about this document instead.")
+@click.option(
+    "--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show."
+)
+@click.option(
+    "--doc", "document_id", metavar="ID", help="Show everything about this document instead."
+)
 @run_option
-def explain(context: Any, query_id: str, top: int, document_id: str | None, run_id: str | None) -> Any:
+def explain(
+    context: Any, query_id: str, top: int, document_id: str | None, run_id: str | None
+) -> Any:
     """Show a query's candidates, each judge's score, and why each candidate was taken or not.
 
     It shows the first --top candidates and all that were taken; --json prints all.
@@ -36,7 +52,9 @@ def explain(context: Any, query_id: str, top: int, document_id: str | None, run_
     asked = queries[queries["query_id"] == query_id]
     query = str(asked["text"].iloc[0]) if len(asked) else ""
     fused, summary = (saved.load(name, default={}) for name in ("fused_judge", "selection_summary"))
-    told = explain(block, corpus, fused, query, context.params["seed"], summary.get("negatives_wanted"))
+    told = explain(
+        block, corpus, fused, query, context.params["seed"], summary.get("negatives_wanted")
+    )
     found = {"query_id": query_id, "query": query} | told
     if document_id is not None:
         itself = str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
@@ -55,9 +73,13 @@ def _block(shards: Any, query_id: str, saved: Saved) -> Any:
             return block.take(places)
         known.update(block.query_ids.tolist())
     gone = saved.load("quarantine")
-    reasons = [] if gone is None else gone.reason[(gone.kind == "query") & (gone.id == query_id)].tolist()
+    reasons = (
+        [] if gone is None else gone.reason[(gone.kind == "query") & (gone.id == query_id)].tolist()
+    )
     if reasons:
-        raise AnmiError(f'query "{query_id}" was set aside when the collection was read: {reasons[0]}')
+        raise AnmiError(
+            f'query "{query_id}" was set aside when the collection was read: {reasons[0]}'
+        )
     if not known:
         from anmi.report.console import NOTHING_MINED
 
@@ -72,7 +94,9 @@ def _only(
     from anmi.corpus.related import copies
     from anmi.report.explanation import not_a_candidate
 
-    mine = [candidate for candidate in found["candidates"] if candidate["document_id"] == document_id]
+    mine = [
+        candidate for candidate in found["candidates"] if candidate["document_id"] == document_id
+    ]
     reason = None
     if not mine:
         place = corpus.index[corpus["document_id"] == document_id]
@@ -97,7 +121,9 @@ def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
     out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
     out.print(f"{found['query_id']}: {found['query']}", style="bold")
     if dropped := found["dropped"]:
-        out.print(": ".join(filter(None, (f"dropped by {dropped['step']}", dropped["rule"]))), style="red")
+        out.print(
+            ": ".join(filter(None, (f"dropped by {dropped['step']}", dropped["rule"]))), style="red"
+        )
     out.print(", ".join(f"{name}: {number(value)}" for name, value in found["figures"].items()))
     if document_id is None:
         out.print(candidates_table(found, top, out.width))

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 _OTHERS: Final = {
     "opensearch": "The sparse search of the last run, for OpenSearch or Elasticsearch.",
-    "vectors": "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the like.",
+    "vectors": (
+        "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the"
+        " like."
+    ),
     "mteb": "The collection as a task of MTEB, which `datasets` and `beir:` read as well.",
-    "beir": "The collection, with questions asked on the page, as BEIR publishes one: corpus.jsonl, qrels/test.tsv.",
+    "beir": (
+        "The collection, with questions asked on the page, as BEIR publishes one: corpus.jsonl,"
+        " qrels/test.tsv."
+    ),
 }
 _ROWS: Final = ("training_rows", "encoder_info", "selection_summary")
 _COLLECTION: Final = ("corpus", "queries", "collection_info")
@@ -40,21 +46,40 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 
 
 @command(
-    "kedro anmi export --list", "kedro anmi export flagembedding for_flagembedding",
+    "kedro anmi export --list",
+    "kedro anmi export flagembedding for_flagembedding",
     short_help="Write the training rows in the format of another trainer.",
-)  # fmt: skip
+)
 @click.argument("name", metavar="FORMAT")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, resolve_path=True))
-@click.option("--negatives", type=click.IntRange(1, 1000), metavar="N", help="Per row, best first; default all.")
-@click.option("--score", metavar="NAME", help="Judgment for scores and soft labels, such as cross or p_relevant.")
+@click.option(
+    "--negatives",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Per row, best first; default all.",
+)
+@click.option(
+    "--score",
+    metavar="NAME",
+    help="Judgment for scores and soft labels, such as cross or p_relevant.",
+)
 @click.option("--prompt", metavar="TEXT", help="Prompt to add to every query.")
-@click.option("--by-source", is_flag=True, help="Write separate files for each source of queries (pairs).")
+@click.option(
+    "--by-source", is_flag=True, help="Write separate files for each source of queries (pairs)."
+)
 @click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option(
-    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_formats, help="Show the formats."
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_formats,
+    help="Show the formats.",
 )
 @run_option
-def export(context: Any, name: str, folder: Path, force: bool, run_id: str | None, **given: Any) -> Any:
+def export(
+    context: Any, name: str, folder: Path, force: bool, run_id: str | None, **given: Any
+) -> Any:
     """Write the training rows, the search or the collection of the last run, or of --run, to FOLDER as FORMAT.
 
     --list shows all formats.
@@ -73,15 +98,21 @@ def export(context: Any, name: str, folder: Path, force: bool, run_id: str | Non
     rows = saved.load("training_rows", "mining")
     (source,) = saved.places("training_rows").values()
     place, summary = saved.whereabouts("training_rows"), saved.load("selection_summary", default={})
-    mined = {"Recipe": place["recipe"], "Run": place["run"], "Audit": _audited(context.catalog, place),
-             "Quality": expected_sentence(summary.get("expected"))}  # fmt: skip
+    mined = {
+        "Recipe": place["recipe"],
+        "Run": place["run"],
+        "Audit": _audited(context.catalog, place),
+        "Quality": expected_sentence(summary.get("expected")),
+    }
     collection = _collection(saved) if saved.has(*_COLLECTION) else None
     made = make_export(rows, name, options, collection, saved.load("encoder_info"), mined)
     try:
         with aside(folder) as path:
             made.save(path)
     except OSError as error:
-        raise AnmiError(f"cannot write to {folder}: {error.strerror or error}; choose another folder") from error
+        raise AnmiError(
+            f"cannot write to {folder}: {error.strerror or error}; choose another folder"
+        ) from error
     click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
     if any(made.prompts.values()):
         click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")
@@ -90,8 +121,16 @@ def export(context: Any, name: str, folder: Path, force: bool, run_id: str | Non
     for what, count in made.left_out.items():
         click.echo(f"warning: left out {what}: {count:,}", err=True)
     click.echo(f"read it with: {made.how_to_load(folder)}")
-    return {"format": name, "folder": str(folder), "lines": len(made.table), "source": source, "prompts": made.prompts,
-            "scores": made.score, "left_out": made.left_out, "read_with": made.how_to_load(folder)}  # fmt: skip
+    return {
+        "format": name,
+        "folder": str(folder),
+        "lines": len(made.table),
+        "source": source,
+        "prompts": made.prompts,
+        "scores": made.score,
+        "left_out": made.left_out,
+        "read_with": made.how_to_load(folder),
+    }
 
 
 def _audited(catalog: Any, place: dict[str, str]) -> str:
@@ -101,7 +140,11 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
     if not catalog.exists("audit_recipes"):
         return ""
     found = catalog.load("audit_recipes")
-    found = found[(found.collection == place["collection"]) & (found.recipe == place["recipe"]) & (found.negatives > 0)]
+    found = found[
+        (found.collection == place["collection"])
+        & (found.recipe == place["recipe"])
+        & (found.negatives > 0)
+    ]
     for row in found.to_dict("records"):
         rate = share_sentence(*(row[f"false_negative_rate{end}"] for end in ("", "_low", "_high")))
         return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"
@@ -122,7 +165,9 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
             qrels = saved.load("qrels", "ingestion")
             count = export_collection(_collection(saved), qrels, path, lines=name == "beir")
         else:
-            search = Saved(context, "search_index", run_id=run_id).load("search_index", "evaluation")
+            search = Saved(context, "search_index", run_id=run_id).load(
+                "search_index", "evaluation"
+            )
             count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
     click.echo(f"{count:,} documents in {folder}")
     if name == "opensearch":
@@ -139,9 +184,13 @@ def _refuse_to_overwrite(folder: Path, force: bool) -> None:
         return
     # Replacing takes everything away that lies there, so it is done to exports only.
     if (strange := may_replace(folder)) is not None:
-        raise AnmiError(f'{folder} holds "{strange}", which no export wrote; name a new or empty folder')
+        raise AnmiError(
+            f'{folder} holds "{strange}", which no export wrote; name a new or empty folder'
+        )
     if not force:
-        raise AnmiError(f"{folder} holds an export already; add --force to replace it, or name another folder")
+        raise AnmiError(
+            f"{folder} holds an export already; add --force to replace it, or name another folder"
+        )
 
 
 def _collection(saved: Saved) -> Collection:

@@ -33,13 +33,17 @@ def results(context: Any, run_id: str | None) -> Any:
         given = flatten(saved.runs.read(run).get("runtime_parameters", {}))
         params = ",".join(f"{key}={value}" for key, value in given.items())
         words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
-        click.echo(f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else ""))
+        click.echo(
+            f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else "")
+        )
         return found
     _print(found)
     click.echo(f"{'tracking database':<18} {masked(tracked_at(context)) or 'switched off'}")
     block = next(iter(saved.load("selection", default=())), None)
     if block is not None and len(block):
-        click.echo(f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}")
+        click.echo(
+            f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}"
+        )
     return found
 
 
@@ -50,7 +54,11 @@ def _print_mining(found: dict[str, Any]) -> None:
     if not any(row["candidates"] for row in found["funnel"]):
         click.echo(NOTHING_MINED)
         return
-    for made in (source_table(found["by_source"]), rejections_table(found["funnel"]), origins_table(found["origins"])):
+    for made in (
+        source_table(found["by_source"]),
+        rejections_table(found["funnel"]),
+        origins_table(found["origins"]),
+    ):
         console().print(made)
     full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
     click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
@@ -63,7 +71,10 @@ def _print_quality(found: dict[str, Any]) -> None:
     from anmi.report.sentences import false_negatives_lines
 
     # The second is known only where the collection holds its own truth.
-    for line in (expected_sentence(found.get("expected")), *false_negatives_lines(found.get("false_negatives") or {})):
+    for line in (
+        expected_sentence(found.get("expected")),
+        *false_negatives_lines(found.get("false_negatives") or {}),
+    ):
         if line:
             click.echo(line)
 
@@ -81,7 +92,9 @@ def _print(saved: dict[str, Any]) -> None:
     if by_bucket := bucket_table(measured):
         console().print(by_bucket)
     said = [pseudo_query_notice(saved.get("test_queries")), verdict(measured, compared)]
-    for sentence in filter(None, [*said, composition(saved.get("hybrid")), warning(measured, compared)]):
+    for sentence in filter(
+        None, [*said, composition(saved.get("hybrid")), warning(measured, compared)]
+    ):
         click.echo(sentence)
     if any(row["candidates"] for row in saved["funnel"]):
         console().print(rejections_table(saved["funnel"]))
@@ -91,7 +104,10 @@ def _print(saved: dict[str, Any]) -> None:
     if saved.get("marks"):
         click.echo(f"marks: {saved['marks']}")
     if quarantined := saved.get("quarantined"):
-        click.echo("quarantined: " + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items()))
+        click.echo(
+            "quarantined: "
+            + ", ".join(f"{count} x {reason}" for reason, count in quarantined.items())
+        )
     if any((prompts := saved.get("prompts") or {}).values()):
         click.echo(f"{'prompts':<18} {in_words(prompts)}")
     echo_places(saved["paths"])

@@ -28,8 +28,16 @@ _EXIT_HELP: Final = (
 )
 # Options that ask for less than a whole run, whose end is then no search.
 _PARTS: Final = (
-    "pipeline", "pipelines", "tags", "node_names", "from_nodes", "to_nodes", "from_inputs", "to_outputs", "namespaces",
-)  # fmt: skip
+    "pipeline",
+    "pipelines",
+    "tags",
+    "node_names",
+    "from_nodes",
+    "to_nodes",
+    "from_inputs",
+    "to_outputs",
+    "namespaces",
+)
 
 
 def split_params(context: click.Context, option: click.Parameter, value: Any) -> Any:
@@ -38,13 +46,19 @@ def split_params(context: click.Context, option: click.Parameter, value: Any) ->
         return _split_params(context, option, value)
     except Exception as error:
         # OmegaConf raises many kinds of errors, some over several lines.
-        reason = getattr(error, "problem", None) or str(getattr(error, "message", error)).split("\n")[0]
+        reason = (
+            getattr(error, "problem", None) or str(getattr(error, "message", error)).split("\n")[0]
+        )
         raise click.UsageError(
-            str(AnmiError(
-                f"--params {value} cannot be read ({reason}): write KEY=VALUE, each key once, and put a value that "
-                "holds a comma or braces, such as a list, into conf/local/parameters.yml"
-            )), context,
-        ) from None  # fmt: skip
+            str(
+                AnmiError(
+                    f"--params {value} cannot be read ({reason}): write KEY=VALUE, each key once,"
+                    " and put a value that holds a comma or braces, such as a list, into"
+                    " conf/local/parameters.yml"
+                )
+            ),
+            context,
+        ) from None
 
 
 def _run(**options: Any) -> Any:
@@ -53,28 +67,39 @@ def _run(**options: Any) -> Any:
         try:
             result = kedro_run.callback(**options)
         except (TypeError, AttributeError, UnicodeDecodeError) as error:
-            # Kedro names the parameter or the file in none of these, which come while it reads the configuration.
-            if not any("omegaconf" in frame.f_code.co_filename.lower() for frame, _ in walk_tb(error.__traceback__)):
+            # Kedro names the parameter or the file in none of these, which come while it reads the
+            # configuration.
+            if not any(
+                "omegaconf" in frame.f_code.co_filename.lower()
+                for frame, _ in walk_tb(error.__traceback__)
+            ):
                 raise
             damaged = _damaged(Path(options["conf_source"] or "conf"), options["env"] or "local")
             raise AnmiError(
-                f"{damaged or '--params'} cannot be merged with the rest ({str(error).splitlines()[0]}): settings by "
-                "name were expected, in UTF-8, as in `bm25: {depth: 50}`"
+                f"{damaged or '--params'} cannot be merged with the rest"
+                f" ({str(error).splitlines()[0]}): settings by name were expected, in UTF-8, as in"
+                " `bm25: {depth: 50}`"
             ) from None
     from kedro.framework.project import settings
 
-    decision = next((hook.record.decision for hook in settings.HOOKS if isinstance(hook, RunHooks)), "")
+    decision = next(
+        (hook.record.decision for hook in settings.HOOKS if isinstance(hook, RunHooks)), ""
+    )
     if code := EXIT_CODES.get(decision, 0):
         raise click.exceptions.Exit(code)
     if not any(options[name] for name in _PARTS):
         env = f" --env {options['env']}" if options["env"] else ""
-        click.echo(f'\nnext: kedro anmi results{env} · kedro anmi search{env} "your question"', err=True)
+        click.echo(
+            f'\nnext: kedro anmi results{env} · kedro anmi search{env} "your question"', err=True
+        )
     return result
 
 
 def _damaged(source: Path, environment: str) -> Path | None:
     """Return the file of the configuration that holds no settings by name, if there is one."""
-    for path in sorted(path for env in ("base", environment) for path in (source / env).glob("**/*.y*ml")):
+    for path in sorted(
+        path for env in ("base", environment) for path in (source / env).glob("**/*.y*ml")
+    ):
         with suppress(UnicodeDecodeError, yaml.YAMLError):
             if isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict | None):
                 continue
@@ -91,4 +116,10 @@ def _options() -> list[click.Parameter]:
     return options
 
 
-run = click.Command("run", callback=_run, params=_options(), help=f"{kedro_run.help}\n\n{_EXIT_HELP}", epilog=_EXAMPLE)
+run = click.Command(
+    "run",
+    callback=_run,
+    params=_options(),
+    help=f"{kedro_run.help}\n\n{_EXIT_HELP}",
+    epilog=_EXAMPLE,
+)

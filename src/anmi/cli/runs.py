@@ -32,8 +32,15 @@ def runs(context: Any, run_id: str | None) -> Any:
     made = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
     for record in records:
         given = record["parameters"]
-        chosen = (record["run_id"], record["status"], ",".join(record["pipelines"]), given.get("recipe"))
-        made.add_row(*map(str, (*chosen, given.get("collection"), record["start"], record["end"] or "")))
+        chosen = (
+            record["run_id"],
+            record["status"],
+            ",".join(record["pipelines"]),
+            given.get("recipe"),
+        )
+        made.add_row(
+            *map(str, (*chosen, given.get("collection"), record["start"], record["end"] or ""))
+        )
     if records:
         console(140).print(made)
     else:
@@ -46,7 +53,8 @@ def runs(context: Any, run_id: str | None) -> Any:
 def resume(context: Any, run_id: str | None) -> Any:
     """Go on with a run that was killed or failed: RUN_ID, or the last one.
 
-    It skips nodes whose results are saved and runs the others with the run's parameters, under the same run id.
+    It skips nodes whose results are saved and runs the others with the run's parameters, under the
+    same run id.
     """
     from kedro.framework.session import KedroServiceSession
 
@@ -54,9 +62,12 @@ def resume(context: Any, run_id: str | None) -> Any:
     env = None if record["environment"] == "local" else record["environment"]
     with closing_records(), KedroServiceSession.create(env=env) as session:
         session.run(
-            run_id=record["run_id"], pipeline_names=record["pipelines"], runtime_params=record["runtime_parameters"],
-            only_missing_outputs=True, **record["filters"],
-        )  # fmt: skip
+            run_id=record["run_id"],
+            pipeline_names=record["pipelines"],
+            runtime_params=record["runtime_parameters"],
+            only_missing_outputs=True,
+            **record["filters"],
+        )
     click.echo(f"run {record['run_id']} is complete")
     return {"run_id": record["run_id"]}
 
@@ -66,30 +77,47 @@ def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
     if run_id is None:
         found = [record for record in known.all() if record["status"] in UNFINISHED]
         if not found:
-            raise AnmiError(f"no run under {known.root} was killed or has failed: there is nothing to resume")
+            raise AnmiError(
+                f"no run under {known.root} was killed or has failed: there is nothing to resume"
+            )
         return found[-1]
     record = known.get(run_id)
     if record["status"] == "finished":
-        raise AnmiError(f"run {record['run_id']} has finished: there is nothing to resume, `kedro run` makes a new one")
+        raise AnmiError(
+            f"run {record['run_id']} has finished: there is nothing to resume, `kedro run` makes a"
+            " new one"
+        )
     if record["status"] == "running" and "://" not in known.root:
-        raise AnmiError(f"run {record['run_id']} is still running: wait for it, or end its process first")
+        raise AnmiError(
+            f"run {record['run_id']} is still running: wait for it, or end its process first"
+        )
     return record
 
 
-@command("kedro anmi prune --keep 5 --dry-run", short_help="Remove what the newest runs do not need.")
-@click.option("--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep.")
-@click.option("--unused", type=click.FloatRange(min=0, max=36_500), metavar="DAYS",
-              help="Also clear the store of what was not used for this many days.")  # fmt: skip
+@command(
+    "kedro anmi prune --keep 5 --dry-run", short_help="Remove what the newest runs do not need."
+)
+@click.option(
+    "--keep", type=click.IntRange(min=1), required=True, metavar="N", help="Finished runs to keep."
+)
+@click.option(
+    "--unused",
+    type=click.FloatRange(min=0, max=36_500),
+    metavar="DAYS",
+    help="Also clear the store of what was not used for this many days.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: bool) -> Any:
     """Remove artifacts that no kept run needs: neither the N newest finished runs nor runs whose model has an alias.
 
-    Running runs are kept too, and the last run if it can be resumed. With --unused, embeddings, judgments and models
-    leave the store, too; later runs compute them again if they need them.
+    Running runs are kept too, and the last run if it can be resumed. With --unused, embeddings,
+    judgments and models leave the store, too; later runs compute them again if they need them.
     """
     if not (yes or dry_run) and click.get_current_context().params["as_json"]:
-        raise click.UsageError("--json asks nothing: add --yes to remove, or --dry-run to see what would go")
+        raise click.UsageError(
+            "--json asks nothing: add --yes to remove, or --dry-run to see what would go"
+        )
     known = Runs(data_root(context))
     records = known.all()
     reasons = kept(records, keep, aliased_runs(context, records))
@@ -104,19 +132,27 @@ def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: boo
         # Records last, so that what is left after a crash still says whose it is.
         for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
             buckets.remove(place)
-    click.echo(f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and leftovers")
+    click.echo(
+        f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and"
+        " leftovers"
+    )
     document: dict[str, Any] = {"removed": not dry_run, "kept": reasons, "removals": found}
     if unused is not None and not dry_run and (store_path(context) / "data.mdb").exists():
         from anmi.store import Store
 
         with Store(store_path(context)) as store:
             values, folders = store.prune(unused)
-        click.echo(f"removed from the store: values of {values} fingerprints and {folders} folders of models")
+        click.echo(
+            f"removed from the store: values of {values} fingerprints and {folders} folders of"
+            " models"
+        )
         document["store"] = {"values": values, "folders": folders}
     return document
 
 
-def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[str]) -> dict[str, str]:
+def kept(
+    records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[str]
+) -> dict[str, str]:
     """Return the runs to keep, each with the reason.
 
     Parameters
@@ -146,12 +182,20 @@ def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[
         elif record["status"] in UNFINISHED and record is records[-1]:
             reasons.setdefault(name, "can be resumed")
     # The registry may know runs of which there is no record here.
-    reasons |= {name: "its model has an alias" for name in aliased if VERSION.fullmatch(name) and name not in reasons}
+    reasons |= {
+        name: "its model has an alias"
+        for name in aliased
+        if VERSION.fullmatch(name) and name not in reasons
+    }
     waiting = list(reasons)
     while waiting:
         name = waiting.pop()
         record = by_id.get(name, {})
-        others = {each.get("version") for kind in ("loaded", "saved") for each in record.get(kind, {}).values()}
+        others = {
+            each.get("version")
+            for kind in ("loaded", "saved")
+            for each in record.get(kind, {}).values()
+        }
         for other in sorted(others - reasons.keys() - {None}):
             reasons[str(other)] = f"{name} loaded from it"
             waiting.append(str(other))
@@ -159,37 +203,52 @@ def kept(records: Sequence[Mapping[str, Any]], number: int, aliased: Collection[
 
 
 def removals(
-    known: Runs, records: Sequence[Mapping[str, Any]], keep: Collection[str], places: Collection[str]
+    known: Runs,
+    records: Sequence[Mapping[str, Any]],
+    keep: Collection[str],
+    places: Collection[str],
 ) -> Iterator[str]:
     """Yield the paths or URLs of what may go: versions and records of runs that are not kept, and leftovers of writes.
 
-    What is newer than the last record belongs to a run that just began. A version of a run of which nothing is known
-    is an error, as it may be needed.
+    What is newer than the last record belongs to a run that just began. A version of a run of which
+    nothing is known is an error, as it may be needed.
     """
     last = records[-1]["run_id"] if records else ""
     ids = {record["run_id"] for record in records}
     running = {record["run_id"] for record in records if record["status"] == "running"}
     for place in sorted(places):
         for version in buckets.names(place):
-            if not VERSION.fullmatch(version) or version > last or version in running or version in keep:
+            if (
+                not VERSION.fullmatch(version)
+                or version > last
+                or version in running
+                or version in keep
+            ):
                 continue
             if version not in ids:
                 record = f"{known.root}/runs/{version}/run.json"
-                raise AnmiError(f"{place}/{version} is of a run without {record}: put that back, or remove the version")
+                raise AnmiError(
+                    f"{place}/{version} is of a run without {record}: put that back, or remove the"
+                    " version"
+                )
             yield f"{place}/{version}"
     if "://" not in known.root:
         # What killed writes left more than a day ago; newer ones may be somebody's.
         for path in sorted(Path(known.root).rglob(".*.tmp")):
             if time.time() - path.stat().st_mtime > _DAY:
                 yield str(path)
-    yield from (f"{known.root}/runs/{record['run_id']}" for record in records if record["run_id"] not in keep)
+    yield from (
+        f"{known.root}/runs/{record['run_id']}"
+        for record in records
+        if record["run_id"] not in keep
+    )
 
 
 def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the runs, of Kedro or of MLflow, whose model an alias in the registry stands for.
 
-    A registry that cannot be asked, or that does not know the last run that was tracked, is an error: what it needs
-    might be removed.
+    A registry that cannot be asked, or that does not know the last run that was tracked, is an
+    error: what it needs might be removed.
     """
     from anmi.datasets.model_registry import ModelRegistry, registry_errors
     from anmi.hooks.mlflow import tracked_at
@@ -198,9 +257,14 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
     if not tracked or not (uri := tracked_at(context)):
         return set()
     registry = ModelRegistry(uri)
-    lost = "set MLFLOW_TRACKING_URI to the store in which the last run was tracked, or put it back from a copy"
+    lost = (
+        "set MLFLOW_TRACKING_URI to the store in which the last run was tracked, or put it back"
+        " from a copy"
+    )
     with registry_errors(uri, "the model registry is not that of these runs", lost):
         registry.client.get_run(tracked[-1])
-    aliased = {(name, version) for name in registry.names() for version in registry.aliases(name).values()}
+    aliased = {
+        (name, version) for name in registry.names() for version in registry.aliases(name).values()
+    }
     entries = [registry.entry(*each) for each in aliased]
     return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}

@@ -17,10 +17,15 @@ from anmi.errors import AnmiError, visible
 @click.argument("questions", nargs=-1)
 @click.option("--k", default=10, show_default=True, help="Documents for each question.")
 @click.option(
-    "--system", default="hybrid", show_default=True, help="hybrid, bm25, or a trained retriever alone: dense or sparse."
+    "--system",
+    default="hybrid",
+    show_default=True,
+    help="hybrid, bm25, or a trained retriever alone: dense or sparse.",
 )
 @run_option
-def search(context: Any, questions: tuple[str, ...], k: int, system: str, run_id: str | None) -> Any:
+def search(
+    context: Any, questions: tuple[str, ...], k: int, system: str, run_id: str | None
+) -> Any:
     """Search the collection of the last run, or of --run: one QUESTION or several."""
     from anmi.report.console import hits_table
 
@@ -35,4 +40,6 @@ def search(context: Any, questions: tuple[str, ...], k: int, system: str, run_id
             console(160, highlight=False).print(hits_table(question, hits, list(opened.retrievers)))
         else:
             click.echo(visible(f'no document shares a term with "{question}"'))
-    return [{**of, "question": asked, "hits": [hit.as_dict() for hit in hits]} for asked, hits in found]
+    return [
+        {**of, "question": asked, "hits": [hit.as_dict() for hit in hits]} for asked, hits in found
+    ]

@@ -24,26 +24,50 @@ if TYPE_CHECKING:
 
 PORT: Final = 8765
 _SHOWN: Final = (
-    "selection", "corpus", "queries", "fused_judge", "selection_summary", "collection_info", "search_index",
-    "dense_index", "encoder_info", "corpus_encoder", "qrels", "pseudo_queries",
-)  # fmt: skip
+    "selection",
+    "corpus",
+    "queries",
+    "fused_judge",
+    "selection_summary",
+    "collection_info",
+    "search_index",
+    "dense_index",
+    "encoder_info",
+    "corpus_encoder",
+    "qrels",
+    "pseudo_queries",
+)
 
 
 @click.command(
-    short_help="Look at the last run in a browser, and mark what is relevant.", epilog=example("kedro anmi serve")
+    short_help="Look at the last run in a browser, and mark what is relevant.",
+    epilog=example("kedro anmi serve"),
 )
-@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option(
+    "--port",
+    default=PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="0 takes a free one.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option(
-    "--allow-remote", is_flag=True, help="Let other machines in with a token: ANMI_SERVE_TOKEN, or a new one."
+    "--allow-remote",
+    is_flag=True,
+    help="Let other machines in with a token: ANMI_SERVE_TOKEN, or a new one.",
 )
-@click.option("--as", "by", metavar="NAME", help="Name stored with each mark; by default the user's.")
+@click.option(
+    "--as", "by", metavar="NAME", help="Name stored with each mark; by default the user's."
+)
 @run_option
 @env_option
-def serve(port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, env: str | None) -> None:
+def serve(
+    port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, env: str | None
+) -> None:
     """Serve a page about the last run, or --run: search, look at the candidates of queries, and mark pairs.
 
-    Marks become labels of the next run (docs/collections.md). Ctrl-C ends the page with the exit code 0.
+    Marks become labels of the next run (docs/collections.md). Ctrl-C ends the page with the exit
+    code 0.
     """
     with plain_errors(), opened_project(env) as context:
         try:
@@ -52,18 +76,27 @@ def serve(port: int, host: str, allow_remote: bool, by: str | None, run_id: str 
             from anmi.serve.app import create_app
         except ModuleNotFoundError as error:
             raise AnmiError(
-                f'the web page needs the package {error.name}, which is not installed: pip install "anmi[serve]"'
+                f"the web page needs the package {error.name}, which is not installed: pip install"
+                ' "anmi[serve]"'
             ) from None
         guard = _guard(host, allow_remote)
         marks, run = _opened(context, run_id)
         app = create_app(run, marks, by or _user(), guard)
         with _listening(host, port) as listening:
-            shown, token = f"[{host}]" if ":" in host else host, f"?token={guard.token}" if guard.token else ""
+            shown, token = (
+                f"[{host}]" if ":" in host else host,
+                f"?token={guard.token}" if guard.token else "",
+            )
             click.echo(
-                f"http://{shown}:{listening.getsockname()[1]}/{token}\nmarks go to {marks}\npress Ctrl-C to stop"
+                f"http://{shown}:{listening.getsockname()[1]}/{token}\nmarks go to {marks}\npress"
+                " Ctrl-C to stop"
             )
             config = uvicorn.Config(
-                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
             )
             try:
                 uvicorn.Server(config).run(sockets=[listening])
@@ -78,10 +111,11 @@ def _guard(host: str, allow_remote: bool) -> Guard:
         return Guard()
     if not allow_remote:
         raise AnmiError(
-            f"--host {host} would let other machines read the collection and mark: add --allow-remote if that is "
-            "wanted, or tunnel by `ssh -L`"
+            f"--host {host} would let other machines read the collection and mark: add"
+            " --allow-remote if that is wanted, or tunnel by `ssh -L`"
         )
-    # By which names and addresses others reach this machine is not known here; the token keeps strangers out.
+    # By which names and addresses others reach this machine is not known here; the token keeps
+    # strangers out.
     return Guard(frozenset(), os.environ.get("ANMI_SERVE_TOKEN") or secrets.token_urlsafe(24))
 
 
@@ -96,19 +130,26 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
     marks = file_of(context.params["ingestion"].marks, info["collection"])
     if marks is None:
         raise AnmiError(
-            "there is no place for marks, since ingestion.marks is null or an address: set it to a folder, as in "
-            "conf/base/parameters_ingestion.yml"
+            "there is no place for marks, since ingestion.marks is null or an address: set it to a"
+            " folder, as in conf/base/parameters_ingestion.yml"
         )
     summary, search = saved.load("selection_summary", default={}), saved.load("search_index")
     place = saved.whereabouts("selection")
     run = Run(
-        where=where(info["collection"], str(summary.get("recipe", "")), place["run"], place["date"]),
-        notice=place["notice"], selection=selection, fused=saved.load("fused_judge", default={}),
-        wanted=summary.get("negatives_wanted"), seed=int(context.params["seed"]), language=info["language"],
-        search=search, zero_shot=_zero_shot(context, saved, search),
+        where=where(
+            info["collection"], str(summary.get("recipe", "")), place["run"], place["date"]
+        ),
+        notice=place["notice"],
+        selection=selection,
+        fused=saved.load("fused_judge", default={}),
+        wanted=summary.get("negatives_wanted"),
+        seed=int(context.params["seed"]),
+        language=info["language"],
+        search=search,
+        zero_shot=_zero_shot(context, saved, search),
         **{name: saved.load(name, "ingestion") for name in ("corpus", "queries")},
         **{name: saved.load(name) for name in ("qrels", "pseudo_queries") if saved.has(name)},
-    )  # fmt: skip
+    )
     return context.project_path / marks, run
 
 
@@ -119,10 +160,17 @@ def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroS
 
     if search is None or not saved.has("dense_index", "encoder_info", "corpus_encoder"):
         return None
-    index, info, dense = saved.load("dense_index"), saved.load("encoder_info"), context.params["dense"]
+    index, info, dense = (
+        saved.load("dense_index"),
+        saved.load("encoder_info"),
+        context.params["dense"],
+    )
     if not index.settings["dimensions"] or index.document_ids != search.document_ids:
         return None
-    place, models = place_of(info["encoder"], saved.load("corpus_encoder")), store_path(context) / "models"
+    place, models = (
+        place_of(info["encoder"], saved.load("corpus_encoder")),
+        store_path(context) / "models",
+    )
     settings = dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
     return ZeroShot(index, partial(embed_by_name, place, models, *settings, "query"))
 
@@ -141,4 +189,6 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise AnmiError(f"cannot listen at {host}, port {port} ({reason}): choose another --port, or 0") from None
+        raise AnmiError(
+            f"cannot listen at {host}, port {port} ({reason}): choose another --port, or 0"
+        ) from None

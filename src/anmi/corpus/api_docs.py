@@ -1,7 +1,8 @@
 """The built-in collection: documentation of installed packages, read from the packages themselves.
 
-A query is the one-sentence summary of a docstring, its document the rest of that docstring. Many objects share the very
-same summary (``DataFrame.std``, ``Series.std``): known false negatives, kept as equivalents for scoring.
+A query is the one-sentence summary of a docstring, its document the rest of that docstring. Many
+objects share the very same summary (``DataFrame.std``, ``Series.std``): known false negatives, kept
+as equivalents for scoring.
 """
 
 from __future__ import annotations
@@ -26,8 +27,18 @@ from anmi.corpus.types import ENTITY_COLUMNS, Options, RawCollection
 
 PACKAGES: Final = ("numpy", "scipy", "pandas", "sklearn")
 # Parts of a package that are importable yet not meant for its users.
-_INTERNAL: Final = {"conftest", "distutils", "experimental", "externals", "f2py", "setup", "testing", "tests"}
-# pandas keeps its implementation in modules without an underscore; what is public is in the top module.
+_INTERNAL: Final = {
+    "conftest",
+    "distutils",
+    "experimental",
+    "externals",
+    "f2py",
+    "setup",
+    "testing",
+    "tests",
+}
+# pandas keeps its implementation in modules without an underscore; what is public is in the top
+# module.
 _TOP_ONLY: Final = frozenset({"pandas"})
 _SHORT: Final = {"np": "numpy", "pd": "pandas", "sp": "scipy"}
 _MIN_SUMMARY_WORDS: Final = 4
@@ -36,7 +47,9 @@ _PARAGRAPH: Final = re.compile(r"\n\s*\n")
 # Functions written in C carry their signature as the first paragraph: "add(x1, x2, /, out=None)".
 _SIGNATURE: Final = re.compile(r"[\w.]+\s*\(.*\)(\s*->.*)?", re.DOTALL)
 _SEVERAL_SENTENCES: Final = re.compile(r"[.!?]\s")
-_SEE_ALSO: Final = re.compile(r"^See Also\n-{3,}\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
+_SEE_ALSO: Final = re.compile(
+    r"^See Also\n-{3,}\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL
+)
 _ROLE: Final = re.compile(r":[\w:]+:`~?([^`]+)`")
 # What differs from process to process in docstrings that packages write when they are imported.
 _VARYING_LINE: Final = re.compile(r"^.*# may vary$\n?", re.MULTILINE)
@@ -71,13 +84,14 @@ def publicness(name: str) -> tuple[int, int, str]:
 def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     """Return the public objects of packages whose docstring makes a query and a document, by name.
 
-    One docstring counts once: names of one object, and wrappers that carry the docstring of what they wrap
-    (``numpy.ma.var`` that of ``numpy.var``), which are other objects, yet aliases to the reader. The most public name
-    has the fewest dots, then is the shortest, then the first in the alphabet.
+    One docstring counts once: names of one object, and wrappers that carry the docstring of what
+    they wrap (``numpy.ma.var`` that of ``numpy.var``), which are other objects, yet aliases to the
+    reader. The most public name has the fewest dots, then is the shortest, then the first in the
+    alphabet.
 
-    A package and its public modules one level below count, in each the names in ``__all__`` (else those without a
-    leading underscore) that belong to the package. Of a class, the public methods it defines itself count; inherited
-    ones are found at the base class.
+    A package and its public modules one level below count, in each the names in ``__all__`` (else
+    those without a leading underscore) that belong to the package. Of a class, the public methods
+    it defines itself count; inherited ones are found at the base class.
 
     Parameters
     ----------
@@ -91,7 +105,11 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     """
     found = defaultdict[tuple[str, str], list[tuple[str, str, str, str]]](list)
     seen: dict[int, tuple[Any, str]] = {}
-    with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with (
+        warnings.catch_warnings(action="ignore"),
+        redirect_stdout(io.StringIO()),
+        redirect_stderr(io.StringIO()),
+    ):
         # All are imported first: scipy adds to what numpy says.
         for module, package in [(module, name) for name in packages for module in _modules(name)]:
             for name, item, kind in _members(module, package):
@@ -138,8 +156,13 @@ def _members(module: ModuleType, package: str) -> Iterator[tuple[str, Any, str]]
             for method, member in sorted(vars(item).items()):
                 # Static and class methods wrap a function; two names of it may wear two wrappers.
                 function = getattr(member, "__func__", member)
-                # Descriptors that make a method per class have no name of their own and one docstring for all.
-                if not method.startswith("_") and inspect.isroutine(function) and hasattr(function, "__name__"):
+                # Descriptors that make a method per class have no name of their own and one
+                # docstring for all.
+                if (
+                    not method.startswith("_")
+                    and inspect.isroutine(function)
+                    and hasattr(function, "__name__")
+                ):
                     yield f"{qualified}.{method}", function, "method"
         elif inspect.isroutine(item) or type(item).__name__ == "ufunc":
             yield qualified, item, "function"
@@ -156,7 +179,9 @@ def stable(text: str) -> str:
     "``{'a', 'b'}`` <f> ok"
     """
     text = _VARYING_LINE.sub("", text)
-    text = _SET_OF_NAMES.sub(lambda match: "``{" + ", ".join(sorted(match.group(1).split(", "))) + "}``", text)
+    text = _SET_OF_NAMES.sub(
+        lambda match: "``{" + ", ".join(sorted(match.group(1).split(", "))) + "}``", text
+    )
     return _ADDRESS.sub("", text)
 
 
@@ -192,8 +217,14 @@ def see_also(rest: str) -> list[str]:
     """
     match = _SEE_ALSO.search(rest)
     # Descriptions are indented; only lines at the margin name objects.
-    lines = [line for line in match[1].splitlines() if line and not line[0].isspace()] if match else []
-    parts = [part for line in lines for part in re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(",")]
+    lines = (
+        [line for line in match[1].splitlines() if line and not line[0].isspace()] if match else []
+    )
+    parts = [
+        part
+        for line in lines
+        for part in re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(",")
+    ]
     names = (part.strip().strip("`").removesuffix("()").lstrip("~") for part in parts)
     return [name for name in names if _NAME.fullmatch(name)]
 
@@ -208,14 +239,17 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     """
     found = public_objects(PACKAGES)
     names = [item.name for item in found]
-    metadata = [to_json({key: getattr(item, key) for key in ("module", "kind", "package")}) for item in found]
+    metadata = [
+        to_json({key: getattr(item, key) for key in ("module", "kind", "package")})
+        for item in found
+    ]
     packages = [item.package for item in found]
 
     def table(**columns: Any) -> pd.DataFrame:
         return pd.DataFrame({**columns, "file": packages}, dtype="str").assign(line=0)
 
-    # What may stand for an object in a sentence is one of its kind in its module: numpy.linalg.det for
-    # numpy.linalg.norm. A kind alone would let any of 1,800 functions stand there.
+    # What may stand for an object in a sentence is one of its kind in its module: numpy.linalg.det
+    # for numpy.linalg.norm. A kind alone would let any of 1,800 functions stand there.
     kinds = {item.name: f"{item.kind}:{item.module}" for item in found}
     kinds |= {item.module: "module" for item in found if item.module not in kinds}
     entities = [(name, name.rpartition(".")[2], to_json([kind])) for name, kind in kinds.items()]
@@ -226,7 +260,11 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
         table(query_id=names, document_id=names, relevance="1", split="train"),
         pd.DataFrame(_triples(found), columns=["head", "relation", "tail"], dtype="str"),
         same_text_is_equivalent=True,
-        notes={"packages": {name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES}},
+        notes={
+            "packages": {
+                name: version("scikit-learn" if name == "sklearn" else name) for name in PACKAGES
+            }
+        },
         entities=pd.DataFrame(entities, columns=list(ENTITY_COLUMNS), dtype="str"),
     )
 
@@ -250,4 +288,11 @@ def _resolve(written: str, item: PublicObject, known: Mapping[str, str]) -> str 
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
     head, _, tail = written.partition(".")
     candidates = [*(f"{prefix}.{written}" for prefix in [*scopes, item.module]), written]
-    return next((known[name] for name in [*candidates, f"{_SHORT.get(head, head)}.{tail}"] if name in known), None)
+    return next(
+        (
+            known[name]
+            for name in [*candidates, f"{_SHORT.get(head, head)}.{tail}"]
+            if name in known
+        ),
+        None,
+    )

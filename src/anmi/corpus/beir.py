@@ -15,11 +15,23 @@ import pandas as pd
 from anmi.corpus.places import inside, kind_of
 from anmi.corpus.rows import Pair, Row, gather_pairs, numbered, read_lines, read_rows, read_texts
 from anmi.corpus.texts import clean
-from anmi.corpus.types import LABEL_COLUMNS, QUERY_COLUMNS, RUN_COLUMNS, RUN_ENDINGS, Options, RawCollection, table
+from anmi.corpus.types import (
+    LABEL_COLUMNS,
+    QUERY_COLUMNS,
+    RUN_COLUMNS,
+    RUN_ENDINGS,
+    Options,
+    RawCollection,
+    table,
+)
 from anmi.errors import AnmiError, installed, nearest
 
 # In order of preference; the first file that exists is taken.
-SPLIT_NAMES: Final = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+SPLIT_NAMES: Final = {
+    "train": ("train",),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
 _COLUMNS: Final = ("query-id", "corpus-id", "score")
 _HEADER: Final = "<TAB>".join(_COLUMNS)
 _TEXTS: Final = (".jsonl", ".jsonl.gz", ".parquet")
@@ -29,8 +41,8 @@ _LABELS: Final = (".tsv", ".parquet", ".txt", ".trec", ".qrels")
 def read_beir(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout.
 
-    Labels of any split may be missing, of all as well: then there is nothing to mine, and training rests on
-    pseudo-queries.
+    Labels of any split may be missing, of all as well: then there is nothing to mine, and training
+    rests on pseudo-queries.
 
     Parameters
     ----------
@@ -42,33 +54,55 @@ def read_beir(location: str, options: Options) -> RawCollection:
     Raises
     ------
     AnmiError
-        If a file is missing, damaged, not in the layout, or a link out of the folder; or ``qrels`` holds tables and
-        none has the name of a split.
+        If a file is missing, damaged, not in the layout, or a link out of the folder; or ``qrels``
+        holds tables and none has the name of a split.
     """
     folder = Path(location).expanduser()
     if not folder.is_dir():
-        raise AnmiError(f"{folder} is not a folder; one with corpus.jsonl, queries.jsonl and qrels/ was expected")
+        raise AnmiError(
+            f"{folder} is not a folder; one with corpus.jsonl, queries.jsonl and qrels/ was"
+            " expected"
+        )
     place = folder / "qrels"
     if place.is_file():
-        raise AnmiError(f"{place} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected")
+        raise AnmiError(
+            f"{place} is a file; a folder with train.tsv, dev.tsv or test.tsv was expected"
+        )
     corpus = inside(_first(folder, ["corpus"], _TEXTS) or folder / "corpus.jsonl", folder)
     documents = read_texts(corpus, "document", options.columns)
     found = {split: _first(place, names, _LABELS) for split, names in SPLIT_NAMES.items()}
-    tables = {path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path}
+    tables = {
+        path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path
+    }
     others = sorted(path.name for path in place.glob("*.*") if path.suffix in _LABELS)
     if not tables and others:
-        # Labels under another name are a slip: the run would train on pseudo-queries and never say why.
-        raise AnmiError(f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or test.tsv")
+        # Labels under another name are a slip: the run would train on pseudo-queries and never say
+        # why.
+        raise AnmiError(
+            f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or"
+            " test.tsv"
+        )
     qrels = pd.concat([table((), *LABEL_COLUMNS), *tables.values()], ignore_index=True)
     asked, queries = _first(folder, ["queries"], _TEXTS), table((), *QUERY_COLUMNS)
     if asked or len(qrels):
-        queries = read_texts(inside(asked or folder / "queries.jsonl", folder), "query", options.columns)
+        queries = read_texts(
+            inside(asked or folder / "queries.jsonl", folder), "query", options.columns
+        )
     runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
     return RawCollection(
-        documents, queries, qrels,
-        notes={name: "is empty, as if it were not there" for name, labels in tables.items() if labels.empty},
-        runs=pd.concat([table((), *RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)], ignore_index=True),
-    )  # fmt: skip
+        documents,
+        queries,
+        qrels,
+        notes={
+            name: "is empty, as if it were not there"
+            for name, labels in tables.items()
+            if labels.empty
+        },
+        runs=pd.concat(
+            [table((), *RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)],
+            ignore_index=True,
+        ),
+    )
 
 
 def _first(folder: Path, names: Iterable[str], endings: Sequence[str]) -> Path | None:
@@ -97,8 +131,10 @@ def read_run(path: Path) -> pd.DataFrame:
             if not math.isfinite(value := float(score)):
                 raise ValueError
         except ValueError:
-            raise AnmiError(f'{path} line {number} is "{line[:100]}"; six columns of TREC were expected: query, Q0, '
-                            "document, rank, score (a number), tag") from None  # fmt: skip
+            raise AnmiError(
+                f'{path} line {number} is "{line[:100]}"; six columns of TREC were expected: query,'
+                " Q0, document, rank, score (a number), tag"
+            ) from None
         rows.append((query, document, value, path.name))
     return table(rows, *RUN_COLUMNS)
 
@@ -106,8 +142,8 @@ def read_run(path: Path) -> pd.DataFrame:
 def read_qrels(path: Path, split: str) -> pd.DataFrame:
     """Read one file of labels; that of dev may be empty.
 
-    It is Parquet, or has a header and three columns separated by tabs, or four of TREC (query, 0, document, relevance)
-    separated by blanks and no header.
+    It is Parquet, or has a header and three columns separated by tabs, or four of TREC (query, 0,
+    document, relevance) separated by blanks and no header.
 
     Returns
     -------
@@ -122,7 +158,9 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     if kind_of(path) == ".parquet":
         return labels_of(path, read_rows(path), split)
     lines = read_lines(path) if split != "dev" or path.read_bytes().strip() else ()
-    rows = [(number, [clean(value).strip() for value in line.split("\t")]) for number, line in lines]
+    rows = [
+        (number, [clean(value).strip() for value in line.split("\t")]) for number, line in lines
+    ]
     wanted, what = 3, "three separated by tabs were expected"
     if rows and len(trec := " ".join(rows[0][1]).split()) == 4 and trec[3].lstrip("-").isdecimal():
         rows = [(number, " ".join(fields).split()) for number, fields in rows]
@@ -131,7 +169,8 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
         number, fields = rows.pop(0)
         if len(fields) != 3 or fields[2].replace(".", "").isdecimal():
             raise AnmiError(
-                f"{path} line {number} is not the header; its columns should be {_HEADER}, separated by tabs"
+                f"{path} line {number} is not the header; its columns should be {_HEADER},"
+                " separated by tabs"
             )
     for number, fields in rows:
         if len(fields) != wanted:
@@ -142,9 +181,13 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
 def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
     """Return the labels of rows with the columns ``query-id``, ``corpus-id`` and ``score``; see :func:`read_qrels`."""
     try:
-        return _table(path, [(line, [str(values[name]) for name in _COLUMNS]) for line, values in rows], split)
+        return _table(
+            path, [(line, [str(values[name]) for name in _COLUMNS]) for line, values in rows], split
+        )
     except KeyError as error:
-        raise AnmiError(f"{path} has no column {error}; {', '.join(_COLUMNS)} were expected") from None
+        raise AnmiError(
+            f"{path} has no column {error}; {', '.join(_COLUMNS)} were expected"
+        ) from None
 
 
 def _table(path: Path, rows: Sequence[tuple[int, Sequence[str]]], split: str) -> pd.DataFrame:
@@ -159,16 +202,20 @@ def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
         yield
     except AnmiError:
         raise
-    except Exception as error:  # downloads, archives, parsers and licence prompts: each raises something else
+    except (
+        Exception
+    ) as error:  # downloads, archives, parsers and licence prompts: each raises something else
         message = " ".join(str(error).split())[:300]
-        raise AnmiError(f"{name} cannot be read ({type(error).__name__}: {message}); {cure}") from error
+        raise AnmiError(
+            f"{name} cannot be read ({type(error).__name__}: {message}); {cure}"
+        ) from error
 
 
 def read_ir_datasets(location: str, options: Options) -> RawCollection:
     """Read a dataset of the catalogue with the splits beside it.
 
-    ``NAME/train`` also takes ``NAME/dev`` and ``NAME/test``, and so does ``NAME`` where there is a ``NAME/train``. A
-    dataset without splits counts as training data.
+    ``NAME/train`` also takes ``NAME/dev`` and ``NAME/test``, and so does ``NAME`` where there is a
+    ``NAME/train``. A dataset without splits counts as training data.
 
     Parameters
     ----------
@@ -180,13 +227,18 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
     Raises
     ------
     AnmiError
-        If ir_datasets is not installed, the id is unknown or of another split than train, or it cannot be downloaded.
+        If ir_datasets is not installed, the id is unknown or of another split than train, or it
+        cannot be downloaded.
     """
     library = installed("ir_datasets", "ir_datasets:ID", "ir-datasets")
-    cure = "its first use downloads it, so check the network, or put the files where ir_datasets expects them"
+    cure = (
+        "its first use downloads it, so check the network, or put the files where ir_datasets"
+        " expects them"
+    )
     with _in_one_sentence(f"ir_datasets:{location}", cure):
-        # It unpacks what it downloads and names no filter; before Python 3.14 the default trusts an archive in
-        # everything. This one keeps archives in their folder, without devices or special permissions (PEP 706).
+        # It unpacks what it downloads and names no filter; before Python 3.14 the default trusts an
+        # archive in everything. This one keeps archives in their folder, without devices or special
+        # permissions (PEP 706).
         tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
         splits = _splits(location, library)
         name, train = splits["train"]
@@ -213,7 +265,10 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
     """Return name and dataset of every split there is, train first."""
     base, _, last = location.rpartition("/")
     if base and last in (*SPLIT_NAMES["dev"], "test"):
-        raise AnmiError(f"ir_datasets:{location} is no training split; name {base}/train or a dataset without splits")
+        raise AnmiError(
+            f"ir_datasets:{location} is no training split; name {base}/train or a dataset without"
+            " splits"
+        )
     base = base if last == "train" else location
     found: dict[str, tuple[str, Any]] = {}
     for split, names in SPLIT_NAMES.items():
@@ -224,29 +279,38 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
                     found.setdefault(split, (name, part))
     if "train" not in found:
         hint = nearest(location, set(library.registry) - {location})
-        raise AnmiError(f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}')
+        raise AnmiError(
+            f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}'
+        )
     return found if found["train"][0].endswith("/train") else {"train": found["train"]}
 
 
 def _texts(items: Iterable[Any]) -> Iterator[Row]:
     """Yield documents or queries of a dataset, whatever their fields are called; the id is the first."""
     for line, item in enumerate(items, 1):
-        title, text, metadata = (getattr(item, field, None) for field in ("title", "text", "metadata"))
+        title, text, metadata = (
+            getattr(item, field, None) for field in ("title", "text", "metadata")
+        )
         if not isinstance(text, str):
             title, text = "", item.default_text()
-        yield line, {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}}
+        yield (
+            line,
+            {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}},
+        )
 
 
 def read_hf(location: str, options: Options) -> RawCollection:
     """Read a dataset as the library `datasets` does: what it saved, a folder of files, or a name on its hub.
 
-    Configurations called ``corpus``, ``queries`` and ``qrels`` (or ``default``) hold a collection as that of BEIR; the
-    labels may also be another dataset, ``NAME-qrels``. Anything else holds pairs.
+    Configurations called ``corpus``, ``queries`` and ``qrels`` (or ``default``) hold a collection
+    as that of BEIR; the labels may also be another dataset, ``NAME-qrels``. Anything else holds
+    pairs.
 
     Parameters
     ----------
     location
-        ``PATH_OR_NAME[:CONFIG][:SPLIT]``. A split that is named here is the training data, whatever it is called.
+        ``PATH_OR_NAME[:CONFIG][:SPLIT]``. A split that is named here is the training data, whatever
+        it is called.
     options
         Of interest are ``columns``, for pairs.
 
@@ -257,8 +321,10 @@ def read_hf(location: str, options: Options) -> RawCollection:
     """
     name, _, rest = location.partition(":")
     config, _, split = rest.partition(":")
-    cure = ("give a folder that `datasets` saved or that holds its files, each split with rows, or a name on the hub, "
-            "with the environment variable ANMI_ONLINE=1")  # fmt: skip
+    cure = (
+        "give a folder that `datasets` saved or that holds its files, each split with rows, or a"
+        " name on the hub, with the environment variable ANMI_ONLINE=1"
+    )
     with _in_one_sentence(f"hf:{location}", cure):
         folder = Path(name).expanduser()
         for path in folder.rglob("*") if folder.is_dir() else ():
@@ -266,13 +332,24 @@ def read_hf(location: str, options: Options) -> RawCollection:
         configs = _configs(folder, str(folder) if folder.is_dir() else name)
 
         def called(part: str) -> str | None:
-            return next((each for each in (f"{config}-{part}", f"{part}-{config}", part) if each in configs), None)
+            return next(
+                (
+                    each
+                    for each in (f"{config}-{part}", f"{part}-{config}", part)
+                    if each in configs
+                ),
+                None,
+            )
 
         def texts(part: str, kind: str) -> pd.DataFrame:
             rows = itertools.chain(*map(_rows, _load(name, part).values()))
             return read_texts(Path(name) / part, kind, options.columns, rows)
 
-        corpus, queries, labels = called("corpus"), called("queries"), called("qrels") or called("default")
+        corpus, queries, labels = (
+            called("corpus"),
+            called("queries"),
+            called("qrels") or called("default"),
+        )
         if corpus is None:
             splits = _of_splits(location, _load(name, config), split)
             rows: Iterator[Pair] = (
@@ -286,10 +363,16 @@ def read_hf(location: str, options: Options) -> RawCollection:
             return RawCollection(texts(corpus, "document"), notes={"hf": {}})
         place = name if labels else f"{name}-qrels"
         splits = _of_splits(place, _load(place, labels), split)
-        qrels = [labels_of(Path(place) / found, _rows(part), ours) for ours, (found, part) in splits.items()]
+        qrels = [
+            labels_of(Path(place) / found, _rows(part), ours)
+            for ours, (found, part) in splits.items()
+        ]
         notes = {"hf": {ours: found for ours, (found, _) in splits.items()}}
         return RawCollection(
-            texts(corpus, "document"), texts(queries, "query"), pd.concat(qrels, ignore_index=True), notes=notes
+            texts(corpus, "document"),
+            texts(queries, "query"),
+            pd.concat(qrels, ignore_index=True),
+            notes=notes,
         )
 
 
@@ -316,8 +399,14 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
     if _saved(place):
         found = datasets.load_from_disk(place)
     else:
-        options = {"download_mode": "force_redownload", "verification_mode": "no_checks"} if folder.is_dir() else {}
-        found = datasets.load_dataset(str(folder) if folder.is_dir() else name, config or None, **options)
+        options = (
+            {"download_mode": "force_redownload", "verification_mode": "no_checks"}
+            if folder.is_dir()
+            else {}
+        )
+        found = datasets.load_dataset(
+            str(folder) if folder.is_dir() else name, config or None, **options
+        )
     return found if isinstance(found, dict) else {"train": found}
 
 
@@ -330,13 +419,17 @@ def _of_splits(location: str, found: Mapping[str, Any], split: str) -> dict[str,
     if split and split not in found:
         raise AnmiError(f'hf:{location} has no split "{split}"; {nearest(split, found)}')
     chosen = {
-        ours: (name, found[name]) for ours, names in SPLIT_NAMES.items() for name in reversed(names) if name in found
+        ours: (name, found[name])
+        for ours, names in SPLIT_NAMES.items()
+        for name in reversed(names)
+        if name in found
     }
     if split or (len(found) == 1 and not chosen):
         name = split or next(iter(found))
         return {"train": (name, found[name])}
     if not chosen:
         raise AnmiError(
-            f"hf:{location} has the splits {', '.join(found)}; name the one to read: PATH_OR_NAME:CONFIG:SPLIT"
+            f"hf:{location} has the splits {', '.join(found)}; name the one to read:"
+            " PATH_OR_NAME:CONFIG:SPLIT"
         )
     return chosen

@@ -20,8 +20,12 @@ from anmi.errors import AnmiError, installed
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_FRONT_MATTER: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
-_DECLARED: Final = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_FRONT_MATTER: Final = re.compile(
+    r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL
+)
+_DECLARED: Final = re.compile(
+    rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
+)
 _DECLARED_WITHIN: Final = 4096
 _BLANKS: Final = re.compile(r"\s+")
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
@@ -32,9 +36,12 @@ html main ol p pre section summary table tbody tfoot thead ul
 """
 _BLOCKS: Final = _HEADINGS | _TIGHT | set(_BLOCK_TAGS.split())
 # What no reader of the page reads, and the menus of every page of a site.
-_UNREAD_TAGS: Final = "button footer head iframe nav noscript object script select style svg template textarea"
+_UNREAD_TAGS: Final = (
+    "button footer head iframe nav noscript object script select style svg template textarea"
+)
 _UNREAD: Final = frozenset(_UNREAD_TAGS.split())
-# Brackets take time by the square of their number, so no marks are looked for in endless paragraphs.
+# Brackets take time by the square of their number, so no marks are looked for in endless
+# paragraphs.
 _LONGEST_PARAGRAPH: Final = 20_000
 _BAR_FROM_FILES: Final = 200
 # The first bytes of a file, which show whether it is blank.
@@ -55,7 +62,8 @@ class PlainText(NamedTuple):
     text
         Paragraphs are apart by a blank line. A heading that is the title is not repeated here.
     headings
-        Every other heading with its level from 1, in order; each stands in the text as a line of its own.
+        Every other heading with its level from 1, in order; each stands in the text as a line of
+        its own.
     """
 
     title: str
@@ -86,18 +94,21 @@ def decode(data: bytes) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnreadableError(
-            f"it is not UTF-8 (byte {data[error.start]:#04x} at position {error.start}); convert it to UTF-8"
+            f"it is not UTF-8 (byte {data[error.start]:#04x} at position {error.start}); convert it"
+            " to UTF-8"
         ) from None
     if "\0" in text:
-        raise UnreadableError(f"it holds a zero byte (at position {text.index(chr(0))}), so it is no text")
+        raise UnreadableError(
+            f"it holds a zero byte (at position {text.index(chr(0))}), so it is no text"
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def of_markdown(data: bytes) -> PlainText:
     r"""Return the text of a Markdown file without its marks.
 
-    The title is that of the front matter, or else the first heading. Code stays in the text, links keep their words,
-    images their description.
+    The title is that of the front matter, or else the first heading. Code stays in the text, links
+    keep their words, images their description.
 
     Raises
     ------
@@ -116,7 +127,8 @@ def of_markdown(data: bytes) -> PlainText:
 def of_html(data: bytes) -> PlainText:
     r"""Return the visible text of an HTML page: no scripts, styles and forms, and neither ``nav`` nor ``footer``.
 
-    The title is that of its head, or else the first heading. The encoding is UTF-8 or what the page declares.
+    The title is that of its head, or else the first heading. The encoding is UTF-8 or what the page
+    declares.
 
     Raises
     ------
@@ -140,7 +152,9 @@ def of_html(data: bytes) -> PlainText:
         except (LookupError, ValueError):
             text = ""
         if not isinstance(text, str) or not text or "\0" in text:
-            raise UnreadableError(f"it is neither UTF-8 nor {name}, which it declares; convert it to UTF-8") from None
+            raise UnreadableError(
+                f"it is neither UTF-8 nor {name}, which it declares; convert it to UTF-8"
+            ) from None
     return _joined(*_html_blocks(text))
 
 
@@ -160,9 +174,15 @@ def of_pdf(data: bytes) -> PlainText:
         title = str((reader.metadata.title if reader.metadata else None) or "")
         pages = [page.extract_text() for page in reader.pages]
     except Exception as error:
-        # Damaged files make pypdf raise almost anything, from its own errors to KeyError and RecursionError.
-        raise UnreadableError(f"it is no PDF file that can be read ({type(error).__name__}: {error})") from None
-    return PlainText(_one_line(title), "\n\n".join(page.strip() for page in pages if page.strip()).replace("\0", ""))
+        # Damaged files make pypdf raise almost anything, from its own errors to KeyError and
+        # RecursionError.
+        raise UnreadableError(
+            f"it is no PDF file that can be read ({type(error).__name__}: {error})"
+        ) from None
+    return PlainText(
+        _one_line(title),
+        "\n\n".join(page.strip() for page in pages if page.strip()).replace("\0", ""),
+    )
 
 
 # By the ending of a file's name.
@@ -189,7 +209,9 @@ def _front_matter(source: str) -> tuple[str, str]:
     if not isinstance(given, dict):  # Two rulers with text between them are no front matter.
         return "", source
     title = given.get("title")
-    return _one_line(str(title)) if isinstance(title, (str, int, float)) else "", source[found.end() :]
+    return _one_line(str(title)) if isinstance(title, (str, int, float)) else "", source[
+        found.end() :
+    ]
 
 
 @lru_cache
@@ -224,7 +246,9 @@ def _parsed(source: str) -> Any:
     """Return the root of a page; None where nothing in it is an element or a text: a comment alone."""
     from lxml import etree
 
-    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
+    parser = etree.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True
+    )
     try:
         return etree.fromstring(source.encode(), parser)
     except etree.LxmlError:
@@ -268,7 +292,12 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
                 end_block("" if starts else tag)
             preformatted += (tag == "pre") * (1 if starts else -1)
             if starts:
-                parts += {"br": ["\n"], "td": [" "], "th": [" "], "img": [element.get("alt") or ""]}.get(tag, [])
+                parts += {
+                    "br": ["\n"],
+                    "td": [" "],
+                    "th": [" "],
+                    "img": [element.get("alt") or ""],
+                }.get(tag, [])
         text = (element.text if starts else element.tail) or ""
         parts.append(text if preformatted else _BLANKS.sub(" ", text))
     end_block("")
@@ -282,7 +311,9 @@ def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
         blocks = [*blocks[:first], *blocks[first + 1 :]]
     ends = ["\n" if one.tight and next_one.tight else "\n\n" for one, next_one in pairwise(blocks)]
     text = "".join(block.text + end for block, end in zip(blocks, [*ends, ""], strict=False))
-    return PlainText(title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level))
+    return PlainText(
+        title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level)
+    )
 
 
 def _one_line(text: str) -> str:
@@ -292,11 +323,12 @@ def _one_line(text: str) -> str:
 def read_docs(location: str, options: Options) -> RawCollection:
     """Read documents from files; there are neither queries nor labels.
 
-    A file of text, Markdown, HTML or PDF is one document, its id the path below the folder that all patterns share.
-    Each row of a table is one, its id that of the row, or else path and line. Metadata hold the ``path``,
-    ``headings`` where there are any, and the other columns of a row.
+    A file of text, Markdown, HTML or PDF is one document, its id the path below the folder that all
+    patterns share. Each row of a table is one, its id that of the row, or else path and line.
+    Metadata hold the ``path``, ``headings`` where there are any, and the other columns of a row.
 
-    A file that cannot be read counts as damage; one without text, or of another kind, is only listed.
+    A file that cannot be read counts as damage; one without text, or of another kind, is only
+    listed.
 
     Parameters
     ----------
@@ -308,26 +340,37 @@ def read_docs(location: str, options: Options) -> RawCollection:
     Raises
     ------
     AnmiError
-        If a pattern matches no file, a table is damaged or lacks a column, an id occurs twice, too many files are
-        damaged, or no document is found.
+        If a pattern matches no file, a table is damaged or lacks a column, an id occurs twice, too
+        many files are damaged, or no document is found.
     """
     from tqdm import tqdm
 
     files = files_of_docs(location)
     documents, kinds = TextTable(), Counter[str]()
-    damaged, left_out = list[tuple[str, str, str, int, str]](), list[tuple[str, str, str, int, str]]()
-    for name, path in tqdm(files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None):
+    damaged, left_out = (
+        list[tuple[str, str, str, int, str]](),
+        list[tuple[str, str, str, int, str]](),
+    )
+    for name, path in tqdm(
+        files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None
+    ):
         kind, before, entry = kind_of(path), len(documents), ("document", clean(name), str(path), 0)
         try:
             if kind in ROW_FILES:
                 with path.open("rb") as file:
                     blank = not file.read(_LOOK).strip(b" \t\r\n\xef\xbb\xbf")
-                documents.add_rows(path, () if blank else read_rows(path), options.columns, clean(name))
+                documents.add_rows(
+                    path, () if blank else read_rows(path), options.columns, clean(name)
+                )
             elif kind in KINDS:
                 found = KINDS[kind](path.read_bytes())
                 if found.title or found.text:
-                    metadata = {"path": name} | ({"headings": found.headings} if found.headings else {})
-                    documents.add(clean(name), clean(found.text), metadata, path, 0, clean(found.title))
+                    metadata = {"path": name} | (
+                        {"headings": found.headings} if found.headings else {}
+                    )
+                    documents.add(
+                        clean(name), clean(found.text), metadata, path, 0, clean(found.title)
+                    )
             else:
                 left_out.append((*entry, f"files of its kind are not read; {_ENDINGS} are"))
                 continue
@@ -340,6 +383,11 @@ def read_docs(location: str, options: Options) -> RawCollection:
     check_share(table_of(damaged), "files", len(files), options.max_quarantine)
     if not documents:
         _, _, first, _, reason = (damaged + left_out)[0]
-        raise AnmiError(f"docs:{location} gives no document; of {len(files)} files the first is {first}: {reason}")
+        raise AnmiError(
+            f"docs:{location} gives no document; of {len(files)} files the first is {first}:"
+            f" {reason}"
+        )
     notes = {"files": dict(sorted(kinds.items()))}
-    return RawCollection(documents.table("document"), notes=notes, set_aside=table_of(damaged + left_out))
+    return RawCollection(
+        documents.table("document"), notes=notes, set_aside=table_of(damaged + left_out)
+    )

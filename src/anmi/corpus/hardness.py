@@ -1,7 +1,7 @@
 """The module estimates how hard a query is from its text alone: long, varied, punctuated, or mixed in language.
 
-The heuristic of HANS: a weighted sum of four parts, each in [0, 1]. It lies in this room because training adapts to
-it and evaluation reports by it.
+The heuristic of HANS: a weighted sum of four parts, each in [0, 1]. It lies in this room because
+training adapts to it and evaluation reports by it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,30 @@ from pydantic import BaseModel, ConfigDict
 
 from anmi.errors import installed
 
-# Letters, their marks and digits; apostrophes, and the two invisible characters that Indic and Arabic spelling puts
-# inside words, stand between letters.
-_RUN: Final = regex.compile(r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{M}])['’\u200c\u200d](?=[\p{L}\p{M}]))+")
+# Letters, their marks and digits; apostrophes, and the two invisible characters that Indic and
+# Arabic spelling puts inside words, stand between letters.
+_RUN: Final = regex.compile(
+    r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{M}])['’\u200c\u200d](?=[\p{L}\p{M}]))+"
+)
 _MARKS: Final = regex.compile(r"(?!['’])[\p{P}\p{S}]")
-# Accents that combine with letters of any script, full-width forms; Chinese and Japanese mix scripts within a word.
-_SCRIPTS: Final = {"COMBINING": "", "MODIFIER": "", "FULLWIDTH": "LATIN", "HALFWIDTH": "CJK", "HIRAGANA": "CJK",
-                   "KATAKANA": "CJK"}  # fmt: skip
+# Accents that combine with letters of any script, full-width forms; Chinese and Japanese mix
+# scripts within a word.
+_SCRIPTS: Final = {
+    "COMBINING": "",
+    "MODIFIER": "",
+    "FULLWIDTH": "LATIN",
+    "HALFWIDTH": "CJK",
+    "HIRAGANA": "CJK",
+    "KATAKANA": "CJK",
+}
 
 
 def split_words(text: str) -> list[tuple[str, str]]:
     """Return the words, runs of letters and digits of one script and single ideographs, each with its script.
 
-    An apostrophe stays inside its word. Thai and other scripts that write without blanks, ideographs aside, give one
-    word for each run. Scripts are called as in Unicode (``LATIN``), that of a number is empty.
+    An apostrophe stays inside its word. Thai and other scripts that write without blanks,
+    ideographs aside, give one word for each run. Scripts are called as in Unicode (``LATIN``), that
+    of a number is empty.
 
     Examples
     --------
@@ -70,13 +80,15 @@ LANGUAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "CYRILLIC": ("bg", "ru", "uk"),
     "ARABIC": ("ar", "fa", "ur"),
 }
-# A word must be this much likelier (powers of ten) in another language: many words and most names exist in several.
+# A word must be this much likelier (powers of ten) in another language: many words and most names
+# exist in several.
 _SWITCH: Final = 1.3
 _UNLISTED: Final = 1e-7
 
 
-# From the report: weights of the words, the entropy of characters, the punctuation and the mixed languages; and the
-# values from which the first three count in full, in words, in bits and as a share.
+# From the report: weights of the words, the entropy of characters, the punctuation and the mixed
+# languages; and the values from which the first three count in full, in words, in bits and as a
+# share.
 _WEIGHTS: Final = (0.35, 0.25, 0.20, 0.20)
 _MOST_TOKENS, _MOST_ENTROPY, _MOST_PUNCTUATION = 24.0, 4.0, 0.25
 CodeMix = Literal["language", "script"]
@@ -98,8 +110,9 @@ class HardnessParams(BaseModel):
 def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> NDArray[np.float64]:
     """Return how hard queries are, in [0, 1], larger is harder, float64 [Q].
 
-    0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) + 0.20·code-mix share.
-    Each Chinese character is a token; entropy is that of the characters of a query, and punctuation includes symbols.
+    0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) +
+    0.20·code-mix share. Each Chinese character is a token; entropy is that of the characters of a
+    query, and punctuation includes symbols.
 
     Parameters
     ----------
@@ -122,19 +135,30 @@ def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> NDArray[np
 
 
 def _hardness(text: str, code_mix: CodeMix) -> float:
-    words, shares = split_words(text), (count / len(text) for _, count in sorted(Counter(text).items()))
+    words, shares = (
+        split_words(text),
+        (count / len(text) for _, count in sorted(Counter(text).items())),
+    )
     # The sum may be -0.0 or a rounding below it.
     entropy = max(sum(-share * math.log2(share) for share in shares), 0.0)
     marks = len(_MARKS.findall(text)) / max(len(text), 1)
-    parts = len(words) / _MOST_TOKENS, entropy / _MOST_ENTROPY, marks / _MOST_PUNCTUATION, mixed_share(words, code_mix)
-    return min(sum(weight * min(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True)), 1.0)
+    parts = (
+        len(words) / _MOST_TOKENS,
+        entropy / _MOST_ENTROPY,
+        marks / _MOST_PUNCTUATION,
+        mixed_share(words, code_mix),
+    )
+    return min(
+        sum(weight * min(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True)), 1.0
+    )
 
 
 def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> float:
     """Return the share of words whose script or language is not the main one.
 
-    The main script is that of most words, the main language the one that makes the words of that script likeliest. A
-    word of it is mixed in if another language has it twenty times as often. Numbers are no words here.
+    The main script is that of most words, the main language the one that makes the words of that
+    script likeliest. A word of it is mixed in if another language has it twenty times as often.
+    Numbers are no words here.
 
     Parameters
     ----------
@@ -155,14 +179,22 @@ def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> f
     """
     of_script = {
         script: [word.lower() for word, _ in found]
-        for script, found in groupby(sorted(words, key=lambda word: word[1]), key=lambda word: word[1]) if script
-    }  # fmt: skip
+        for script, found in groupby(
+            sorted(words, key=lambda word: word[1]), key=lambda word: word[1]
+        )
+        if script
+    }
     if not of_script:
         return 0.0
-    count, main = sum(map(len, of_script.values())), max(of_script, key=lambda script: len(of_script[script]))
+    count, main = (
+        sum(map(len, of_script.values())),
+        max(of_script, key=lambda script: len(of_script[script])),
+    )
     mixed = count - len(of_script[main])
     if by == "language" and main in LANGUAGES:
-        likelihood = np.log10([_frequencies(word[:100], LANGUAGES[main]) for word in of_script[main]])
+        likelihood = np.log10(
+            [_frequencies(word[:100], LANGUAGES[main]) for word in of_script[main]]
+        )
         home = likelihood.sum(axis=0).argmax()
         mixed += int((likelihood.max(axis=1) - likelihood[:, home] > _SWITCH).sum())
     return mixed / count
@@ -174,4 +206,9 @@ def _frequencies(word: str, languages: tuple[str, ...]) -> list[float]:
 
 
 def _wordfreq() -> Any:
-    return installed("wordfreq", "telling languages apart", "code-mix", "set evaluation.hardness.code_mix to script")
+    return installed(
+        "wordfreq",
+        "telling languages apart",
+        "code-mix",
+        "set evaluation.hardness.code_mix to script",
+    )

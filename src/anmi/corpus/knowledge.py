@@ -25,7 +25,15 @@ from anmi.corpus.places import inside
 from anmi.corpus.rows import read_lines, read_objects
 from anmi.corpus.sentences import detect_language
 from anmi.corpus.texts import among, clean, containing, joined_texts, pairs_among, taken, to_json
-from anmi.corpus.types import ENTITY_COLUMNS, FACT_COLUMNS, Options, RawCollection, check_share, empty, table_of
+from anmi.corpus.types import (
+    ENTITY_COLUMNS,
+    FACT_COLUMNS,
+    Options,
+    RawCollection,
+    check_share,
+    empty,
+    table_of,
+)
 from anmi.errors import AnmiError, installed
 from anmi.ragged import padded_array, read_table
 
@@ -64,7 +72,9 @@ class Knowledge:
         """Write the three tables into the folder ``path``."""
         for name in _TABLES:
             table = getattr(self, name)
-            table.to_parquet(path / f"{name}.parquet", index=False, compression="zstd", write_page_checksum=True)
+            table.to_parquet(
+                path / f"{name}.parquet", index=False, compression="zstd", write_page_checksum=True
+            )
 
     @staticmethod
     def load(path: Path) -> Knowledge:
@@ -76,7 +86,8 @@ class Knowledge:
 class KnowledgeGraph:
     """What is known about entities, and which document states it.
 
-    A node is an entity or a literal; entities come first, so nodes below ``len(uris)`` are entities.
+    A node is an entity or a literal; entities come first, so nodes below ``len(uris)`` are
+    entities.
 
     Attributes
     ----------
@@ -85,13 +96,15 @@ class KnowledgeGraph:
     nodes, relations
         Names of the N nodes and R relations.
     triples
-        Head, relation and tail of the T different triples that the graph or a document states, int64 [T, 3], sorted.
+        Head, relation and tail of the T different triples that the graph or a document states,
+        int64 [T, 3], sorted.
     types
         Which entity has which type, bool [E, K].
     stated
         Which document states which triple, bool [D, T].
     about
-        The entity that most facts of a document are about, the first of equals, int32 [D]; -1 where there is none.
+        The entity that most facts of a document are about, the first of equals, int32 [D]; -1 where
+        there is none.
     """
 
     uris: tuple[str, ...]
@@ -105,18 +118,24 @@ class KnowledgeGraph:
 
     @classmethod
     def from_tables(
-        cls, entities: pd.DataFrame, graph: pd.DataFrame, facts: pd.DataFrame, document_ids: Sequence[str]
+        cls,
+        entities: pd.DataFrame,
+        graph: pd.DataFrame,
+        facts: pd.DataFrame,
+        document_ids: Sequence[str],
     ) -> KnowledgeGraph:
         """Read the tables that ingestion makes.
 
         Parameters
         ----------
         entities
-            ``uri, label, types``, types as a JSON list. A head that is not among them is a node without a label.
+            ``uri, label, types``, types as a JSON list. A head that is not among them is a node
+            without a label.
         graph
             ``head, relation, tail``.
         facts
-            ``document_id, head, relation, tail``; a document that is not among ``document_ids`` is passed over.
+            ``document_id, head, relation, tail``; a document that is not among ``document_ids`` is
+            passed over.
         document_ids
             Of the D documents, in the order of the corpus.
 
@@ -129,7 +148,9 @@ class KnowledgeGraph:
         ([[0, 0, 1]], [0, -1])
         """
         facts = facts[facts.document_id.isin(document_ids)]
-        both = pd.concat([table[["head", "relation", "tail"]] for table in (graph, facts)], ignore_index=True)
+        both = pd.concat(
+            [table[["head", "relation", "tail"]] for table in (graph, facts)], ignore_index=True
+        )
         codes, nodes = pd.factorize(pd.concat([entities.uri, both["head"], both["tail"]]))
         relation, relations = pd.factorize(both.relation)
         head, tail = np.split(codes[len(entities) :], 2)
@@ -137,11 +158,15 @@ class KnowledgeGraph:
         triples, place = np.unique(numbers, axis=0, return_inverse=True)
         row = pd.Index(document_ids).get_indexer(pd.Index(facts.document_id))
         return cls(
-            tuple(entities.uri), tuple(entities.label), tuple(nodes), tuple(relations), triples,
+            tuple(entities.uri),
+            tuple(entities.label),
+            tuple(nodes),
+            tuple(relations),
+            triples,
             types=_types(entities.types.tolist()),
             stated=membership(row, place.ravel()[len(graph) :], (len(document_ids), len(triples))),
             about=_about(row, numbers[len(graph) :, 0], len(document_ids), len(entities)),
-        )  # fmt: skip
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -170,10 +195,15 @@ class KnowledgeGraph:
         for start in range(0, len(own), _BLOCK):
             shared = sparse.coo_array(needed[start : start + _BLOCK] @ transposed)
             complete = shared.data == size[start + shared.row]
-            found = np.ones(int(complete.sum()), np.int32), (shared.row[complete], shared.col[complete])
+            found = (
+                np.ones(int(complete.sum()), np.int32),
+                (shared.row[complete], shared.col[complete]),
+            )
             parts.append(sparse.csr_array(found, shared.shape))
         of_query = membership(np.nonzero(present)[0], place, (len(positives), len(own)))
-        result = sparse.csr_array(of_query.astype(np.int32) @ sparse.csr_array(sparse.vstack(parts)))
+        result = sparse.csr_array(
+            of_query.astype(np.int32) @ sparse.csr_array(sparse.vstack(parts))
+        )
         result.sort_indices()
         return sparse.csr_array(result.astype(bool))
 
@@ -199,14 +229,22 @@ def membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> spars
 
 
 def _types(lists: Sequence[str]) -> sparse.csr_array:
-    pairs = [(row, name) for row, text in enumerate(lists) for name in dict.fromkeys(json.loads(text))]
+    pairs = [
+        (row, name) for row, text in enumerate(lists) for name in dict.fromkeys(json.loads(text))
+    ]
     columns, names = pd.factorize(pd.Series([name for _, name in pairs], dtype=object))
-    return membership(np.array([row for row, _ in pairs], np.int64), columns, (len(lists), len(names)))
+    return membership(
+        np.array([row for row, _ in pairs], np.int64), columns, (len(lists), len(names))
+    )
 
 
 def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArray[np.int32]:
     pairs = pd.DataFrame({"row": row, "head": head})[head < entities]
-    counts = pairs.groupby(["row", "head"], sort=False).size().sort_values(ascending=False, kind="stable")
+    counts = (
+        pairs.groupby(["row", "head"], sort=False)
+        .size()
+        .sort_values(ascending=False, kind="stable")
+    )
     # Stable, and groups stand in the order of their first fact.
     first = counts.reset_index().drop_duplicates("row")
     about = np.full(documents, -1, np.int32)
@@ -234,9 +272,10 @@ def triples_of(metadata: str) -> tuple[list[Triple], bool]:
     sound = [
         (str(item[0]), str(item[1]), str(item[2]))
         for item in written
-        if isinstance(item, list) and len(item) == 3
+        if isinstance(item, list)
+        and len(item) == 3
         and all(isinstance(part, str | int | float) and str(part).strip() for part in item)
-    ]  # fmt: skip
+    ]
     return sound, len(sound) == len(written)
 
 
@@ -269,8 +308,12 @@ def stated_facts(
     own = graph[among(graph["head"], corpus["document_id"])]
     rows = own[["head", *_HEADER]].to_numpy().tolist()
     telling = containing(corpus["metadata"], '"triples"')
-    for document, text in zip(*(taken(corpus[name], telling) for name in ("document_id", "metadata")), strict=True):
-        rows += [[document, *(resolve(triple) if resolve else triple)] for triple in triples_of(text)[0]]
+    for document, text in zip(
+        *(taken(corpus[name], telling) for name in ("document_id", "metadata")), strict=True
+    ):
+        rows += [
+            [document, *(resolve(triple) if resolve else triple)] for triple in triples_of(text)[0]
+        ]
     table = pd.DataFrame(rows, columns=list(FACT_COLUMNS)).astype("str").drop_duplicates()
     order = pd.Index(corpus["document_id"]).get_indexer(table["document_id"]).argsort(kind="stable")
     return table.iloc[order].reset_index(drop=True)
@@ -286,7 +329,9 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
     if facts.empty or qrels.empty:
         return empty("query_id", "document_id")
     ids = pd.Index(corpus["document_id"])
-    labels = qrels.assign(row=ids.get_indexer(qrels["document_id"])).groupby("query_id")["row"].agg(list)
+    labels = (
+        qrels.assign(row=ids.get_indexer(qrels["document_id"])).groupby("query_id")["row"].agg(list)
+    )
     positives = padded_array(pa.chunked_array([labels.tolist()], pa.list_(pa.int32())), PADDING)
     known = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
     found = known.entailing(positives)
@@ -300,19 +345,24 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
 
 _FILES: Final = ("entities.jsonl", "triples.tsv")
 _RDF: Final = (("graph.ttl",), ("graph.nt",))
-# Without a base, relative names in RDF would begin with the folder of the file, and differ between machines.
+# Without a base, relative names in RDF would begin with the folder of the file, and differ between
+# machines.
 _BASE: Final = "http://no-base.invalid/"
 # Texts about an entity that are no facts.
-_ABSTRACT: Final = re.compile(r"http://dbpedia\.org/ontology/abstract|https?://schema\.org/description")
-_MALFORMED: Final = "metadata.triples is no list of [head, relation, tail]; what is none was left out"
+_ABSTRACT: Final = re.compile(
+    r"http://dbpedia\.org/ontology/abstract|https?://schema\.org/description"
+)
+_MALFORMED: Final = (
+    "metadata.triples is no list of [head, relation, tail]; what is none was left out"
+)
 
 
 def read_kg(location: str, options: Options) -> RawCollection:
     """Read a folder in the BEIR layout with its graph.
 
-    The graph is ``entities.jsonl`` with ``triples.tsv``, or else ``graph.ttl`` or ``graph.nt``, in the folder or in the
-    one above. A document's facts are its ``metadata.triples``, names written short or as
-    URIs, and the triples whose head is its id.
+    The graph is ``entities.jsonl`` with ``triples.tsv``, or else ``graph.ttl`` or ``graph.nt``, in
+    the folder or in the one above. A document's facts are its ``metadata.triples``, names written
+    short or as URIs, and the triples whose head is its id.
 
     Parameters
     ----------
@@ -331,9 +381,14 @@ def read_kg(location: str, options: Options) -> RawCollection:
     if len(files) > 1:
         entities, graph, set_aside = read_tables(files[0], files[1], options.max_quarantine)
     else:
-        entities, graph = read_rdf(files[0], options.language or detect_language(joined_texts(raw.documents)))
+        entities, graph = read_rdf(
+            files[0], options.language or detect_language(joined_texts(raw.documents))
+        )
     bad = raw.documents[[not triples_of(text)[1] for text in raw.documents["metadata"]]]
-    malformed = table_of(("fact", *row, _MALFORMED) for row in bad[["document_id", "file", "line"]].to_numpy().tolist())
+    malformed = table_of(
+        ("fact", *row, _MALFORMED)
+        for row in bad[["document_id", "file", "line"]].to_numpy().tolist()
+    )
     check_share(malformed, "documents", len(raw.documents), options.max_quarantine)
 
     entities = with_ranges(entities, graph)
@@ -342,12 +397,18 @@ def read_kg(location: str, options: Options) -> RawCollection:
     relations = graph["relation"][graph["relation"].str.contains("://", regex=False)]
     facts = stated_facts(raw.documents, graph, resolver({*entities["uri"], *relations}, known))
     notes: dict[str, Any] = {"graph": [str(path) for path in files]}
-    if foreign := sum(fact not in known for fact in zip(*(facts[name] for name in _HEADER), strict=True)):
+    if foreign := sum(
+        fact not in known for fact in zip(*(facts[name] for name in _HEADER), strict=True)
+    ):
         notes["stated triples that the graph lacks"] = foreign
     return replace(
-        raw, graph=graph, notes=notes, entities=entities, facts=facts,
+        raw,
+        graph=graph,
+        notes=notes,
+        entities=entities,
+        facts=facts,
         set_aside=pd.concat([set_aside, malformed], ignore_index=True),
-    )  # fmt: skip
+    )
 
 
 def graph_files(folder: Path) -> list[Path]:
@@ -356,10 +417,12 @@ def graph_files(folder: Path) -> list[Path]:
     for names, place in product((_FILES, *_RDF), places):
         if all((place / name).is_file() for name in names):
             return [inside(place / name, place) for name in names]
-    lacking = [name for name in _FILES if not any((place / name).is_file() for place in places)] or _FILES
+    lacking = [
+        name for name in _FILES if not any((place / name).is_file() for place in places)
+    ] or _FILES
     raise AnmiError(
-        f"neither {folder} nor {places[1]} has {' and '.join(lacking)}; put {'it' if len(lacking) == 1 else 'them'} "
-        "there, or the graph as graph.ttl or graph.nt"
+        f"neither {folder} nor {places[1]} has {' and '.join(lacking)}; put"
+        f" {'it' if len(lacking) == 1 else 'them'} there, or the graph as graph.ttl or graph.nt"
     )
 
 
@@ -373,34 +436,41 @@ def read_tables(
     entities
         Lines with ``uri`` and maybe ``label`` and ``types`` (a list); other keys are ignored.
     triples
-        ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in quotation marks, or
-        one that is no entity, is a literal.
+        ``head, relation, tail`` and maybe ``split``, separated by tabs, below a header. A tail in
+        quotation marks, or one that is no entity, is a literal.
     max_quarantine
         The share of damaged triples that is allowed.
 
     Returns
     -------
     entities, triples, set_aside
-        ``uri, label, types``, types as a JSON list of different names; ``head, relation, tail``, each once, every head
-        an entity; and ``kind, id, file, line, reason`` of the lines that are no such triple.
+        ``uri, label, types``, types as a JSON list of different names; ``head, relation, tail``,
+        each once, every head an entity; and ``kind, id, file, line, reason`` of the lines that are
+        no such triple.
 
     Raises
     ------
     AnmiError
-        If a file is missing or not in this form, an entity occurs twice, or too many triples are damaged.
+        If a file is missing or not in this form, an entity occurs twice, or too many triples are
+        damaged.
     """
     known = read_entities(entities)
-    lines = ((number, [clean(value).strip() for value in line.split("\t")]) for number, line in read_lines(triples))
+    lines = (
+        (number, [clean(value).strip() for value in line.split("\t")])
+        for number, line in read_lines(triples)
+    )
     first, header = next(lines)
     if header not in (_HEADER, [*_HEADER, "split"]):
         raise AnmiError(
-            f"{triples} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe <TAB>split, in the "
-            "first line"
+            f"{triples} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe"
+            " <TAB>split, in the first line"
         )
     uris, found, bad = set(known["uri"]), list[list[str]](), []
     for number, fields in lines:
         if len(fields) not in (3, 4):
-            reason = f"{len(fields)} columns where head, relation, tail and maybe split were expected"
+            reason = (
+                f"{len(fields)} columns where head, relation, tail and maybe split were expected"
+            )
         elif not all(fields[:3]):
             reason = "the head, the relation or the tail is empty"
         elif fields[0] not in uris:
@@ -429,16 +499,21 @@ def read_entities(path: Path) -> pd.DataFrame:
     for number, value in read_objects(path):
         uri, label, types = (value.get(key) for key in ENTITY_COLUMNS)
         if not isinstance(uri, str) or not uri.strip():
-            raise AnmiError(f'{path} line {number} has no "uri" that is a text; every entity needs one')
+            raise AnmiError(
+                f'{path} line {number} has no "uri" that is a text; every entity needs one'
+            )
         uri = clean(uri).strip()
         if uri in lines:
             raise AnmiError(
-                f'{path} line {number} repeats the entity "{uri}" of line {lines[uri]}; keep one of these lines'
+                f'{path} line {number} repeats the entity "{uri}" of line {lines[uri]}; keep one of'
+                " these lines"
             )
         lines[uri] = number
         # One type is often written without its brackets.
         listed = types if isinstance(types, list) else [types]
-        names = dict.fromkeys(clean(name).strip() for name in listed if isinstance(name, str) and name.strip())
+        names = dict.fromkeys(
+            clean(name).strip() for name in listed if isinstance(name, str) and name.strip()
+        )
         label = clean(label).strip() if isinstance(label, str) else ""
         rows.append((uri, label or last_segment(uri), to_json(list(names))))
     return pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
@@ -472,8 +547,14 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> pd.DataFrame:
     ['["city"]', '["range:country"]', '[]']
     """
     bare = entities["types"] == "[]"
-    tails = graph[graph["tail"].isin(entities.loc[bare, "uri"])].drop_duplicates(["relation", "tail"])
-    ranges = ("range:" + tails["relation"]).groupby(tails["tail"], sort=False).agg(lambda names: to_json(list(names)))
+    tails = graph[graph["tail"].isin(entities.loc[bare, "uri"])].drop_duplicates(
+        ["relation", "tail"]
+    )
+    ranges = (
+        ("range:" + tails["relation"])
+        .groupby(tails["tail"], sort=False)
+        .agg(lambda names: to_json(list(names)))
+    )
     types = entities["types"].mask(bare, entities["uri"].map(ranges).fillna("[]"))
     return entities.assign(types=types.astype("str"))
 
@@ -481,10 +562,11 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> pd.DataFrame:
 def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple], Triple]:
     """Return what writes a document's triple as the graph writes it.
 
-    A name stands for a URI that it is, or that ends in it after a slash. Where the graph has no such triple, names
-    become URIs if these are clear: of ``http://x.org/AIDS`` and ``http://x.org/HIV/AIDS`` the first is meant by
-    ``AIDS``, since the second has a longer name there, but ``Paris`` of two unrelated places stays ``Paris``. A tail in
-    quotation marks is a literal, and never an entity of that name.
+    A name stands for a URI that it is, or that ends in it after a slash. Where the graph has no
+    such triple, names become URIs if these are clear: of ``http://x.org/AIDS`` and
+    ``http://x.org/HIV/AIDS`` the first is meant by ``AIDS``, since the second has a longer name
+    there, but ``Paris`` of two unrelated places stays ``Paris``. A tail in quotation marks is a
+    literal, and never an entity of that name.
 
     Parameters
     ----------
@@ -505,12 +587,19 @@ def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple
     named = defaultdict[str, list[str]](list)
     for uri in sorted(set(uris), key=lambda uri: (len(uri), uri)):
         start = uri.find("://") + 3 if "://" in uri else 0
-        for name in {uri, *(uri[place + 1 :] for place in range(start, len(uri) - 1) if uri[place] in "/#")}:
+        for name in {
+            uri,
+            *(uri[place + 1 :] for place in range(start, len(uri) - 1) if uri[place] in "/#"),
+        }:
             named[name].append(uri)
 
     def meant(name: str) -> str:
         found = named.get(name, [name])
-        return found[0] if all(other.startswith(found[0].removesuffix(name)) for other in found) else name
+        return (
+            found[0]
+            if all(other.startswith(found[0].removesuffix(name)) for other in found)
+            else name
+        )
 
     @cache  # The same triple stands in many documents.
     def resolve(triple: Triple) -> Triple:
@@ -528,22 +617,24 @@ def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple
 def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read a graph in Turtle (``*.ttl``) or N-Triples (``*.nt``).
 
-    ``rdfs:label`` and ``rdf:type`` belong to the entity, every other triple to the graph, but for abstracts and those
-    in the terms of RDF, RDFS and OWL. An entity of a class is one of the classes above it, too. A text becomes a tail
-    in quotation marks; numbers, dates and the like stay as they are written.
+    ``rdfs:label`` and ``rdf:type`` belong to the entity, every other triple to the graph, but for
+    abstracts and those in the terms of RDF, RDFS and OWL. An entity of a class is one of the
+    classes above it, too. A text becomes a tail in quotation marks; numbers, dates and the like
+    stay as they are written.
 
     Parameters
     ----------
     path
         The file.
     language
-        ISO 639-1 code of the labels that are preferred; then come English ones, those of no language, and the rest.
+        ISO 639-1 code of the labels that are preferred; then come English ones, those of no
+        language, and the rest.
 
     Returns
     -------
     entities, triples
-        See :func:`read_tables`. Entities are all heads and tails of the graph, and what else has a label or type and
-        is no class; in the order of the file.
+        See :func:`read_tables`. Entities are all heads and tails of the graph, and what else has a
+        label or type and is no class; in the order of the file.
 
     Raises
     ------
@@ -562,14 +653,21 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     def label_of(node: Any) -> str:
         texts = [text for text in graph.objects(node, RDFS.label) if isinstance(text, Literal)]
         tagged = [((text.language or "").lower().partition("-")[0], str(text)) for text in texts]
-        ranked = ((order.index(tag) if tag in order else len(order), tag, text) for tag, text in tagged)
+        ranked = (
+            (order.index(tag) if tag in order else len(order), tag, text) for tag, text in tagged
+        )
         text = min(ranked, default=(0, "", ""))[2]
         return clean(text).strip() or last_segment(clean(str(node)))
 
     classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
-    # Everything is one of these, so they make no class; the other kinds of OWL are those of classes.
+    # Everything is one of these, so they make no class; the other kinds of OWL are those of
+    # classes.
     instances = (OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
-    classes |= {node for node, kind in graph.subject_objects(RDF.type) if of_schema(kind) and kind not in instances}
+    classes |= {
+        node
+        for node, kind in graph.subject_objects(RDF.type)
+        if of_schema(kind) and kind not in instances
+    }
     nodes: dict[Any, bool] = {}
     facts = dict[Triple, None]()
     for triple in graph:
@@ -584,10 +682,16 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
             written = f'"{tail}"' if text and tail.datatype in texts else str(tail)
             facts[clean(str(head)), clean(str(relation)), clean(written)] = None
     if not nodes:
-        raise AnmiError(f"{path} holds no triple that names its head and its tail; at least one was expected")
+        raise AnmiError(
+            f"{path} holds no triple that names its head and its tail; at least one was expected"
+        )
     rows = []
     for node in (node for node, kept in nodes.items() if kept):
-        kinds = (kind for own in graph.objects(node, RDF.type) for kind in graph.transitive_objects(own, above))
+        kinds = (
+            kind
+            for own in graph.objects(node, RDF.type)
+            for kind in graph.transitive_objects(own, above)
+        )
         types = dict.fromkeys(clean(str(kind)) for kind in kinds if not of_schema(kind))
         rows.append((clean(str(node)), label_of(node), to_json(list(types))))
     entities = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
@@ -609,5 +713,6 @@ def _parsed(path: Path) -> Any:
         line = f" line {text.count(chr(10), 0, error._i) + 1}" if hasattr(error, "_i") else ""
         reason = " ".join(str(getattr(error, "_why", error)).split())[:200]
         raise AnmiError(
-            f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or begins there"
+            f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or"
+            " begins there"
         ) from None

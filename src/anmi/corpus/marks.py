@@ -1,8 +1,9 @@
 """The module keeps marks: labels that people give to pairs of query and document, which the next run reads.
 
-Each collection has a file to which lines are only added: the last mark of a pair counts, earlier ones stay visible.
-Marks count for queries of train and dev, and for questions that people asked on the page, which become queries. Those
-of other test queries never count, so that figures stay comparable with earlier ones and with those of others.
+Each collection has a file to which lines are only added: the last mark of a pair counts, earlier
+ones stay visible. Marks count for queries of train and dev, and for questions that people asked on
+the page, which become queries. Those of other test queries never count, so that figures stay
+comparable with earlier ones and with those of others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Relevance = Literal[0, 1]
 MARK_COLUMNS: Final = ("query_id", "document_id", "relevance", "by", "at")
 # Marks of another split are kept but have no effect.
 COUNTED: Final = ("train", "dev")
-# Questions that people ask are for train or test; dev is cut from train, as in a collection without a dev split.
+# Questions that people ask are for train or test; dev is cut from train, as in a collection without
+# a dev split.
 ASKED_SPLITS: Final = ("train", "test")
 _LONGEST_NAME: Final = 60
 
@@ -52,7 +54,8 @@ class Mark:
     at
         When, in UTC; empty for what the collection itself judges.
     question, split
-        The text of a question that is no query of the collection, and ``train`` or ``test``; else empty.
+        The text of a question that is no query of the collection, and ``train`` or ``test``; else
+        empty.
     """
 
     query_id: str
@@ -77,8 +80,8 @@ def file_of(marks: str | None, collection: str) -> Path | None:
     Parameters
     ----------
     marks
-        A folder with a file for each collection, or one file, ``*.jsonl``; None and addresses (a data root in a
-        bucket) have none.
+        A folder with a file for each collection, or one file, ``*.jsonl``; None and addresses (a
+        data root in a bucket) have none.
     collection
         As the parameter ``collection`` says it.
 
@@ -120,8 +123,9 @@ def _mark(line: str, path: Path, number: int) -> Mark:
     except ValidationError:
         pass
     raise AnmiError(
-        f"{path} line {number} is no mark: an object with query_id, document_id and relevance (0, 1 or null), and with "
-        "question and split (train or test) where somebody asked, was expected; correct the line or remove it"
+        f"{path} line {number} is no mark: an object with query_id, document_id and relevance (0, 1"
+        " or null), and with question and split (train or test) where somebody asked, was"
+        " expected; correct the line or remove it"
     )
 
 
@@ -161,7 +165,8 @@ def question_of(text: str) -> tuple[str, str]:
 def add(path: Path, mark: Mark) -> Mark:
     """Add a mark to a file and return it with its time.
 
-    The file is written aside and renamed, by one process at a time, so that none is lost and no half is seen.
+    The file is written aside and renamed, by one process at a time, so that none is lost and no
+    half is seen.
     """
     made = mark.now()
     with disk_errors(path):
@@ -171,20 +176,30 @@ def add(path: Path, mark: Mark) -> Mark:
             # An editor may leave the last line without an end.
             before += "\n" if before and not before.endswith("\n") else ""
             with aside(path) as file:
-                row = {name: value for name, value in asdict(made).items() if name in MARK_COLUMNS or value}
+                row = {
+                    name: value
+                    for name, value in asdict(made).items()
+                    if name in MARK_COLUMNS or value
+                }
                 file.write_text(before + json.dumps(row) + "\n", encoding="utf-8")
     return made
 
 
 def with_marks(
-    found: Collection, marks: pd.DataFrame, asked: pd.DataFrame | None = None, *, seed: int = 0, dev_share: float = 0.0
+    found: Collection,
+    marks: pd.DataFrame,
+    asked: pd.DataFrame | None = None,
+    *,
+    seed: int = 0,
+    dev_share: float = 0.0,
 ) -> tuple[Collection, pd.DataFrame]:
     """Return a collection with what was marked as labels, and the marks that count.
 
-    A pair marked as relevant gets a label of 1, unless it has one. A label of a pair marked as not relevant goes, and
-    so does a query that has no other. Marks of test queries, and of what the collection does not have, do not count. A
-    question becomes a query where a document was marked as relevant for it; one that has the text of a query is that
-    query. A mark of a document that was cut is one of each of its passages.
+    A pair marked as relevant gets a label of 1, unless it has one. A label of a pair marked as not
+    relevant goes, and so does a query that has no other. Marks of test queries, and of what the
+    collection does not have, do not count. A question becomes a query where a document was marked
+    as relevant for it; one that has the text of a query is that query. A mark of a document that
+    was cut is one of each of its passages.
 
     Parameters
     ----------
@@ -195,8 +210,8 @@ def with_marks(
     asked
         From :func:`questions`.
     seed, dev_share
-        Cut dev from questions of train, see :func:`anmi.seeds.cut`, where the collection has no dev query
-        and at least 20 questions become one.
+        Cut dev from questions of train, see :func:`anmi.seeds.cut`, where the collection has no dev
+        query and at least 20 questions become one.
 
     Returns
     -------
@@ -208,32 +223,52 @@ def with_marks(
     marks = marks.assign(marked=marks["document_id"])
     if "start" in found.corpus:
         # A mark of a passage wins over one of its document, which has more rows above it.
-        marks = spread(marks, found.corpus).drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
+        marks = spread(marks, found.corpus).drop_duplicates(
+            ["query_id", "document_id"], keep="last", ignore_index=True
+        )
     new = empty("query_id", "split")
     if asked is not None and len(asked):
         found, marks, new = _with_questions(found, marks, asked, seed, dev_share)
-    split = marks["query_id"].map(dict(zip(found.queries["query_id"], found.queries["split"], strict=True)))
+    split = marks["query_id"].map(
+        dict(zip(found.queries["query_id"], found.queries["split"], strict=True))
+    )
     known = split.notna() & marks["document_id"].isin(found.corpus["document_id"])
     counts = known & (split.isin(COUNTED) | marks["query_id"].isin(new["query_id"]))
     notes = found.notes | _note(marks.assign(known=known, counts=counts), new)
     counted = marks.assign(split=split)[counts].reset_index(drop=True)
     relevant = counted["relevance"] == 1
     kept = found.qrels[~pairs_among(found.qrels, counted[~relevant])]
-    fresh = counted[relevant.to_numpy() & ~pairs_among(counted, kept)][[*kept]].astype(dict(kept.dtypes))
+    fresh = counted[relevant.to_numpy() & ~pairs_among(counted, kept)][[*kept]].astype(
+        dict(kept.dtypes)
+    )
     qrels = pd.concat([kept, fresh], ignore_index=True)
     if (fresh["split"] == "train").any():
         notes.pop("labels", None)
 
     quarantine = Quarantine()
-    without = ~found.queries["query_id"].isin(qrels["query_id"]) & found.queries["query_id"].isin(counted["query_id"])
-    rows, reason = found.queries.assign(file="", line=0), "its only positive was marked as not relevant"
-    queries = quarantine.set_aside("query", rows, without, reason)[[*found.queries]].reset_index(drop=True)
+    without = ~found.queries["query_id"].isin(qrels["query_id"]) & found.queries["query_id"].isin(
+        counted["query_id"]
+    )
+    rows, reason = (
+        found.queries.assign(file="", line=0),
+        "its only positive was marked as not relevant",
+    )
+    queries = quarantine.set_aside("query", rows, without, reason)[[*found.queries]].reset_index(
+        drop=True
+    )
     # What a person said wins over what follows from texts or facts.
     equivalents = found.equivalents[~pairs_among(found.equivalents, counted)].reset_index(drop=True)
-    return replace(
-        found, queries=queries, qrels=qrels, notes=notes, equivalents=equivalents,
-        quarantine=pd.concat([found.quarantine, quarantine.table()], ignore_index=True),
-    ), counted[[*MARK_COLUMNS]]  # fmt: skip
+    return (
+        replace(
+            found,
+            queries=queries,
+            qrels=qrels,
+            notes=notes,
+            equivalents=equivalents,
+            quarantine=pd.concat([found.quarantine, quarantine.table()], ignore_index=True),
+        ),
+        counted[[*MARK_COLUMNS]],
+    )
 
 
 def _with_questions(
@@ -241,8 +276,16 @@ def _with_questions(
 ) -> tuple[Collection, pd.DataFrame, pd.DataFrame]:
     """Return the collection with new queries, the marks by the ids of queries, and the new queries."""
     forms = [normalised(text) for text in asked["text"]]
-    names = dict(zip(map(normalised, found.queries["text"][::-1]), found.queries["query_id"][::-1], strict=True))
-    same = [names.setdefault(form, name) for form, name in zip(forms, asked["query_id"], strict=True)]
+    names = dict(
+        zip(
+            map(normalised, found.queries["text"][::-1]),
+            found.queries["query_id"][::-1],
+            strict=True,
+        )
+    )
+    same = [
+        names.setdefault(form, name) for form, name in zip(forms, asked["query_id"], strict=True)
+    ]
     other = marks["query_id"].map(dict(zip(asked["query_id"], same, strict=True)))
     marks = marks.assign(query_id=other.fillna(marks["query_id"]))
     marks = marks.drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
@@ -253,7 +296,9 @@ def _with_questions(
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
     if len(found.forms):
         new["same_as"] = find_queries(new, found.corpus, found.forms)
-    dev = (new["split"] == "train") & (cut(new["normalised"].tolist(), seed, dev_share=dev_share) == "dev")
+    dev = (new["split"] == "train") & (
+        cut(new["normalised"].tolist(), seed, dev_share=dev_share) == "dev"
+    )
     if not (found.queries["split"] == "dev").any() and dev.sum() >= FEWEST_DEV:
         new["split"] = new["split"].mask(dev, "dev")
     queries = pd.concat([found.queries, new[[*found.queries]]], ignore_index=True)
@@ -267,11 +312,19 @@ def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
     if marks.empty:
         return {}
     relevant = (marks["relevance"] == 1) & marks["counts"]
-    text = f"{relevant.sum():,} pairs marked as relevant, {marks['counts'].sum() - relevant.sum():,} as not relevant"
+    text = (
+        f"{relevant.sum():,} pairs marked as relevant, {marks['counts'].sum() - relevant.sum():,}"
+        " as not relevant"
+    )
     if len(new):
-        splits = ", ".join(f"{count:,} {split}" for split, count in new["split"].value_counts(sort=False).items())
+        splits = ", ".join(
+            f"{count:,} {split}" for split, count in new["split"].value_counts(sort=False).items()
+        )
         text += f"; {len(new):,} questions asked on the page are queries ({splits})"
     gone = "of documents or queries that are not there, or of questions without a relevant document"
-    left = {gone: (~marks["known"]).sum(), "of test queries": (marks["known"] & ~marks["counts"]).sum()}
+    left = {
+        gone: (~marks["known"]).sum(),
+        "of test queries": (marks["known"] & ~marks["counts"]).sum(),
+    }
     told = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
     return {"marks": f"{text}; without effect: {told}" if told else text}

@@ -16,7 +16,14 @@ import pandas as pd
 import pyarrow as pa
 
 from anmi.corpus.sentences import count_words, sentences
-from anmi.corpus.texts import column, find_duplicates, joined_texts, normalised_forms, taken, to_json
+from anmi.corpus.texts import (
+    column,
+    find_duplicates,
+    joined_texts,
+    normalised_forms,
+    taken,
+    to_json,
+)
 from anmi.corpus.types import Collection
 from anmi.errors import AnmiError
 
@@ -30,7 +37,9 @@ _SHORT: Final = 0.4
 # Up to a blank line.
 _BLOCK: Final = re.compile(r"\S[^\n]*(?:\n(?![ \t]*\n)[^\n]*)*")
 _MARKDOWN: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
-_UNDERLINED: Final = re.compile(r"(?:[=\-~^\"*+#]{3,}\n)?[ \t]*(\S[^\n]*)\n([=\-~^\"*+#])\2{2,}[ \t]*")
+_UNDERLINED: Final = re.compile(
+    r"(?:[=\-~^\"*+#]{3,}\n)?[ \t]*(\S[^\n]*)\n([=\-~^\"*+#])\2{2,}[ \t]*"
+)
 _WORD: Final = re.compile(r"\s+")
 # Separates a document's title and the headings above a passage.
 SEPARATOR: Final = " › "
@@ -56,7 +65,9 @@ class _Unit(NamedTuple):
     name: str = ""
 
 
-def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str, int]] = ()) -> list[Passage]:
+def cut_text(
+    text: str, target: int, language: str, headings: Sequence[tuple[str, int]] = ()
+) -> list[Passage]:
     r"""Cut a text at headings, then paragraphs, then sentences, into passages of about ``target`` words.
 
     Parameters
@@ -68,8 +79,8 @@ def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str
     language
         ISO 639-1 code, which says where sentences end.
     headings
-        Lines of the text that are headings, in order, each with its level from 1. Those that Markdown marks or that are
-        underlined are found without.
+        Lines of the text that are headings, in order, each with its level from 1. Those that
+        Markdown marks or that are underlined are found without.
 
     Returns
     -------
@@ -90,11 +101,14 @@ def cut_text(text: str, target: int, language: str, headings: Sequence[tuple[str
         sections[-1].append(unit)
     path: list[_Unit] = []
     found = []
-    for group in (part for section in _joined(sections, target) for part in _evenly(section, target)):
+    for group in (
+        part for section in _joined(sections, target) for part in _evenly(section, target)
+    ):
         leading = list(takewhile(lambda unit: unit.level, group))
         path = _under(path, leading)
         found.append(Passage(group[0].start, group[-1].end, tuple(one.name for one in path)))
-        # Headings in the middle of a passage stay in its text, and are above the passages that follow.
+        # Headings in the middle of a passage stay in its text, and are above the passages that
+        # follow.
         path = _under(path, [unit for unit in group[len(leading) :] if unit.level])
     return found
 
@@ -124,7 +138,8 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
     words = sum(unit.words for unit in section)
     count, part, size, ends = max(round(words / target), 1), list[_Unit](), 0, 1
     for unit in section:
-        # A unit that lies mostly beyond the end of a part begins the next one; a heading alone is no part.
+        # A unit that lies mostly beyond the end of a part begins the next one; a heading alone is
+        # no part.
         if size + unit.words / 2 > ends * words / count and any(not other.level for other in part):
             yield part
             part, ends = [], ends + 1
@@ -141,7 +156,9 @@ def _heading(block: str) -> tuple[int, str] | None:
     return ({"=": 1, "-": 2}.get(lined[2], 3), lined[1]) if lined else None
 
 
-def _units(text: str, target: int, language: str, headings: list[tuple[str, int]]) -> Iterator[_Unit]:
+def _units(
+    text: str, target: int, language: str, headings: list[tuple[str, int]]
+) -> Iterator[_Unit]:
     for match in _BLOCK.finditer(text):
         block, begin = match[0].rstrip(), match.start()
         words, level_and_name = count_words(block), _heading(block)
@@ -170,7 +187,9 @@ def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
         start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
 
 
-def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, parents: pd.Series) -> Collection:
+def cut_collection(
+    found: Collection, passages: Literal["auto", "none"] | int, parents: pd.Series
+) -> Collection:
     """Cut the long documents of a collection into passages.
 
     Parameters
@@ -178,17 +197,18 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
     found
         As it was read. Documents that are queries themselves, or that state facts, stay whole.
     passages
-        ``auto``: documents of more than 250 words become passages of about 120. A number: of more than that many words,
-        of about that many. ``none`` cuts nothing.
+        ``auto``: documents of more than 250 words become passages of about 120. A number: of more
+        than that many words, of about that many. ``none`` cuts nothing.
     parents
         What each document is a part of: another one's id, or its own.
 
     Returns
     -------
     Collection
-        The corpus with the columns ``parent``, the id of the document, and ``start``, where the passage starts in its
-        text, -1 where nothing was cut. Labels of a document that was cut are those of each of its passages; mining
-        takes the best of them, see :func:`anmi.retrieval.pool.best_passages`.
+        The corpus with the columns ``parent``, the id of the document, and ``start``, where the
+        passage starts in its text, -1 where nothing was cut. Labels of a document that was cut are
+        those of each of its passages; mining takes the best of them, see
+        :func:`anmi.retrieval.pool.best_passages`.
 
     Raises
     ------
@@ -196,7 +216,11 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
         A passage would have the id of another document.
     """
     corpus = found.corpus.assign(parent=parents.to_numpy(), start=np.int64(-1))
-    cuts = {} if passages == "none" else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
+    cuts = (
+        {}
+        if passages == "none"
+        else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
+    )
     if not cuts:
         return replace(found, corpus=corpus)
     whole = ~np.isin(np.arange(len(corpus)), list(cuts))
@@ -206,19 +230,28 @@ def cut_collection(found: Collection, passages: Literal["auto", "none"] | int, p
     made = both.drop(columns="row").iloc[order].reset_index(drop=True)
     if len(again := made["document_id"][made["document_id"].duplicated()]):
         raise AnmiError(
-            f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set ingestion.passages '
-            "to none"
+            f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set'
+            " ingestion.passages to none"
         )
     note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {len(new):,} passages"
     log.info("%s: labels name documents, and mining looks for the passage", note)
-    forms = pa.concat_arrays([found.forms.filter(pa.array(whole)), normalised_forms(joined_texts(new))])
+    forms = pa.concat_arrays(
+        [found.forms.filter(pa.array(whole)), normalised_forms(joined_texts(new))]
+    )
     forms = forms.take(pa.array(order))
-    qrels, equivalents, judged = (spread(table, made) for table in (found.qrels, found.equivalents, found.judged))
+    qrels, equivalents, judged = (
+        spread(table, made) for table in (found.qrels, found.equivalents, found.judged)
+    )
     return replace(
-        found, corpus=made, qrels=qrels, equivalents=equivalents, judged=judged, forms=forms,
+        found,
+        corpus=made,
+        qrels=qrels,
+        equivalents=equivalents,
+        judged=judged,
+        forms=forms,
         duplicates=find_duplicates(made["document_id"], forms),
         notes=found.notes | {"passages": note},
-    )  # fmt: skip
+    )
 
 
 def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
@@ -229,19 +262,29 @@ def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list
     columns = (taken(found.corpus[name], rows) for name in ("document_id", "text", "metadata"))
     for row, document, text, metadata in zip(rows.tolist(), *columns, strict=True):
         if document not in whole and count_words(text) > long:
-            headings = [(str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())]
+            headings = [
+                (str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())
+            ]
             parts = cut_text(text, target, found.language, headings)
             if len(parts) > 1:
                 yield row, parts
 
 
-def _passages_of(corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str) -> pd.DataFrame:
+def _passages_of(
+    corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str
+) -> pd.DataFrame:
     """Return the passages of the long documents, with the columns of the corpus and the ``row`` of their document."""
     made = []
     document: Any
-    for (row, parts), document in zip(cuts.items(), corpus.iloc[list(cuts)].itertuples(), strict=True):
+    for (row, parts), document in zip(
+        cuts.items(), corpus.iloc[list(cuts)].itertuples(), strict=True
+    ):
         # No passage carries the headings of the whole text.
-        metadata = {name: value for name, value in json.loads(document.metadata).items() if name != "headings"}
+        metadata = {
+            name: value
+            for name, value in json.loads(document.metadata).items()
+            if name != "headings"
+        }
         shared, lead = (to_json(metadata), document.parent), _lead(document.text, language)
         for number, one in enumerate(parts, start=1):
             # Without a title or a heading, a later passage would not say what it is about.

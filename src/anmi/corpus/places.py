@@ -10,7 +10,8 @@ from typing import Final
 
 from anmi.errors import AnmiError, nearest
 
-# Kind: module and function that read it, and what follows the colon (nothing for a built-in collection).
+# Kind: module and function that read it, and what follows the colon (nothing for a built-in
+# collection).
 READERS: Final[dict[str, tuple[str, str]]] = {
     "api_docs": ("anmi.corpus.api_docs:read_api_docs", ""),
     "beir": ("anmi.corpus.beir:read_beir", "DIR"),
@@ -20,7 +21,9 @@ READERS: Final[dict[str, tuple[str, str]]] = {
     "ir_datasets": ("anmi.corpus.beir:read_ir_datasets", "ID"),
     "hf": ("anmi.corpus.beir:read_hf", "PATH_OR_NAME[:CONFIG][:SPLIT]"),
 }
-ROW_FILES: Final = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"})
+ROW_FILES: Final = frozenset(
+    {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather"}
+)
 _WILDCARD: Final = re.compile(r"[*?\[]")
 _CAP: Final = re.compile(r"(.*)@(\d+)")
 
@@ -55,13 +58,19 @@ def kind_and_place(collection: str) -> tuple[str, str]:
     kind, colon, place = collection.partition(":")
     if kind not in READERS:
         there = Path(collection)
-        hint = f'for what lies there write "{likely_kind(there)}:{collection}"' if there.exists() else None
+        hint = (
+            f'for what lies there write "{likely_kind(there)}:{collection}"'
+            if there.exists()
+            else None
+        )
         raise AnmiError(f'there is no collection "{collection}": {hint or nearest(kind, READERS)}')
     argument = READERS[kind][1]
     if argument and not place.strip():
         raise AnmiError(f'collection "{collection}" lacks its place: write it as {kind}:{argument}')
     if colon and not argument:
-        raise AnmiError(f'collection "{collection}" takes nothing after the name: write it as {kind}')
+        raise AnmiError(
+            f'collection "{collection}" takes nothing after the name: write it as {kind}'
+        )
     return kind, place.strip()
 
 
@@ -83,8 +92,9 @@ def likely_kind(place: Path) -> str:
 def inside(path: Path, folder: Path) -> Path:
     """Return a file of a folder, which need not exist, unless it is a link that leads out of the folder.
 
-    Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a document, that would
-    appear in reports and go to judges. The folder itself may be a link: the user named it.
+    Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a
+    document, that would appear in reports and go to judges. The folder itself may be a link: the
+    user named it.
 
     Raises
     ------
@@ -97,8 +107,8 @@ def inside(path: Path, folder: Path) -> Path:
         raise AnmiError(f"{path} cannot be followed ({error}); put the file itself there") from None
     if not leads_in:
         raise AnmiError(
-            f"{path} is a link that leads out of {folder}; a collection is read from its own folder alone, so put the "
-            "file itself there"
+            f"{path} is a link that leads out of {folder}; a collection is read from its own folder"
+            " alone, so put the file itself there"
         )
     return path
 
@@ -113,7 +123,10 @@ def files_of_pairs(location: str) -> list[tuple[str, float, list[Path]]]:
     """
     patterns = [part.strip() for part in location.split(";") if part.strip()]
     capped = ((pattern, _CAP.fullmatch(pattern)) for pattern in patterns)
-    return [(of, int(cap[2]) if cap else math.inf, find_files(cap[1] if cap else of)) for of, cap in capped]
+    return [
+        (of, int(cap[2]) if cap else math.inf, find_files(cap[1] if cap else of))
+        for of, cap in capped
+    ]
 
 
 def files_of_docs(location: str) -> list[tuple[str, Path]]:
@@ -122,8 +135,9 @@ def files_of_docs(location: str) -> list[tuple[str, Path]]:
     Parameters
     ----------
     location
-        Patterns separated by semicolons. ``**`` stands for any number of folders, and a folder for all files below it.
-        Hidden files and folders match only where a pattern names them, as in a shell.
+        Patterns separated by semicolons. ``**`` stands for any number of folders, and a folder for
+        all files below it. Hidden files and folders match only where a pattern names them, as in a
+        shell.
 
     Returns
     -------
@@ -138,18 +152,29 @@ def files_of_docs(location: str) -> list[tuple[str, Path]]:
     patterns = [part.strip() for part in location.split(";") if part.strip()]
     # ``**`` alone would match folders only.
     patterns = [f"{pattern}/*" if Path(pattern).name == "**" else pattern for pattern in patterns]
-    patterns = [f"{part.rstrip('/')}/**/*" if Path(part).expanduser().is_dir() else part for part in patterns]
+    patterns = [
+        f"{part.rstrip('/')}/**/*" if Path(part).expanduser().is_dir() else part
+        for part in patterns
+    ]
     shared = os.path.commonpath([root_of(pattern).absolute() for pattern in patterns])
     found: dict[Path, tuple[str, Path]] = {}
     for pattern in patterns:
         root = root_of(pattern)
         asked = "/." in f"/{pattern.removeprefix(root.as_posix())}"
-        files = [path for path in find_files(pattern) if asked or "/." not in f"/{path.relative_to(root).as_posix()}"]
+        files = [
+            path
+            for path in find_files(pattern)
+            if asked or "/." not in f"/{path.relative_to(root).as_posix()}"
+        ]
         if not files:
-            raise AnmiError(f'no file matches "{pattern}" but hidden ones; name them, or check the path')
+            raise AnmiError(
+                f'no file matches "{pattern}" but hidden ones; name them, or check the path'
+            )
         for path in files:
             # A link keeps the name that it has where the user sees it.
-            found.setdefault(path.resolve(), (Path(os.path.relpath(path.absolute(), shared)).as_posix(), path))
+            found.setdefault(
+                path.resolve(), (Path(os.path.relpath(path.absolute(), shared)).as_posix(), path)
+            )
     return list(found.values())
 
 
@@ -167,7 +192,8 @@ def find_files(pattern: str) -> list[Path]:
     files = sorted((item for item in found if item.is_file()), key=_natural)
     if not files:
         raise AnmiError(f'no file matches "{pattern}"; check the path (now in {Path.cwd()})')
-    # A file that is named in full may be a link, since the user named it; nobody named what a wildcard finds.
+    # A file that is named in full may be a link, since the user named it; nobody named what a
+    # wildcard finds.
     return [inside(item, root) for item in files] if wild else files
 
 

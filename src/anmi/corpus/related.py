@@ -17,7 +17,16 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from anmi.corpus.sentences import UNSPACED
-from anmi.corpus.texts import Texts, among, arrow, column, containing, document_texts, normalised, taken
+from anmi.corpus.texts import (
+    Texts,
+    among,
+    arrow,
+    column,
+    containing,
+    document_texts,
+    normalised,
+    taken,
+)
 from anmi.corpus.types import FEWEST_DEV
 from anmi.seeds import position
 
@@ -28,41 +37,46 @@ NEAR: Final = "near"
 SIBLING: Final = "sibling"
 # Metadata keys that name the whole document, the plainest first.
 PARENT_KEYS: Final = ("parent_id", "parent", "document_id", "document", "doc_id")
-# The document's id, a mark, perhaps a word, and the number: `x#0`, `x_1`, `x-chunk2`, `x_3.txt`. A hyphen or a full
-# stop alone is no mark: dates and versions have them, too.
+# The document's id, a mark, perhaps a word, and the number: `x#0`, `x_1`, `x-chunk2`, `x_3.txt`. A
+# hyphen or a full stop alone is no mark: dates and versions have them, too.
 _PART: Final = (
-    r"^(?P<parent>.+?)(?P<mark>#|::|_|[-/.:#_ ](?:chunk|passage|paragraph|para|part|section|sec|sent|p|s|c)[-_#.]?)"
+    r"^(?P<parent>.+?)(?P<mark>#|::|_|[-/.:#_"
+    r" ](?:chunk|passage|paragraph|para|part|section|sec|sent|p|s|c)[-_#.]?)"
     r"(?P<number>[0-9]{1,6})(?:\.[a-z]{1,5})?$"
 )
-# The share of the documents that must be in rows of at least two parts, and how many such rows there must be.
+# The share of the documents that must be in rows of at least two parts, and how many such rows
+# there must be.
 _LEAST_SHARE: Final = 0.3
 _LEAST_PARENTS: Final = 3
 # In scripts without blanks, each character counts as a word.
 _WORD: Final = re.compile(f"{UNSPACED.pattern}|[^\\s{UNSPACED.pattern[1:-1]}]+")
 # Runs of three words are the shortest that show word order; short texts have few longer ones.
 _RUN: Final = 3
-# Each text is compared with only the 100 before it that share a rare run of words, so that a corpus of filled-in forms
-# takes linear time; a pair shares many runs by which it may be found.
+# Each text is compared with only the 100 before it that share a rare run of words, so that a corpus
+# of filled-in forms takes linear time; a pair shares many runs by which it may be found.
 _REACH: Final = 100
 # A word in a smaller share of the documents is a name.
 _NAME_SHARE: Final = 0.01
-# In a small corpus 1 % of the documents is less than one document, but a word of one or two documents is a name there,
-# too.
+# In a small corpus 1 % of the documents is less than one document, but a word of one or two
+# documents is a name there, too.
 _LEAST_COMMON: Final = 10
 
 
-def near_duplicates(forms: Texts, similarity: float = 0.9, least_words: int = 50) -> list[tuple[int, int, float]]:
+def near_duplicates(
+    forms: Texts, similarity: float = 0.9, least_words: int = 50
+) -> list[tuple[int, int, float]]:
     """Find texts that say the same in almost the same words.
 
-    Two texts are near-duplicates when the sets of their runs of three words have a Jaccard similarity of at least
-    ``similarity`` *and* no telling word occurs more often in one than in the other. A word is telling when it holds a
-    digit, is a single letter, or stands in less than 1 % of the texts (or in less than ten). Similarity alone would
-    call "type 6" and "type 9" of a disease the same, though a text that differs in one name or number is the best of
-    negatives.
+    Two texts are near-duplicates when the sets of their runs of three words have a Jaccard
+    similarity of at least ``similarity`` *and* no telling word occurs more often in one than in the
+    other. A word is telling when it holds a digit, is a single letter, or stands in less than 1 %
+    of the texts (or in less than ten). Similarity alone would call "type 6" and "type 9" of a
+    disease the same, though a text that differs in one name or number is the best of negatives.
 
-    Only texts with the same telling words are compared, which few share with another. Two of them that are similar
-    enough share at least one of the rarest runs of each (prefix filtering, as in Bayardo et al. 2007), so the result
-    is exact. Where words are not separated by blanks, as in Chinese, characters take their place.
+    Only texts with the same telling words are compared, which few share with another. Two of them
+    that are similar enough share at least one of the rarest runs of each (prefix filtering, as in
+    Bayardo et al. 2007), so the result is exact. Where words are not separated by blanks, as in
+    Chinese, characters take their place.
 
     Parameters
     ----------
@@ -71,9 +85,9 @@ def near_duplicates(forms: Texts, similarity: float = 0.9, least_words: int = 50
     similarity
         In (0, 1]. Pairs from 0.8 to 0.9, inspected by eye, are about different things.
     least_words
-        Texts of fewer words are not compared: one word more or less makes much of a short text, and what is that
-        similar nevertheless is so by repetition or by exchanged words ("born in A, died in B"). No such pair in
-        kg_webnlg stated the same facts.
+        Texts of fewer words are not compared: one word more or less makes much of a short text, and
+        what is that similar nevertheless is so by repetition or by exchanged words ("born in A,
+        died in B"). No such pair in kg_webnlg stated the same facts.
 
     Returns
     -------
@@ -102,8 +116,11 @@ def near_duplicates(forms: Texts, similarity: float = 0.9, least_words: int = 50
     for rows in groups.values():
         if len(rows) > 1:
             runs = {row: _runs(_words(given[row].as_py())) for row in rows}
-            found += [(i, j, share) for i, j in _sharing(runs, similarity)
-                      if (share := len(runs[i] & runs[j]) / len(runs[i] | runs[j])) >= similarity]  # fmt: skip
+            found += [
+                (i, j, share)
+                for i, j in _sharing(runs, similarity)
+                if (share := len(runs[i] & runs[j]) / len(runs[i] | runs[j])) >= similarity
+            ]
     return sorted(found)
 
 
@@ -126,8 +143,11 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
     holding = defaultdict[tuple[str, ...], list[int]](list)
     found = set()
     for row, own in runs.items():
-        # A text of n runs shares at least similarity · n of them with a similar text, so at least one of this many.
-        rarest = sorted(own, key=lambda run: (frequency[run], run))[: int((1 - similarity) * len(own) + 1e-9) + 1]
+        # A text of n runs shares at least similarity · n of them with a similar text, so at least
+        # one of this many.
+        rarest = sorted(own, key=lambda run: (frequency[run], run))[
+            : int((1 - similarity) * len(own) + 1e-9) + 1
+        ]
         for run in (run for run in rarest if frequency[run] > 1):
             found |= {(other, row) for other in holding[run][-_REACH:]}
             holding[run].append(row)
@@ -137,8 +157,9 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
 def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
-    Documents with the same text are in ``duplicates`` already; only the first of them is compared with others, and
-    what is related to it is related to all of them (see :class:`anmi.retrieval.pool.RelatedDocuments`).
+    Documents with the same text are in ``duplicates`` already; only the first of them is compared
+    with others, and what is related to it is related to all of them (see
+    :class:`anmi.retrieval.pool.RelatedDocuments`).
 
     Parameters
     ----------
@@ -152,10 +173,11 @@ def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -
     Returns
     -------
     pandas.DataFrame
-        ``document_id, other_id, kind, similarity``. First the copies, each with the first document of its text, of
-        the kind ``copy``. Then each near pair once, and the first document of each parent with every other one of it,
-        the document that comes first in the corpus first;
-        ``similarity`` is the Jaccard similarity in (0, 1] of ``near`` pairs, 1 of copies and NaN for ``sibling``.
+        ``document_id, other_id, kind, similarity``. First the copies, each with the first document
+        of its text, of the kind ``copy``. Then each near pair once, and the first document of each
+        parent with every other one of it, the document that comes first in the corpus first;
+        ``similarity`` is the Jaccard similarity in (0, 1] of ``near`` pairs, 1 of copies and NaN
+        for ``sibling``.
 
     Examples
     --------
@@ -168,10 +190,18 @@ def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -
     rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
     near = near_duplicates(arrow(forms).take(pa.array(rows)))
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
-    pairs = sorted([*pairs, *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parents_of(corpus)), strict=True))])
+    pairs = sorted(
+        [
+            *pairs,
+            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parents_of(corpus)), strict=True)),
+        ]
+    )
     names = corpus["document_id"].tolist()
     rest = [(names[i], names[j], kind, share) for i, j, kind, share in pairs]
-    same = [(*pair, COPY, 1.0) for pair in duplicates[["document_id", "duplicate_of"]].itertuples(index=False)]
+    same = [
+        (*pair, COPY, 1.0)
+        for pair in duplicates[["document_id", "duplicate_of"]].itertuples(index=False)
+    ]
     types = dict.fromkeys(["document_id", "other_id", "kind"], "str") | {"similarity": "float32"}
     return pd.DataFrame([*same, *rest], columns=list(types)).astype(types)
 
@@ -184,14 +214,17 @@ def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[st
     related
         Of :func:`find_related`.
     corpus
-        ``document_id, parent``: with it, documents whose passages are all copies of another document's.
+        ``document_id, parent``: with it, documents whose passages are all copies of another
+        document's.
     """
     found = related[related["kind"] == COPY]
     same = dict(zip(found["document_id"], found["other_id"], strict=True))
     if corpus is None or "parent" not in corpus or not same:
         return same
     parent = corpus.set_index("document_id")["parent"]
-    pairs = pd.DataFrame({"one": parent[found["document_id"]].array, "other": parent[found["other_id"]].array})
+    pairs = pd.DataFrame(
+        {"one": parent[found["document_id"]].array, "other": parent[found["other_id"]].array}
+    )
     each = pairs.groupby("one")["other"].agg(["nunique", "size", "first"])
     whole = (each["nunique"] == 1) & (each["size"] == corpus["parent"].value_counts()[each.index])
     return {str(one): str(other) for one, other in each["first"][whole].items() if one != other}
@@ -210,7 +243,9 @@ def first_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
     >>> first_passages(pd.DataFrame({"document_id": ["a#1", "b", "a#2"], "parent": ["a", "b", "a"]})).tolist()
     [0, 1, 0]
     """
-    _, first, number = np.unique(pd.factorize(documents_of(corpus))[0], return_index=True, return_inverse=True)
+    _, first, number = np.unique(
+        pd.factorize(documents_of(corpus))[0], return_index=True, return_inverse=True
+    )
     return first[number].astype(np.int32)
 
 
@@ -233,12 +268,14 @@ def siblings(parents: pd.Series) -> Pairs:
 def parents_of(corpus: pd.DataFrame) -> pd.Series:
     """Return for every document what it is a part of: the id of its parent, or its own id.
 
-    The column ``parent`` says so where ingestion wrote one. Else a document is part of what its metadata name under the
-    first of :data:`PARENT_KEYS` that names something; a missing key, an empty value and a list name nothing. A value
-    that a large part of the corpus shares (more than a tenth and more than 20 documents, or more than 1,000) is a
-    category and no parent: it is ignored with a warning. Documents whose metadata say nothing are parts by their ids
-    (``x#0``, ``x_1``, ``x-chunk2``) where much of the corpus has such: most documents stand in a row that begins at 0
-    or 1 and lacks no number, there are several such rows, and titles, if any, are the same in a row.
+    The column ``parent`` says so where ingestion wrote one. Else a document is part of what its
+    metadata name under the first of :data:`PARENT_KEYS` that names something; a missing key, an
+    empty value and a list name nothing. A value that a large part of the corpus shares (more than a
+    tenth and more than 20 documents, or more than 1,000) is a category and no parent: it is ignored
+    with a warning. Documents whose metadata say nothing are parts by their ids (``x#0``, ``x_1``,
+    ``x-chunk2``) where much of the corpus has such: most documents stand in a row that begins at 0
+    or 1 and lacks no number, there are several such rows, and titles, if any, are the same in a
+    row.
 
     Parameters
     ----------
@@ -253,8 +290,8 @@ def parents_of(corpus: pd.DataFrame) -> pd.Series:
     """
     if "parent" in corpus:
         return corpus["parent"]
-    # A book of 1,000 passages is a parent; a value that a tenth of the corpus (and more than 20 documents) shares is a
-    # category.
+    # A book of 1,000 passages is a parent; a value that a tenth of the corpus (and more than 20
+    # documents) shares is a category.
     limit = max(20, min(1000, len(corpus) // 10))
     found = corpus["document_id"].reset_index(drop=True).astype(object)
     named = [_parents_by_key(corpus["metadata"], key, limit) for key in PARENT_KEYS]
@@ -269,16 +306,23 @@ def _parents_by_key(metadata: Texts, key: str, limit: int) -> pd.Series:
     # Reading JSON is slow, and most documents name no parent.
     rows = containing(metadata, f'"{key}"')
     values = [json.loads(text).get(key) for text in taken(metadata, rows)]
-    texts = [str(each) if isinstance(each, str | int) and not isinstance(each, bool) else "" for each in values]
+    texts = [
+        str(each) if isinstance(each, str | int) and not isinstance(each, bool) else ""
+        for each in values
+    ]
     named = pd.Series(texts, rows, dtype=object)[[bool(text.strip()) for text in texts]]
     counts = named.value_counts()
     large = counts[counts > limit]
     if len(large):
         log.warning(
-            'metadata key "%s": %s of %s documents share the value "%s", which is no document they are parts of; '
-            "%d such values are ignored",
-            key, f"{large.iloc[0]:,}", f"{len(metadata):,}", large.index[0], len(large),
-        )  # fmt: skip
+            'metadata key "%s": %s of %s documents share the value "%s", which is no document they'
+            " are parts of; %d such values are ignored",
+            key,
+            f"{large.iloc[0]:,}",
+            f"{len(metadata):,}",
+            large.index[0],
+            len(large),
+        )
     return named[~named.isin(large.index)]
 
 
@@ -292,42 +336,62 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     lines = zip(parts["parent"], corpus["metadata"][parts.index], strict=True)
     parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
     each = parts.groupby("parent")["number"].agg(["size", "min", "max"])
-    in_a_row = (each["min"] <= 1) & (each["max"] - each["min"] + 1 == each["size"]) & (each["size"] <= limit)
+    in_a_row = (
+        (each["min"] <= 1)
+        & (each["max"] - each["min"] + 1 == each["size"])
+        & (each["size"] <= limit)
+    )
     several = in_a_row & (each["size"] > 1)
     if "title" in corpus:
-        titled = parts.assign(title=corpus["title"]).query("title != '' and mark not in ('#', '::')")
-        several &= titled.groupby("parent")["title"].nunique().reindex(each.index, fill_value=0) <= 1
+        titled = parts.assign(title=corpus["title"]).query(
+            "title != '' and mark not in ('#', '::')"
+        )
+        several &= (
+            titled.groupby("parent")["title"].nunique().reindex(each.index, fill_value=0) <= 1
+        )
     if each["size"][several].sum() < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
         return parts["parent"][:0]
     # A document that has parts is whole, whatever its own id ends in.
-    whole = corpus["document_id"][parts.index].isin(each.index) | (parts["parent"].map(each["size"]) > limit)
+    whole = corpus["document_id"][parts.index].isin(each.index) | (
+        parts["parent"].map(each["size"]) > limit
+    )
     return parts["parent"][~whole]
 
 
-# At most this share of the documents is new for each of dev and test, so that enough are left to learn from.
+# At most this share of the documents is new for each of dev and test, so that enough are left to
+# learn from.
 _MOST_NEW: Final = 0.1
-# In small collections up to ten documents are new, which ask several pseudo-queries each, but no more than a fifth of
-# all. With fewer than twenty passages nothing could be measured, and training gets them all.
+# In small collections up to ten documents are new, which ask several pseudo-queries each, but no
+# more than a fifth of all. With fewer than twenty passages nothing could be measured, and training
+# gets them all.
 _NEW_OF_FEW: Final = 10
 
 
 def new_documents(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, related: pd.DataFrame, *, wanted: int, seed: int
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    related: pd.DataFrame,
+    *,
+    wanted: int,
+    seed: int,
 ) -> pd.DataFrame:
     """Choose documents that mining and training must not see, so that they stand for those that come later.
 
-    They answer queries of dev or test, and no training query names them. Half of the queries that nobody's training
-    label gives away get new documents, and no more than are wanted; a tenth of all documents is new for a split at
-    most. Where a split has too few labels, any documents are chosen, a twentieth of all where that is more, and
-    pseudo-queries are made of them; of few documents ten are new, or a fifth where that is less, and of fewer than
-    twenty passages none. The new documents of a split have at most a fifth of all passages.
+    They answer queries of dev or test, and no training query names them. Half of the queries that
+    nobody's training label gives away get new documents, and no more than are wanted; a tenth of
+    all documents is new for a split at most. Where a split has too few labels, any documents are
+    chosen, a twentieth of all where that is more, and pseudo-queries are made of them; of few
+    documents ten are new, or a fifth where that is less, and of fewer than twenty passages none.
+    The new documents of a split have at most a fifth of all passages.
 
     Parameters
     ----------
     corpus, queries, qrels
         As in :class:`anmi.corpus.types.Collection`.
     related
-        ``document_id, other_id``: copies and near-duplicates, which are new together, as are the parts of one text.
+        ``document_id, other_id``: copies and near-duplicates, which are new together, as are the
+        parts of one text.
     wanted
         Queries of each split, all of whose relevant documents are new; 0 chooses none.
     seed
@@ -348,7 +412,11 @@ def new_documents(
     >>> found[found.split == "test"].document_id.tolist()
     ['b']
     """
-    corpus, qrels, passages = corpus.reset_index(drop=True), qrels.reset_index(drop=True), len(corpus)
+    corpus, qrels, passages = (
+        corpus.reset_index(drop=True),
+        qrels.reset_index(drop=True),
+        len(corpus),
+    )
     place = pd.Series(np.arange(passages), index=corpus.document_id)
     # Pairs of what is related, and every part of a text with the first one.
     parts = pd.factorize(parents_of(corpus))[0]
@@ -358,25 +426,42 @@ def new_documents(
     edges = coo_array((np.ones(len(related) + passages, bool), ends), (passages, passages))
     groups, group = connected_components(edges, directed=False)
     # How many documents and passages each group has.
-    size = np.stack([np.bincount(each, minlength=groups) for each in (group[firsts], group)], axis=1)
+    size = np.stack(
+        [np.bincount(each, minlength=groups) for each in (group[firsts], group)], axis=1
+    )
     split_of = qrels.query_id.map(queries.set_index("query_id").split)
-    named = pd.DataFrame({"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))})
-    named = named.assign(query_id=qrels.query_id, relevant=qrels.relevance > 0).dropna().astype({"group": int})
+    named = pd.DataFrame(
+        {"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))}
+    )
+    named = (
+        named.assign(query_id=qrels.query_id, relevant=qrels.relevance > 0)
+        .dropna()
+        .astype({"group": int})
+    )
     taken = np.full(groups, "", object)
     taken[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
         room, most = max(_MOST_NEW * count, 1), wanted
         if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
-            asked = named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
+            asked = (
+                named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
+            )
             texts = queries.set_index("query_id").text[asked.index]
         else:
-            # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so a twentieth is new.
+            # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so
+            # a twentieth is new.
             most = max(wanted, count // 20)
-            room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5)) if passages >= 2 * _NEW_OF_FEW else 0
+            room = (
+                max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
+                if passages >= 2 * _NEW_OF_FEW
+                else 0
+            )
             asked = pd.Series([{number} for number in range(groups)])
             texts = pd.Series(document_texts(corpus)).groupby(group).first()
         free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)
-        order = np.argsort(position(seed, f"new/{split}", [normalised(text) for text in texts]), kind="stable")
+        order = np.argsort(
+            position(seed, f"new/{split}", [normalised(text) for text in texts]), kind="stable"
+        )
         left = np.array([room, max(passages // 5, 1)])
         for found in asked.iloc[order[free[order]][: min(most, -(-int(free.sum()) // 2))]]:
             fresh = [number for number in found if not taken[number]]

@@ -24,8 +24,8 @@ from anmi.errors import AnmiError
 
 Row = tuple[int, dict[str, Any]]
 
-# The names that are known where the user gives none, the likeliest first. Each may be in the plural, and a number may
-# follow that of a negative.
+# The names that are known where the user gives none, the likeliest first. Each may be in the
+# plural, and a number may follow that of a negative.
 USUAL: Final[dict[Column, tuple[str, ...]]] = {
     "id": ("_id", "id"),
     "title": ("title",),
@@ -61,8 +61,8 @@ def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 raise AnmiError(
-                    f"{path} line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at position "
-                    f"{error.start}); convert the file to UTF-8"
+                    f"{path} line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at"
+                    f" position {error.start}); convert the file to UTF-8"
                 ) from None
             filled = bool(text.strip())
             found |= filled
@@ -84,12 +84,19 @@ def read_objects(path: Path) -> Iterator[Row]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too large or nested too deep"
+            reason = (
+                error.msg
+                if isinstance(error, json.JSONDecodeError)
+                else "too large or nested too deep"
+            )
             raise AnmiError(
-                f"{path} line {number} is not valid JSON ({reason}); one JSON object a line was expected"
+                f"{path} line {number} is not valid JSON ({reason}); one JSON object a line was"
+                " expected"
             ) from None
         if not isinstance(value, dict):
-            raise AnmiError(f"{path} line {number} holds {type(value).__name__}; a JSON object was expected")
+            raise AnmiError(
+                f"{path} line {number} holds {type(value).__name__}; a JSON object was expected"
+            )
         yield number, value
 
 
@@ -99,10 +106,10 @@ def read_rows(path: Path) -> Iterator[Row]:
     Parameters
     ----------
     path
-        Its ending says what it is: ``.jsonl`` and ``.ndjson`` hold a JSON object a line, ``.csv`` and ``.tsv`` a
-        header and fields that may be quoted (what separates those of ``.csv`` is a comma, a semicolon or a tab,
-        whichever the header has most of); ``.gz`` may follow these. ``.parquet``, ``.arrow`` and ``.feather`` are
-        read some rows at a time.
+        Its ending says what it is: ``.jsonl`` and ``.ndjson`` hold a JSON object a line, ``.csv``
+        and ``.tsv`` a header and fields that may be quoted (what separates those of ``.csv`` is a
+        comma, a semicolon or a tab, whichever the header has most of); ``.gz`` may follow these.
+        ``.parquet``, ``.arrow`` and ``.feather`` are read some rows at a time.
 
     Raises
     ------
@@ -149,18 +156,26 @@ def _separated(path: Path, kind: str) -> Iterator[Row]:
         for fields in reader:
             if fields and len(fields) != len(header):
                 raise AnmiError(
-                    f"{path} line {start} has {len(fields)} columns and the header {len(header)}; a column of each "
-                    "name was expected, with quotes around texts that hold a separator"
+                    f"{path} line {start} has {len(fields)} columns and the header {len(header)}; a"
+                    " column of each name was expected, with quotes around texts that hold a"
+                    " separator"
                 )
             if fields:
                 yield start, dict(zip(header, fields, strict=True))
             start = reader.line_num + 1
     except csv.Error as error:
-        raise AnmiError(f"{path} line {start} is not in its format ({error}); check its quotes") from None
+        raise AnmiError(
+            f"{path} line {start} is not in its format ({error}); check its quotes"
+        ) from None
 
 
 def columns_of(
-    path: Path, line: int, values: Mapping[str, Any], what: Column, given: Mapping[Column, str], needed: bool = False
+    path: Path,
+    line: int,
+    values: Mapping[str, Any],
+    what: Column,
+    given: Mapping[Column, str],
+    needed: bool = False,
 ) -> tuple[str, ...]:
     """Return the columns of a row that hold something: one, several of negatives, or none where none is needed.
 
@@ -201,9 +216,14 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
     """
     found = []
     for item in value if isinstance(value, list) else [value]:
-        title, text = (item.get("title"), item.get("text")) if isinstance(item, dict) else ("", item)
+        title, text = (
+            (item.get("title"), item.get("text")) if isinstance(item, dict) else ("", item)
+        )
         if not isinstance(text, str | None):
-            raise AnmiError(f'{path} line {line} has a "{name}" that is no text, nor a list of texts; write it as one')
+            raise AnmiError(
+                f'{path} line {line} has a "{name}" that is no text, nor a list of texts; write it'
+                " as one"
+            )
         found.append((clean(title) if isinstance(title, str) else "", clean(text or "")))
     return found
 
@@ -211,7 +231,15 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
 class TextTable(dict[str, tuple[str, str, str, str, int]]):
     """Documents or queries as they are read: title, text, metadata as JSON, file and line by id."""
 
-    def add(self, identifier: str, text: str, metadata: dict[str, Any], path: Path, line: int, title: str = "") -> None:
+    def add(
+        self,
+        identifier: str,
+        text: str,
+        metadata: dict[str, Any],
+        path: Path,
+        line: int,
+        title: str = "",
+    ) -> None:
         """Add a text.
 
         Raises
@@ -221,19 +249,34 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         """
         if identifier in self:
             *_, first, at = self[identifier]
-            raise AnmiError(f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids unique')
+            raise AnmiError(
+                f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids'
+                " unique"
+            )
         self[identifier] = title, text, to_json(metadata), str(path), line
 
-    def added(self, prefix: str, text: str, metadata: dict[str, Any], path: Path, line: int, title: str = "") -> str:
+    def added(
+        self,
+        prefix: str,
+        text: str,
+        metadata: dict[str, Any],
+        path: Path,
+        line: int,
+        title: str = "",
+    ) -> str:
         """Return the id of a text, which is a hash of it; a text is added where it comes first."""
         # Empty texts are damage: each is counted, so they must not merge into one.
-        content = f"{title}\x1f{text}" if title else text if text.strip() else f"\x1f{path}\x1f{line}"
+        content = (
+            f"{title}\x1f{text}" if title else text if text.strip() else f"\x1f{path}\x1f{line}"
+        )
         identifier = prefix + hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
         if identifier not in self:
             self.add(identifier, text, metadata, path, line, title)
         return identifier
 
-    def add_rows(self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = "") -> None:
+    def add_rows(
+        self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = ""
+    ) -> None:
         """Add the rows of a table by their columns ``id``, ``title`` and ``text``.
 
         Parameters
@@ -245,20 +288,30 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         columns
             See :attr:`anmi.corpus.types.ReadingParams.columns`.
         name
-            Of the table: what its rows are called where they have no id, and noted in their metadata.
+            Of the table: what its rows are called where they have no id, and noted in their
+            metadata.
 
         Raises
         ------
         AnmiError
-            A text is missing or is none, and so for an id where the table has no name; or an id occurs twice.
+            A text is missing or is none, and so for an id where the table has no name; or an id
+            occurs twice.
         """
         needs: dict[Column, bool] = {"id": not name, "title": False, "text": True}
         for line, values in rows:
-            used = {what: columns_of(path, line, values, what, columns, needs[what]) for what in needs}
-            cells = {what: _cell(path, line, what, found[0], values[found[0]]) if found else ""
-                     for what, found in used.items()}  # fmt: skip
-            metadata = metadata_of(values, {*chain(*used.values())}) | ({"path": name} if name else {})
-            self.add(cells["id"] or f"{name}#{line}", cells["text"], metadata, path, line, cells["title"])
+            used = {
+                what: columns_of(path, line, values, what, columns, needs[what]) for what in needs
+            }
+            cells = {
+                what: _cell(path, line, what, found[0], values[found[0]]) if found else ""
+                for what, found in used.items()
+            }
+            metadata = metadata_of(values, {*chain(*used.values())}) | (
+                {"path": name} if name else {}
+            )
+            self.add(
+                cells["id"] or f"{name}#{line}", cells["text"], metadata, path, line, cells["title"]
+            )
 
     def table(self, kind: str) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
@@ -267,7 +320,9 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         return found.drop(columns="title") if kind == "query" else found
 
 
-def read_texts(path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None) -> pd.DataFrame:
+def read_texts(
+    path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None
+) -> pd.DataFrame:
     """Read documents or queries that have an ``_id`` and a ``text``, maybe a ``title`` and ``metadata``.
 
     Other columns become metadata.
@@ -300,9 +355,12 @@ def _cell(path: Path, line: int, what: Column, name: str, value: Any) -> str:
         return ""
     if what == "id" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    ((_, text), *more) = texts_in(path, line, name, value) or [("", "")]
+    (_, text), *more = texts_in(path, line, name, value) or [("", "")]
     if more or (what == "id" and not text.strip()):
-        raise AnmiError(f'{path} line {line} has a "{name}" that is {"a list" if more else "empty"}; write a text')
+        raise AnmiError(
+            f'{path} line {line} has a "{name}" that is {"a list" if more else "empty"}; write a'
+            " text"
+        )
     return text
 
 
@@ -326,8 +384,8 @@ def read_pairs(location: str, options: Options) -> RawCollection:
     Parameters
     ----------
     location
-        Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's files, which are read in
-        the natural order of their numbers.
+        Patterns separated by semicolons; ``PATTERN@N`` takes the first N pairs of a pattern's
+        files, which are read in the natural order of their numbers.
     options
         Of interest are ``columns``.
 
@@ -345,7 +403,9 @@ def read_pairs(location: str, options: Options) -> RawCollection:
             # A file that an earlier pattern has read is not read again.
             for path in (path for path in files if path.resolve() not in seen):
                 if kind_of(path) not in ROW_FILES:
-                    raise AnmiError(f"{path} is no table; give files that end in {', '.join(sorted(ROW_FILES))}")
+                    raise AnmiError(
+                        f"{path} is no table; give files that end in {', '.join(sorted(ROW_FILES))}"
+                    )
                 if counts[pattern] < cap:
                     seen.add(path.resolve())
                     for number, values in read_rows(path):
@@ -357,7 +417,9 @@ def read_pairs(location: str, options: Options) -> RawCollection:
     return gather_pairs(f"pairs:{location}", rows(), options, {"pairs": counts})
 
 
-def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[str, Any]) -> RawCollection:
+def gather_pairs(
+    name: str, rows: Iterable[Pair], options: Options, notes: dict[str, Any]
+) -> RawCollection:
     """Make a collection of pairs: equal queries become one with several positives, equal documents one document.
 
     Raises
@@ -368,53 +430,76 @@ def gather_pairs(name: str, rows: Iterable[Pair], options: Options, notes: dict[
     queries, documents, labels = TextTable(), TextTable(), list[tuple[Any, ...]]()
     for path, line, values, split in rows:
         columns: dict[Column, tuple[str, ...]] = {
-            what: columns_of(path, line, values, what, options.columns, needed=what in ("query", "positive"))
+            what: columns_of(
+                path, line, values, what, options.columns, needed=what in ("query", "positive")
+            )
             for what in ("query", "positive", "negative", "score", "title")
         }
         texts = {
-            what: [each for column in columns[what] for each in texts_in(path, line, column, values[column])]
+            what: [
+                each
+                for column in columns[what]
+                for each in texts_in(path, line, column, values[column])
+            ]
             for what in ("query", "positive", "negative")
         }
-        scores = [score for column in columns["score"] for score in _scores(path, line, column, values[column])]
+        scores = [
+            score
+            for column in columns["score"]
+            for score in _scores(path, line, column, values[column])
+        ]
         if len(texts["query"]) != 1 or (len(scores) > 1 and len(scores) != len(texts["positive"])):
             raise AnmiError(
-                f"{path} line {line} has {len(texts['query'])} queries, {len(texts['positive'])} documents and "
-                f"{len(scores)} labels; one query was expected, and one label or as many as documents"
+                f"{path} line {line} has {len(texts['query'])} queries, {len(texts['positive'])}"
+                f" documents and {len(scores)} labels; one query was expected, and one label or as"
+                " many as documents"
             )
         scores = scores if len(scores) > 1 else (scores or ["1"]) * len(texts["positive"])
-        title = "".join(clean(values[column]) for column in columns["title"] if isinstance(values[column], str))
+        title = "".join(
+            clean(values[column]) for column in columns["title"] if isinstance(values[column], str)
+        )
         used = {*chain(*columns.values()), "query_type", "doc_type"}
         shared = {key: item for key, item in values.items() if key not in used}
         of_query, of_document = (
-            {key: values[key] for key in [own] if key in values} | shared for own in ("query_type", "doc_type")
+            {key: values[key] for key in [own] if key in values} | shared
+            for own in ("query_type", "doc_type")
         )
-        query = queries.added("q" if split == "train" else f"{split}-q", texts["query"][0][1], of_query, path, line)
+        query = queries.added(
+            "q" if split == "train" else f"{split}-q", texts["query"][0][1], of_query, path, line
+        )
         found = [
             (documents.added("d", text, of_document, path, line, own or title), score)
             for (own, text), score in zip(texts["positive"], scores, strict=True)
         ]
         found += [
-            (documents.added("d", text, {}, path, line, own), "0") for own, text in texts["negative"] if text.strip()
+            (documents.added("d", text, {}, path, line, own), "0")
+            for own, text in texts["negative"]
+            if text.strip()
         ]
         labels += [(query, document, score, split, str(path), line) for document, score in found]
     if not labels:
         raise AnmiError(f"{name} gives no pair; name at least one file with a row")
     return RawCollection(
-        documents.table("document"), queries.table("query"),
+        documents.table("document"),
+        queries.table("query"),
         table(labels, *LABEL_COLUMNS).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
         notes=notes,
-    )  # fmt: skip
+    )
 
 
 def _scores(path: Path, line: int, name: str, value: Any) -> list[str]:
     """Return one label or a list of them as they are written."""
     given = value if isinstance(value, list) else [value]
-    found = [str(int(each)) if isinstance(each, bool) else "" if each is None else str(each) for each in given]
+    found = [
+        str(int(each)) if isinstance(each, bool) else "" if each is None else str(each)
+        for each in given
+    ]
     for text in found:
         with suppress(ValueError):
             if float(text) % 1:
                 raise AnmiError(
-                    f'{path} line {line} has the "{name}" {text}; a label is a whole number, 0 of a negative: name '
-                    "another column by ingestion.columns.score, or leave it empty, and every pair counts as relevant"
+                    f'{path} line {line} has the "{name}" {text}; a label is a whole number, 0 of a'
+                    " negative: name another column by ingestion.columns.score, or leave it empty,"
+                    " and every pair counts as relevant"
                 )
     return found

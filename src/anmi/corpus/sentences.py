@@ -1,8 +1,9 @@
 """The module finds the language of a collection, where sentences start and end, and how many words there are.
 
-Sentences are found by sentencex (Wikimedia, MIT), which knows the full stops, abbreviations and quotation marks of some
-300 languages. What it does not know is that line breaks end headings, list items and lines of tables, and that Thai
-and its neighbours write a blank where others write a full stop.
+Sentences are found by sentencex (Wikimedia, MIT), which knows the full stops, abbreviations and
+quotation marks of some 300 languages. What it does not know is that line breaks end headings, list
+items and lines of tables, and that Thai and its neighbours write a blank where others write a full
+stop.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ _PER_WORD: Final = 2
 _BLANK_ENDS: Final = frozenset({"th", "lo", "km", "my", "bo"})
 _LEAST_CLAUSE: Final = 30
 _BLANK: Final = re.compile(r"[ \t]+")
-# A line that is no continuation of the one before: after a colon, at another indentation, or as an item of a list.
+# A line that is no continuation of the one before: after a colon, at another indentation, or as an
+# item of a list.
 _ITEM: Final = re.compile(r"(?:[-*+•·‣◦–—#>|]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
 _LINE: Final = re.compile(r"[^\n]+")
-# The time of sentencex grows with the square of a text's sentences, and it looks for the other end of each quote and
-# bracket in the whole text, so it gets parts of this many characters.
+# The time of sentencex grows with the square of a text's sentences, and it looks for the other end
+# of each quote and bracket in the whole text, so it gets parts of this many characters.
 _PART: Final = 16_000
 _LETTERS: Final = re.compile(r"\w+")
-# An excerpt shows words of a question with at least 3 letters; words with the same first 5 letters are alike.
+# An excerpt shows words of a question with at least 3 letters; words with the same first 5 letters
+# are alike.
 _TELLING, _STEM = 3, 5
 _READ: Final = 10_000
 # A longer piece is no sentence but a list without punctuation, which is cut at every line break.
@@ -49,13 +52,14 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     text
         Any text; prose, lists, code.
     language
-        ISO 639-1 code. For one that sentencex does not know it takes the rules of a related one, or of English.
+        ISO 639-1 code. For one that sentencex does not know it takes the rules of a related one, or
+        of English.
 
     Returns
     -------
     list of (int, int)
-        In characters, in order, without overlap and without white-space around; between them stands nothing but
-        white-space.
+        In characters, in order, without overlap and without white-space around; between them stands
+        nothing but white-space.
 
     Examples
     --------
@@ -63,7 +67,8 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in sentences(text, "en")]
     ['See Fig. 2 for it.', 'It is new!', '- one', '- two']
     """
-    # A lone surrogate, which no encoding knows, is replaced by one character, so places stay the same.
+    # A lone surrogate, which no encoding knows, is replaced by one character, so places stay the
+    # same.
     known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
     parts = (line for piece in _pieces(known, language) for line in _lines(text, *piece))
     if language in _BLANK_ENDS:
@@ -83,8 +88,10 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(text):
         end = min(start + _PART, len(text))
-        found = [(start + piece["start_index"], start + piece["end_index"])
-                 for piece in get_sentence_boundaries(language, text[start:end])]  # fmt: skip
+        found = [
+            (start + piece["start_index"], start + piece["end_index"])
+            for piece in get_sentence_boundaries(language, text[start:end])
+        ]
         if end < len(text):
             # A sentence near the end of a part may go on behind it, so the next part begins there.
             found = [piece for piece in found if piece[1] <= end - _PART // 4]
@@ -117,9 +124,14 @@ def excerpt(text: str, question: str, length: int) -> str:
     '… knows who planted the oaks …'
     """
     asked = {word[:_STEM] for word in _LETTERS.findall(question.lower()) if len(word) >= _TELLING}
-    words = [(match.start(), match[0].lower()[:_STEM]) for match in _LETTERS.finditer(text, 0, _READ)]
+    words = [
+        (match.start(), match[0].lower()[:_STEM]) for match in _LETTERS.finditer(text, 0, _READ)
+    ]
     found = [(start, word) for start, word in words if word in asked]
-    counts = [len({word for start, word in found if first <= start < first + length // 2}) for first, _ in found]
+    counts = [
+        len({word for start, word in found if first <= start < first + length // 2})
+        for first, _ in found
+    ]
     best = found[counts.index(max(counts))][0] - length // 4 if found else 0
     begin = text.find(" ", best) + 1 if best > 0 else 0
     part = text[begin : begin + length]
@@ -165,7 +177,8 @@ _CODES: Final = """
     sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 LANGUAGES: Final = frozenset(_CODES.split())
-# Documents that are looked at, and how many characters of each: a recogniser needs a paragraph, not a page.
+# Documents that are looked at, and how many characters of each: a recogniser needs a paragraph, not
+# a page.
 _SAMPLE: Final = 200
 _PARAGRAPH: Final = 400
 # Stems and stop words called Norwegian are of the standard that most write.
@@ -199,13 +212,16 @@ def language_code(given: str) -> str:
     if code in {known for known, _ in py3langid.rank("")}:
         return code
     hint = f'did you mean "{code[:2]}"? Expected' if code[:2] in LANGUAGES else "expected"
-    raise AnmiError(f'there is no language "{given}"; {hint}: an ISO 639-1 code such as en, de or ko')
+    raise AnmiError(
+        f'there is no language "{given}"; {hint}: an ISO 639-1 code such as en, de or ko'
+    )
 
 
 def detect_language(texts: Texts) -> str:
     """Return the code of the language most documents of an evenly spaced sample are recognised as.
 
-    It is that of ISO 639-1, or of 639-3 for a language that has no other; ``en`` for no documents at all.
+    It is that of ISO 639-1, or of 639-3 for a language that has no other; ``en`` for no documents
+    at all.
     """
     import py3langid
 
@@ -215,5 +231,6 @@ def detect_language(texts: Texts) -> str:
     parts = [part for part in np.array_split(np.arange(len(found)), 20) if len(part)]
     chunks = ["\n".join(found[row][:_PARAGRAPH] for row in part.tolist()) for part in parts]
     votes = Counter(py3langid.classify(chunk)[0] for chunk in chunks)
-    # Ties go to the first code in the alphabet, so that the answer does not depend on the order of documents.
+    # Ties go to the first code in the alphabet, so that the answer does not depend on the order of
+    # documents.
     return min(votes, key=lambda code: (-votes[code], code), default="en")

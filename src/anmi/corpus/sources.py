@@ -1,7 +1,7 @@
 """One string names a collection; the module reads, checks and splits it, so that later stages can trust it.
 
-A new kind of source is one function from (location, options) to :class:`anmi.corpus.types.RawCollection` and one line
-in :data:`anmi.corpus.places.READERS`.
+A new kind of source is one function from (location, options) to
+:class:`anmi.corpus.types.RawCollection` and one line in :data:`anmi.corpus.places.READERS`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,24 @@ import pandas as pd
 from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
 from anmi.corpus.sentences import detect_language
-from anmi.corpus.texts import among, arrow, find_duplicates, find_queries, joined_texts, normalised_forms, pairs_among
-from anmi.corpus.types import FEWEST_DEV, LARGEST_RELEVANCE, SPLITS, Collection, Options, Quarantine, RawCollection
+from anmi.corpus.texts import (
+    among,
+    arrow,
+    find_duplicates,
+    find_queries,
+    joined_texts,
+    normalised_forms,
+    pairs_among,
+)
+from anmi.corpus.types import (
+    FEWEST_DEV,
+    LARGEST_RELEVANCE,
+    SPLITS,
+    Collection,
+    Options,
+    Quarantine,
+    RawCollection,
+)
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 from anmi.seeds import choose, cut
@@ -36,7 +52,8 @@ def load_collection(collection: str, **options: Any) -> Collection:
     Parameters
     ----------
     collection
-        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` | ``ir_datasets:ID``
+        ``api_docs`` | ``beir:DIR`` | ``kg:DIR`` | ``pairs:GLOB[;GLOB…]`` | ``docs:GLOB[;GLOB…]`` |
+        ``ir_datasets:ID``
         | ``hf:PATH_OR_NAME[:CONFIG][:SPLIT]``.
     options
         See :class:`anmi.corpus.types.Options`.
@@ -54,15 +71,20 @@ def load_collection(collection: str, **options: Any) -> Collection:
     given = Options(**options)
     kind, location = kind_and_place(collection)
     if "\0" in location:
-        raise AnmiError(f'collection "{collection[:200]}" has a zero byte in its place; no file is called so')
+        raise AnmiError(
+            f'collection "{collection[:200]}" has a zero byte in its place; no file is called so'
+        )
     module, _, function = READERS[kind][0].partition(":")
     try:
         raw: RawCollection = getattr(importlib.import_module(module), function)(location, given)
     except RecursionError:
         raise
     except (OSError, RuntimeError, EOFError, zlib.error) as error:
-        # An unknown home, a name too long for a file, a folder without permission: the error says which.
-        raise AnmiError(f'collection "{collection[:200]}" cannot be read ({error}); check its place') from error
+        # An unknown home, a name too long for a file, a folder without permission: the error says
+        # which.
+        raise AnmiError(
+            f'collection "{collection[:200]}" cannot be read ({error}); check its place'
+        ) from error
     return assemble(collection, raw, given)
 
 
@@ -70,7 +92,9 @@ def fingerprint(collection: Collection) -> str:
     """Return a hash of the corpus, the queries and the qrels, in their order, as 32 hexadecimal digits."""
     tables = (collection.corpus, collection.queries, collection.qrels)
     columns = (table[name] for table in tables for name in sorted(table.columns))
-    return digest(*(digest(str(values.name), *arrow(values).to_pylist()) for values in columns)).hex()
+    return digest(
+        *(digest(str(values.name), *arrow(values).to_pylist()) for values in columns)
+    ).hex()
 
 
 def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
@@ -88,8 +112,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     Raises
     ------
     AnmiError
-        If two splits share a query, too much is damaged, or none of the training labels is left. A collection without
-        training labels is no error.
+        If two splits share a query, too much is damaged, or none of the training labels is left. A
+        collection without training labels is no error.
     """
     _check_ids(raw.documents, raw.queries, raw.qrels)
     quarantine, notes = Quarantine(), dict(raw.notes)
@@ -109,9 +133,14 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         queries, qrels = _merged(queries, qrels, quarantine)
     train = (queries["split"] == "train").to_numpy()
     if options.subset is not None and train.sum() > options.subset:
-        notes["subset"] = f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's text"
+        notes["subset"] = (
+            f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's"
+            " text"
+        )
         kept = ~train
-        kept[train] = choose(queries.loc[train, "normalised"].tolist(), options.subset, options.seed)
+        kept[train] = choose(
+            queries.loc[train, "normalised"].tolist(), options.subset, options.seed
+        )
         queries = queries[kept]
     set_aside = quarantine.table()
     if "train" not in set(valid.loc[valid["relevance"] > 0, "split"]):
@@ -119,8 +148,10 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     elif not train.any():
         most = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
         raise AnmiError(
-            f'collection "{name}" has no training query with a positive, so there is nothing to mine for: '
-            f"{f'most queries were set aside ({most[0]})' if most else 'it has no such label'}; label more queries of "
+            f'collection "{name}" has no training query with a positive, so there is nothing to'
+            " mine for: "
+            f"{f'most queries were set aside ({most[0]})' if most else 'it has no such label'};"
+            " label more queries of "
             "the split train"
         )
 
@@ -139,19 +170,35 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     runs = raw.runs[among(raw.runs["query_id"], queries["query_id"])]
     runs = runs[among(runs["document_id"], corpus["document_id"])]
     if strange := set(raw.runs["system"]) - set(runs["system"]):
-        raise AnmiError(f"runs/{min(strange)} ranks no document of this corpus for a query of it; give their ids")
+        raise AnmiError(
+            f"runs/{min(strange)} ranks no document of this corpus for a query of it; give"
+            " their ids"
+        )
     columns = ["query_id", "text", "split", "metadata", "same_as"]
     return Collection(
-        name, options.language or detect_language(texts), corpus,
-        plain(queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}), *columns),
+        name,
+        options.language or detect_language(texts),
+        corpus,
+        plain(
+            queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}),
+            *columns,
+        ),
         plain(qrels, "query_id", "document_id", "relevance", "split"),
-        same_text(queries, qrels) if raw.same_text_is_equivalent else superset_of_triples(corpus, qrels),
+        (
+            same_text(queries, qrels)
+            if raw.same_text_is_equivalent
+            else superset_of_triples(corpus, qrels)
+        ),
         plain(raw.graph, "head", "relation", "tail"),
         find_duplicates(corpus["document_id"], forms),
         pd.concat([set_aside, raw.set_aside], ignore_index=True),
-        notes, plain(raw.entities), plain(facts[among(facts["document_id"], corpus["document_id"])]),
-        plain(judged, "query_id", "document_id"), plain(runs), forms,
-    )  # fmt: skip
+        notes,
+        plain(raw.entities),
+        plain(facts[among(facts["document_id"], corpus["document_id"])]),
+        plain(judged, "query_id", "document_id"),
+        plain(runs),
+        forms,
+    )
 
 
 def _check_ids(*tables: pd.DataFrame) -> None:
@@ -161,8 +208,15 @@ def _check_ids(*tables: pd.DataFrame) -> None:
             control, long = ids.str.contains(_CONTROL, regex=True), ids.str.len() > _LONGEST_ID
             if (control | long).any():
                 first: Any = table[control | long].iloc[0]
-                what = "a control character, such as a tab or a zero byte" if control[first.name] else _LONG
-                told = f"{first['file']} line {first['line']} has an id with {what} ({first[ids.name][:100]!r})"
+                what = (
+                    "a control character, such as a tab or a zero byte"
+                    if control[first.name]
+                    else _LONG
+                )
+                told = (
+                    f"{first['file']} line {first['line']} has an id with {what}"
+                    f" ({first[ids.name][:100]!r})"
+                )
                 raise AnmiError(f"{told}; give it another")
 
 
@@ -183,14 +237,20 @@ def _check_splits(qrels: pd.DataFrame) -> None:
         second = shared.iloc[0]
         first = pairs[pairs["query_id"] == second["query_id"]].iloc[0]
         raise AnmiError(
-            f'query "{second["query_id"]}" is in {first["split"]} ({first["file"]} line {first["line"]}) and in '
-            f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in all; every query must "
+            f'query "{second["query_id"]}" is in {first["split"]} ({first["file"]} line'
+            f" {first['line']}) and in "
+            f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in"
+            " all; every query must "
             "be in one split only"
         )
 
 
 def _labels(
-    raw: RawCollection, documents: pd.DataFrame, queries: pd.DataFrame, quarantine: Quarantine, options: Options
+    raw: RawCollection,
+    documents: pd.DataFrame,
+    queries: pd.DataFrame,
+    quarantine: Quarantine,
+    options: Options,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the labels between known texts, and the positive ones whose document is not there; whole numbers."""
     value = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
@@ -203,7 +263,9 @@ def _labels(
         "the query is unknown": ~among(raw.qrels["query_id"], raw.queries["query_id"]),
     }
     reason = pd.Series(np.select(list(reasons.values()), list(reasons), ""), raw.qrels.index)
-    rows = quarantine.set_aside("qrel", raw.qrels.assign(relevance=value), reason != "", reason, damage=True)
+    rows = quarantine.set_aside(
+        "qrel", raw.qrels.assign(relevance=value), reason != "", reason, damage=True
+    )
     quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
     gone = ~among(rows["query_id"], queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
@@ -213,8 +275,10 @@ def _labels(
     if len(lost):
         first = lost.iloc[0]
         raise AnmiError(
-            f'{first["file"]} line {first["line"]} labels the document "{first["document_id"]}", which is unknown, as '
-            f"are all others of {first['split']}; give the labels of this corpus, with its ids as they are written"
+            f'{first["file"]} line {first["line"]} labels the document "{first["document_id"]}",'
+            " which is unknown, as "
+            f"are all others of {first['split']}; give the labels of this corpus, with its ids as"
+            " they are written"
         )
     return rows, quarantine.set_aside("qrel", rows, ~known, "the document is not in the corpus")
 
@@ -226,42 +290,58 @@ def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _labelled(
-    queries: pd.DataFrame, before: pd.DataFrame, valid: pd.DataFrame, known: pd.DataFrame, quarantine: Quarantine
+    queries: pd.DataFrame,
+    before: pd.DataFrame,
+    valid: pd.DataFrame,
+    known: pd.DataFrame,
+    quarantine: Quarantine,
 ) -> pd.DataFrame:
     """Set aside queries without a positive in the corpus, which no search of it can answer.
 
-    Folders in the BEIR layout often carry queries of splits they have no labels for, so a query that no label names is
-    no damage, and neither is one that was judged to have no answer; one whose labels all failed is.
+    Folders in the BEIR layout often carry queries of splits they have no labels for, so a query
+    that no label names is no damage, and neither is one that was judged to have no answer; one
+    whose labels all failed is.
     """
     for labels, reason, damage in (
         (before, "no label names the query", False),
         (valid, "the query has no positive", True),
         (valid[valid["relevance"] > 0], "all labels of the query are 0", False),
-        (known[known["relevance"] > 0], "no relevant document of the query is in the corpus", False),
+        (
+            known[known["relevance"] > 0],
+            "no relevant document of the query is in the corpus",
+            False,
+        ),
     ):
         bad = ~among(queries["query_id"], labels["query_id"])
         queries = quarantine.set_aside("query", queries, bad, reason, damage=damage)
     return queries
 
 
-def _note_absent(valid: pd.DataFrame, known: pd.DataFrame, queries: pd.DataFrame, notes: dict[str, Any]) -> None:
+def _note_absent(
+    valid: pd.DataFrame, known: pd.DataFrame, queries: pd.DataFrame, notes: dict[str, Any]
+) -> None:
     """Note how many relevant documents of dev and test queries the corpus lacks."""
     absent = valid[(valid["relevance"] > 0) & ~valid.index.isin(known.index)]
     split = absent["query_id"].map(queries.set_index("query_id")["split"]).fillna(absent["split"])
     if count := int((split != "train").sum()):
         notes["absent"] = told = (
-            f"{count:,} relevant documents of dev and test queries are not in the corpus; recall is measured on those "
-            "that are"
+            f"{count:,} relevant documents of dev and test queries are not in the corpus; recall is"
+            " measured on those that are"
         )
         log.warning(told)
 
 
-def _with_splits(queries: pd.DataFrame, qrels: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+def _with_splits(
+    queries: pd.DataFrame, qrels: pd.DataFrame, options: Options, notes: dict[str, Any]
+) -> pd.DataFrame:
     """Cut dev and test from train where they are missing, but no dev of fewer than 20 queries.
 
-    Dev is never cut from test: what is measured there should be comparable with what others measure.
+    Dev is never cut from test: what is measured there should be comparable with what others
+    measure.
     """
-    split = queries["query_id"].map(qrels.drop_duplicates("query_id").set_index("query_id")["split"])
+    split = queries["query_id"].map(
+        qrels.drop_duplicates("query_id").set_index("query_id")["split"]
+    )
     train = (split == "train").to_numpy()
     missing = [name for name in SPLITS[1:] if name not in set(split)] if train.any() else []
     if missing:
@@ -281,15 +361,23 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
     """Set aside queries whose text is also that of a query in a split further from training."""
     order = queries["split"].map({split: place for place, split in enumerate(SPLITS)})
     last = order.groupby(queries["normalised"]).transform("max")
-    reason = "a " + queries["split"] + " query with the text of a " + last.map(dict(enumerate(SPLITS))) + " query"
+    reason = (
+        "a "
+        + queries["split"]
+        + " query with the text of a "
+        + last.map(dict(enumerate(SPLITS)))
+        + " query"
+    )
     return quarantine.set_aside("query", queries, order != last, reason)
 
 
-def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _merged(
+    queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Make one query with all labels of those of one text, so that none has another's positives as negatives.
 
-    The one that was read first stays. Queries of test stay as they are: what is measured on them should be comparable
-    with what others measure.
+    The one that was read first stays. Queries of test stay as they are: what is measured on them
+    should be comparable with what others measure.
     """
     first = queries.groupby("normalised")["query_id"].transform("first")
     again = (queries["split"] != "test") & (queries["query_id"] != first)
@@ -303,7 +391,11 @@ def _merged(queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine) 
 
 def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
-    labelled = qrels[["query_id", "document_id"]].merge(queries[["query_id", "normalised"]], on="query_id")
-    both = queries[["query_id", "normalised"]].merge(labelled[["normalised", "document_id"]], on="normalised")
+    labelled = qrels[["query_id", "document_id"]].merge(
+        queries[["query_id", "normalised"]], on="query_id"
+    )
+    both = queries[["query_id", "normalised"]].merge(
+        labelled[["normalised", "document_id"]], on="normalised"
+    )
     both = both[["query_id", "document_id"]].drop_duplicates()
     return both[~pairs_among(both, qrels)].reset_index(drop=True)

@@ -25,7 +25,9 @@ def arrow(values: Texts) -> pa.LargeStringArray:
     (['a', 'b'], 'large_string')
     """
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        values = pa.array(values if isinstance(values, pd.Series) else list(values), from_pandas=True)
+        values = pa.array(
+            values if isinstance(values, pd.Series) else list(values), from_pandas=True
+        )
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return values if values.type == pa.large_string() else values.cast(pa.large_string())
@@ -42,7 +44,11 @@ def column(values: Texts) -> pd.Series:
     dtype = pd.Series([], dtype="str").dtype
     found = arrow(values)
     # pandas before 3 has no such kind, and keeps objects.
-    return pd.Series(dtype.__from_arrow__(found)) if hasattr(dtype, "__from_arrow__") else found.to_pandas()
+    return (
+        pd.Series(dtype.__from_arrow__(found))
+        if hasattr(dtype, "__from_arrow__")
+        else found.to_pandas()
+    )
 
 
 def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
@@ -53,12 +59,16 @@ def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
     >>> among(["a", "b"], pd.Series(["b", "c"])).tolist()
     [False, True]
     """
-    return np.asarray(pc.is_in(arrow(values), value_set=arrow(known)).to_numpy(zero_copy_only=False), bool)
+    return np.asarray(
+        pc.is_in(arrow(values), value_set=arrow(known)).to_numpy(zero_copy_only=False), bool
+    )
 
 
 def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
     """Say for each row of a table whether the other one has its pair of query and document, bool [N]."""
-    pairs, known = (pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other))
+    pairs, known = (
+        pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other)
+    )
     return np.asarray(pairs.isin(known), bool)
 
 
@@ -155,8 +165,9 @@ class _Collapse(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
-        # Invisible joiners and byte-order marks vanish: a blank in their place would split Hindi or Persian words.
-        # Combining marks and symbols stay: they carry Hindi vowels and the difference between "<" and ">".
+        # Invisible joiners and byte-order marks vanish: a blank in their place would split Hindi or
+        # Persian words. Combining marks and symbols stay: they carry Hindi vowels and the
+        # difference between "<" and ">".
         blank = category[0] in "PZ" or category == "Cc"
         value = "" if category == "Cf" else " " if blank else chr(code)
         self[code] = value
@@ -170,7 +181,8 @@ _COLLAPSE_ASCII = bytes(ord(_COLLAPSE[code]) if code < 128 else code for code in
 def normalised(text: str) -> str:
     """Return the text in NFKC, case-folded, with runs of white-space and punctuation as one blank.
 
-    A text of nothing but punctuation stays as it is, so that two of them are not taken for the same.
+    A text of nothing but punctuation stays as it is, so that two of them are not taken for the
+    same.
 
     Examples
     --------
@@ -180,8 +192,12 @@ def normalised(text: str) -> str:
     '?!'
     """
     if text.isascii():
-        # The same in a fifth of the time: these characters are composed already and none of them vanishes.
-        return b" ".join(text.encode().lower().translate(_COLLAPSE_ASCII).split()).decode() or text.strip()
+        # The same in a fifth of the time: these characters are composed already and none of them
+        # vanishes.
+        return (
+            b" ".join(text.encode().lower().translate(_COLLAPSE_ASCII).split()).decode()
+            or text.strip()
+        )
     # Case folding can undo a composition, hence the second NFKC.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(folded.translate(_COLLAPSE).split()) or text.strip()
@@ -209,16 +225,20 @@ def find_duplicates(document_ids: Texts, forms: Texts) -> pd.DataFrame:
     number = arrow(forms).dictionary_encode().indices.to_numpy()
     root = np.unique(number, return_index=True)[1][number]
     rows = np.flatnonzero(root != np.arange(len(number)))
-    pairs = {"document_id": taken(document_ids, rows), "duplicate_of": taken(document_ids, root[rows])}
+    pairs = {
+        "document_id": taken(document_ids, rows),
+        "duplicate_of": taken(document_ids, root[rows]),
+    }
     return pd.DataFrame(pairs, dtype="str")
 
 
 def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> list[str]:
     """Return the document that is the query itself, or has its text, for every query; empty where there is none.
 
-    In collections such as ArguAna and Quora the queries are documents, under the same id. The id alone does not tell:
-    where queries and documents are both numbered from 1, all ids coincide. A document's text is its title and text;
-    that of the document with the query's own id may also be the text alone.
+    In collections such as ArguAna and Quora the queries are documents, under the same id. The id
+    alone does not tell: where queries and documents are both numbered from 1, all ids coincide. A
+    document's text is its title and text; that of the document with the query's own id may also be
+    the text alone.
 
     Parameters
     ----------
@@ -232,8 +252,8 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     Returns
     -------
     list of str
-        Ids of documents, empty strings where there is none. Of several documents of one text, that with the query's id
-        or else the first; the others are found by :func:`find_duplicates`.
+        Ids of documents, empty strings where there is none. Of several documents of one text, that
+        with the query's id or else the first; the others are found by :func:`find_duplicates`.
 
     Examples
     --------
@@ -248,6 +268,11 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     first = dict(zip(taken(forms, same[::-1]), taken(ids, same[::-1]), strict=True))
     shared = np.flatnonzero(among(ids, queries["query_id"]))
     taking = (taken(each, shared) for each in (ids, forms, corpus["text"]))
-    own = {identifier: (form, normalised(text)) for identifier, form, text in zip(*taking, strict=True)}
+    own = {
+        identifier: (form, normalised(text)) for identifier, form, text in zip(*taking, strict=True)
+    }
     asked = zip(queries["query_id"].tolist(), queries["normalised"].tolist(), strict=True)
-    return [identifier if form in own.get(identifier, ()) else first.get(form, "") for identifier, form in asked]
+    return [
+        identifier if form in own.get(identifier, ()) else first.get(form, "")
+        for identifier, form in asked
+    ]

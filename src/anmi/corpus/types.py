@@ -19,7 +19,8 @@ from anmi.errors import AnmiError
 SPLITS: Final = ("train", "dev", "test")
 # Fewer dev queries with a label choose little, so pseudo-queries stand in.
 FEWEST_DEV: Final = 20
-# trec_eval keeps an array as long as the largest label, which takes gigabytes, and misreads labels above 2**53.
+# trec_eval keeps an array as long as the largest label, which takes gigabytes, and misreads labels
+# above 2**53.
 LARGEST_RELEVANCE: Final = 1_000_000
 ENTITY_COLUMNS: Final = ("uri", "label", "types")
 FACT_COLUMNS: Final = ("document_id", "head", "relation", "tail")
@@ -36,7 +37,9 @@ Column = Literal["query", "positive", "negative", "score", "id", "title", "text"
 
 def table(rows: Iterable[Sequence[Any]], *columns: str) -> pd.DataFrame:
     """Return rows as a table; lines and scores are numbers, all else is text."""
-    return pd.DataFrame(list(rows), columns=list(columns)).astype({name: _NUMBERS.get(name, "str") for name in columns})
+    return pd.DataFrame(list(rows), columns=list(columns)).astype(
+        {name: _NUMBERS.get(name, "str") for name in columns}
+    )
 
 
 def empty(*columns: str) -> pd.DataFrame:
@@ -55,12 +58,13 @@ class ReadingParams(BaseModel):
     Attributes
     ----------
     max_quarantine
-        Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single damaged row never
-        does, unless this is 0.
+        Share in [0, 1] of damaged documents, queries or qrels above which loading fails. A single
+        damaged row never does, unless this is 0.
     dev_share, test_share
         Shares of the training queries that become a split where the source lacks it.
     language
-        See :func:`anmi.corpus.sentences.language_code`; recognised from a sample of documents when ``None``.
+        See :func:`anmi.corpus.sentences.language_code`; recognised from a sample of documents when
+        ``None``.
     columns
         Names of the columns of tables where they are not the usual ones; an empty name takes none.
     """
@@ -86,7 +90,8 @@ class ReadingParams(BaseModel):
         """Fail before a file is read."""
         if self.dev_share + self.test_share >= 1:
             raise ValueError(
-                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to train on; lower them"
+                f"dev_share {self.dev_share:g} and test_share {self.test_share:g} leave nothing to"
+                " train on; lower them"
             )
         return self
 
@@ -99,7 +104,8 @@ class Options(ReadingParams):
     seed
         Keys the hashes that cut splits and choose the subset.
     subset
-        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes all.
+        Cap on training queries, chosen by hash; dev, test and the corpus stay whole. ``None`` takes
+        all.
     """
 
     seed: int = 42
@@ -117,8 +123,8 @@ class RawCollection:
     queries
         ``query_id, text, metadata, file, line``.
     qrels
-        ``query_id, document_id, relevance, split, file, line``; relevance as it was written. All rows are ``train``
-        where the source has no splits.
+        ``query_id, document_id, relevance, split, file, line``; relevance as it was written. All
+        rows are ``train`` where the source has no splits.
     graph
         ``head, relation, tail``.
     same_text_is_equivalent
@@ -126,7 +132,8 @@ class RawCollection:
     notes
         What the user should know.
     entities, facts, runs
-        As in :class:`Collection`; without facts, they come from the graph and from ``metadata.triples``.
+        As in :class:`Collection`; without facts, they come from the graph and from
+        ``metadata.triples``.
     set_aside
         ``kind, id, file, line, reason``: what the reader itself put into quarantine.
     """
@@ -154,14 +161,16 @@ class Collection:
     language
         ISO 639-1 code of the documents.
     corpus
-        ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is its row.
+        ``document_id, title, text, metadata`` (metadata as a JSON string). A document's index is
+        its row.
     queries
-        ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has its text; empty
-        where there is none.
+        ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has
+        its text; empty where there is none.
     qrels
         ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
     equivalents
-        ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For scoring only.
+        ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For
+        scoring only.
     judged
         ``query_id, document_id``: labels of 0, which are judged negatives.
     graph
@@ -175,7 +184,8 @@ class Collection:
     facts
         ``document_id, head, relation, tail``: what a document states, in the terms of the graph.
     runs
-        ``query_id, document_id, score, system``: what other systems found, which evaluation measures as well.
+        ``query_id, document_id, score, system``: what other systems found, which evaluation
+        measures as well.
     forms
         Normalised texts of the documents as an Arrow array, by which duplicates were found.
     """
@@ -220,8 +230,10 @@ def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> N
     if len(damaged) > (max(1.0, share * total) if share > 0 else 0.0):
         first: Any = damaged.iloc[0]
         raise AnmiError(
-            f"{len(damaged)} of {total} {what} are damaged, more than ingestion.max_quarantine {share:.2%}; the first "
-            f'is {first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct the file or raise '
+            f"{len(damaged)} of {total} {what} are damaged, more than ingestion.max_quarantine"
+            f" {share:.2%}; the first "
+            f'is {first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct'
+            " the file or raise "
             "ingestion.max_quarantine"
         )
 
@@ -229,16 +241,22 @@ def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> N
 class Quarantine:
     """Collects the rows that are set aside; only damage counts against the threshold.
 
-    What follows from something else that is listed already, or is set aside on purpose, is no damage.
+    What follows from something else that is listed already, or is set aside on purpose, is no
+    damage.
     """
 
     def __init__(self) -> None:
         self._parts = [empty(*QUARANTINE_COLUMNS).assign(damage=False)]
 
     def set_aside(
-        self, kind: str, rows: pd.DataFrame, bad: pd.Series | NDArray[np.bool_], reason: str | pd.Series,
-        *, damage: bool = False,
-    ) -> pd.DataFrame:  # fmt: skip
+        self,
+        kind: str,
+        rows: pd.DataFrame,
+        bad: pd.Series | NDArray[np.bool_],
+        reason: str | pd.Series,
+        *,
+        damage: bool = False,
+    ) -> pd.DataFrame:
         """Note the bad rows of the kind ``document``, ``query`` or ``qrel`` and return the others.
 
         The reason is one for all rows, or a series with one for each.
@@ -246,8 +264,14 @@ class Quarantine:
         mask = np.asarray(bad, dtype=bool)
         if mask.any():
             found = rows[mask]
-            ids = found["query_id"] + " " + found["document_id"] if kind == "qrel" else found[f"{kind}_id"]
-            self._parts.append(found[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage))
+            ids = (
+                found["query_id"] + " " + found["document_id"]
+                if kind == "qrel"
+                else found[f"{kind}_id"]
+            )
+            self._parts.append(
+                found[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage)
+            )
         return rows[~mask]
 
     def check(self, kind: str, total: int, share: float) -> None:
@@ -258,4 +282,6 @@ class Quarantine:
 
     def table(self) -> pd.DataFrame:
         """Return ``kind, id, file, line, reason``; line 0 where the source has no lines."""
-        return table_of(pd.concat(self._parts)[list(QUARANTINE_COLUMNS)].itertuples(index=False, name=None))
+        return table_of(
+            pd.concat(self._parts)[list(QUARANTINE_COLUMNS)].itertuples(index=False, name=None)
+        )

@@ -15,6 +15,15 @@ from anmi.datasets.files import (
 )
 
 __all__ = [
-    "ArtifactDataset", "CandidateShardsDataset", "ColumnsDataset", "FigureDataset", "FolderDataset", "JsonDataset",
-    "NumpyDataset", "StoreDataset", "TableDataset", "TextDataset", "TrainingRowsDataset",
-]  # fmt: skip
+    "ArtifactDataset",
+    "CandidateShardsDataset",
+    "ColumnsDataset",
+    "FigureDataset",
+    "FolderDataset",
+    "JsonDataset",
+    "NumpyDataset",
+    "StoreDataset",
+    "TableDataset",
+    "TextDataset",
+    "TrainingRowsDataset",
+]

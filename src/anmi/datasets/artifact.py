@@ -11,7 +11,13 @@ from functools import wraps
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from kedro.io.core import AbstractVersionedDataset, DatasetError, Version, VersionNotFoundError, get_protocol_and_path
+from kedro.io.core import (
+    AbstractVersionedDataset,
+    DatasetError,
+    Version,
+    VersionNotFoundError,
+    get_protocol_and_path,
+)
 
 from anmi import buckets
 from anmi.errors import AnmiError
@@ -26,10 +32,11 @@ if TYPE_CHECKING:
 class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     """A versioned file or folder; subclasses say how to write it to and read it from a local path.
 
-    Remote locations (anything fsspec knows) are written to a local folder first and then uploaded; a folder counts as
-    present only when its upload finished. A version never changes, so what was uploaded or downloaded once is kept
-    until Kedro releases the dataset, and not downloaded again. Before a version is first read, memory-mapped ones too,
-    all its files are hashed and compared with what the run that saved it noted.
+    Remote locations (anything fsspec knows) are written to a local folder first and then uploaded;
+    a folder counts as present only when its upload finished. A version never changes, so what was
+    uploaded or downloaded once is kept until Kedro releases the dataset, and not downloaded again.
+    Before a version is first read, memory-mapped ones too, all its files are hashed and compared
+    with what the run that saved it noted.
 
     Parameters
     ----------
@@ -45,7 +52,11 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     _cached_load_version: str | None
 
     def __init__(
-        self, *, filepath: str, version: Version | None = None, metadata: dict[str, Any] | None = None
+        self,
+        *,
+        filepath: str,
+        version: Version | None = None,
+        metadata: dict[str, Any] | None = None,
     ) -> None:
         self._protocol, path = get_protocol_and_path(filepath, version)
         self.metadata, self._url = metadata, filepath
@@ -74,7 +85,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         target = self._get_save_path()
         self._saved = self._sound = self._opened = None
         local = Path(target) if self._fs is None else self._copy_of(target)
-        place, setting = (self._filepath, "ANMI_DATA_ROOT") if self._fs is None else (local, "TMPDIR")
+        place, setting = (
+            (self._filepath, "ANMI_DATA_ROOT") if self._fs is None else (local, "TMPDIR")
+        )
         with disk_errors(place, setting), aside(local) as path:
             self.written = measured(path, self._write(data, path))
         if self._fs is not None:
@@ -85,7 +98,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def discard(self) -> None:
         """Remove what lies where ``save`` would write to, so that it can; it counts as absent from the start on."""
         version = self.resolve_save_version()
-        buckets.remove(self._place_of(self._get_versioned_path(version) if version else self._filepath))
+        buckets.remove(
+            self._place_of(self._get_versioned_path(version) if version else self._filepath)
+        )
         if self._fs is not None:
             self._fs.invalidate_cache(str(self._filepath))
 
@@ -145,9 +160,12 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         noted = self.written if self._saved == source else saved_record(self._url, version)
         if noted:
             found = measured(local)
-            if any(noted.get(fact, found[fact]) != found[fact] for fact in ("files", "bytes", "digest")):
+            if any(
+                noted.get(fact, found[fact]) != found[fact] for fact in ("files", "bytes", "digest")
+            ):
                 raise AnmiError(
-                    f"{self._place_of(source)} is damaged, since it is not what run {version} saved: {_AGAIN}"
+                    f"{self._place_of(source)} is damaged, since it is not what run {version}"
+                    f" saved: {_AGAIN}"
                 )
         self._sound = source
 
@@ -174,7 +192,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         assert self._fs is not None
         with buckets.in_one_sentence(self._url):
             names = buckets.listed(self._fs, str(self._filepath))
-        return [str(self._get_versioned_path(name)) for name in names if name != self._filepath.name]
+        return [
+            str(self._get_versioned_path(name)) for name in names if name != self._filepath.name
+        ]
 
     def versions(self) -> Iterator[str]:
         """Yield the versions that are there, the newest first; each look at a bucket is a request."""
@@ -229,16 +249,22 @@ def record_of(root: str, run_id: str) -> dict[str, Any]:
         whole = found.pop("digest", None) in (None, hash_value(found))
         noted = [found[kind] for kind in ("loaded", "saved")]
         noted += [entry for each in noted for entry in each.values()]
-        known = {"start", "status"} <= found.keys() and all(isinstance(entry, dict) for entry in noted)
+        known = {"start", "status"} <= found.keys() and all(
+            isinstance(entry, dict) for entry in noted
+        )
         if whole and known and found["run_id"] == run_id:
             return found
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise AnmiError(f"{place} is no record of run {run_id}, or damaged: put it back from a copy, or remove the folder")
+    raise AnmiError(
+        f"{place} is no record of run {run_id}, or damaged: put it back from a copy, or remove the"
+        " folder"
+    )
 
 
 _AGAIN: Final = "put it back from a copy, or make it again with `kedro run`"
-# Characters of an error, and of a cell: a document, or a list of all candidates, would fill the page.
+# Characters of an error, and of a cell: a document, or a list of all candidates, would fill the
+# page.
 _LONGEST: Final = 120
 _Preview = TypeVar("_Preview", bound=Callable[..., Any])
 

@@ -136,8 +136,12 @@ class NumpyDataset(ArtifactDataset):
 def resolve_loader(dotted: str) -> Callable[[Path], Any]:
     """Return the function or class method that a catalog entry names, from this package only."""
     parts = dotted.split(".")
-    if parts[0] != "anmi" or not all(part.isidentifier() and not part.startswith("_") for part in parts):
-        raise DatasetError(f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package")
+    if parts[0] != "anmi" or not all(
+        part.isidentifier() and not part.startswith("_") for part in parts
+    ):
+        raise DatasetError(
+            f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package"
+        )
     with suppress(ImportError, AttributeError):
         found: Any = pkgutil.resolve_name(dotted)
         # Modules of this package may hold names that they imported from elsewhere.
@@ -149,8 +153,9 @@ def resolve_loader(dotted: str) -> Callable[[Path], Any]:
 class FolderDataset(ArtifactDataset):
     """A folder written by an object with ``save(path)``, or one that is made already.
 
-    A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied otherwise. Loading
-    returns the path, or what ``loader``, the dotted name of a function inside ``anmi``, makes of it.
+    A folder given as a ``Path`` is moved when it lies in the system's temporary folder, copied
+    otherwise. Loading returns the path, or what ``loader``, the dotted name of a function inside
+    ``anmi``, makes of it.
     """
 
     is_folder: ClassVar[bool] = True
@@ -170,7 +175,9 @@ class FolderDataset(ArtifactDataset):
             path.mkdir()
             data.save(path)
         else:
-            raise DatasetError(f"{type(data).__name__} has no save(path), so it cannot become a folder")
+            raise DatasetError(
+                f"{type(data).__name__} has no save(path), so it cannot become a folder"
+            )
 
     def _read(self, path: Path) -> Any:
         return resolve_loader(self._loader)(path) if self._loader else path
@@ -182,7 +189,8 @@ class FolderDataset(ArtifactDataset):
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
     """The content-addressed cache of embeddings and judgments, opened once per run and shared by the nodes.
 
-    It is a cache and not an artifact: it has no versions, and nodes write into it rather than save it.
+    It is a cache and not an artifact: it has no versions, and nodes write into it rather than save
+    it.
 
     Parameters
     ----------
@@ -194,7 +202,10 @@ class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
 
     def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
         if "://" in filepath:
-            raise AnmiError(f"the store {filepath} is remote, and it needs a local disk: name a folder in ANMI_STORE")
+            raise AnmiError(
+                f"the store {filepath} is remote, and it needs a local disk: name a folder in"
+                " ANMI_STORE"
+            )
         self._filepath = Path(filepath)
         self.metadata = metadata
         self._store: Any = None
@@ -209,7 +220,9 @@ class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
 
     def save(self, data: Any) -> None:
         """Refuse: nodes write into the store while they work."""
-        raise DatasetError("the store is a cache that nodes write into; it cannot be the output of a node")
+        raise DatasetError(
+            "the store is a cache that nodes write into; it cannot be the output of a node"
+        )
 
     def _exists(self) -> bool:
         return True
@@ -229,8 +242,9 @@ _PATTERN: Final = "part-*.parquet"
 class CandidateShardsDataset(ArtifactDataset):
     """Blocks of candidates, one Parquet file per block, read and written one block at a time.
 
-    Saving pulls the blocks through the functions that make them, so memory holds one block; equal blocks give equal
-    bytes. Loading returns :class:`anmi.candidates.CandidateShards` that read the files at each pass.
+    Saving pulls the blocks through the functions that make them, so memory holds one block; equal
+    blocks give equal bytes. Loading returns :class:`anmi.candidates.CandidateShards` that read the
+    files at each pass.
     """
 
     is_folder: ClassVar[bool] = True
@@ -238,7 +252,10 @@ class CandidateShardsDataset(ArtifactDataset):
 
     def _write(self, data: Any, path: Path) -> dict[str, str]:
         if not isinstance(data, self.holds):
-            raise DatasetError(f"{self._filepath.name} takes {self.holds.__name__} and was given {type(data).__name__}")
+            raise DatasetError(
+                f"{self._filepath.name} takes {self.holds.__name__} and was given"
+                f" {type(data).__name__}"
+            )
         path.mkdir()
         return {part.name: part.digest for part in data.save(path)}
 
@@ -249,14 +266,19 @@ class CandidateShardsDataset(ArtifactDataset):
     def preview(self) -> TablePreview:
         """Show the first rows in kedro-viz."""
         first = min(self.local_copy().glob(_PATTERN), default=None)
-        return cast("TablePreview", {}) if first is None else table_preview(read_table(first).slice(0, 5).to_pandas())
+        return (
+            cast("TablePreview", {})
+            if first is None
+            else table_preview(read_table(first).slice(0, 5).to_pandas())
+        )
 
 
 class ColumnsDataset(CandidateShardsDataset):
     """The columns that a stage adds to candidates, one Parquet file per block and nothing of the block itself.
 
-    A stage that had nothing to add leaves no part. Loading returns :class:`anmi.candidates.ColumnShards`, which
-    :meth:`anmi.candidates.CandidateShards.joined` takes by position.
+    A stage that had nothing to add leaves no part. Loading returns
+    :class:`anmi.candidates.ColumnShards`, which :meth:`anmi.candidates.CandidateShards.joined`
+    takes by position.
     """
 
     holds = ColumnShards

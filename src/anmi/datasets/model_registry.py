@@ -1,8 +1,9 @@
 """The MLflow Model Registry: versions of a retriever, and the aliases ``champion`` and ``challenger``.
 
 Through the client only, so that nothing global is set. A version is a folder that
-``mlflow.sentence_transformers.load_model("models:/NAME@champion")`` reads, or ``mlflow.pyfunc.load_model`` where it is
-of a sparse retriever: weights as safetensors, nothing pickled.
+``mlflow.sentence_transformers.load_model("models:/NAME@champion")`` reads, or
+``mlflow.pyfunc.load_model`` where it is of a sparse retriever: weights as safetensors, nothing
+pickled.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def connect(uri: str) -> Any:
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f"{database.name}.lock")):
         if not database.exists():
-            # Tables are made for seconds; a run that is stopped meanwhile is to leave none rather than half of them.
+            # Tables are made for seconds; a run that is stopped meanwhile is to leave none rather
+            # than half of them.
             with aside(database) as made:
                 maker = MlflowClient(tracking_uri=f"sqlite:///{made}")
                 maker._tracking_client.store.engine.dispose()
@@ -109,12 +111,18 @@ class ModelRegistry:
 
     def names(self) -> list[str]:
         """Return the names of all registered models."""
-        return sorted(model.name for model in self._ask("search_registered_models", max_results=1000))
+        return sorted(
+            model.name for model in self._ask("search_registered_models", max_results=1000)
+        )
 
     def aliases(self, name: str) -> dict[str, int]:
         """Return the versions by alias; empty where the model is not registered."""
         model = self._ask("get_registered_model", name)
-        return {} if model is None else {alias: int(version) for alias, version in model.aliases.items()}
+        return (
+            {}
+            if model is None
+            else {alias: int(version) for alias, version in model.aliases.items()}
+        )
 
     def at(self, name: str, alias: str) -> Entry | None:
         """Return the version that has the alias."""
@@ -125,7 +133,10 @@ class ModelRegistry:
         """Return a version; that there is none of the number is an AnmiError."""
         found = self._ask("get_model_version", name, str(version))
         if found is None:
-            raise AnmiError(f'"{name}" has no version {version}: `kedro anmi champion --model {name}` lists them')
+            raise AnmiError(
+                f'"{name}" has no version {version}: `kedro anmi champion --model {name}` lists'
+                " them"
+            )
         return _entry(found)
 
     def entries(self, name: str) -> list[Entry]:
@@ -136,15 +147,19 @@ class ModelRegistry:
     def register(self, name: str, folder: Path, tags: Mapping[str, Any]) -> Entry:
         """Log a folder of :func:`model_folder`, make it a version and let ``challenger`` stand for it."""
         if self.run is None:
-            raise AnmiError("a model is registered by a tracked run: set `enabled: true` in mlflow.yml")
+            raise AnmiError(
+                "a model is registered by a tracked run: set `enabled: true` in mlflow.yml"
+            )
         found = digest(folder)
-        # By content, so that a run that is tried again never changes the files of a version that is there.
+        # By content, so that a run that is tried again never changes the files of a version that is
+        # there.
         place = f"model/{found[:12]}"
         self._ask("create_registered_model", name)
         with registry_errors(self.uri):
             self.client.log_artifacts(self.run, str(folder), place)
             noted = {key: str(value) for key, value in {**tags, DIGEST: found}.items()}
-            # Where the files are, as MLflow's own functions say it: of runs:/ its page of a version shows no signature.
+            # Where the files are, as MLflow's own functions say it: of runs:/ its page of a version
+            # shows no signature.
             source = f"{self.client.get_run(self.run).info.artifact_uri}/{place}"
             made = self.client.create_model_version(name, source, self.run, noted)
         self._ask("set_registered_model_alias", name, CHALLENGER, made.version)
@@ -160,11 +175,13 @@ class ModelRegistry:
     def set_champion(self, entry: Entry, before: Entry | None) -> None:
         """Make a version champion; what a first crowning remembers is the way back.
 
-        A champion whose weights are those of the one before takes over that one's memory: going back to an equal
-        model would change nothing.
+        A champion whose weights are those of the one before takes over that one's memory: going
+        back to an equal model would change nothing.
         """
         if PREVIOUS not in entry.tags:
-            same = before is not None and before.tags.get("fingerprint") == entry.tags.get("fingerprint", "")
+            same = before is not None and before.tags.get("fingerprint") == entry.tags.get(
+                "fingerprint", ""
+            )
             previous = None if before is None else before.previous if same else before.version
             self.note(entry, PREVIOUS, _FIRST if previous is None else str(previous))
         # Last, so that a champion that can be seen has its memory.
@@ -175,17 +192,22 @@ class ModelRegistry:
         wanted = entry.tags.get(DIGEST)
         back = f"go back with `kedro anmi rollback --model {entry.name}`, or register it again"
         if not wanted:
-            raise AnmiError(f'{entry} of "{entry.name}" has no tag "{DIGEST}", so its files cannot be checked: {back}')
+            raise AnmiError(
+                f'{entry} of "{entry.name}" has no tag "{DIGEST}", so its files cannot be checked:'
+                f" {back}"
+            )
         import mlflow.artifacts
 
-        with registry_errors(self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back):
+        with registry_errors(
+            self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back
+        ):
             source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
             place = {"artifact_uri": source, "dst_path": str(folder)}
             fetched = Path(mlflow.artifacts.download_artifacts(**place, tracking_uri=self.uri))
         if (found := digest(fetched)) != wanted:
             raise AnmiError(
-                f'{entry} of "{entry.name}" is not what was registered (digest {found[:12]}…, {wanted[:12]}… was '
-                f"expected): {back}"
+                f'{entry} of "{entry.name}" is not what was registered (digest {found[:12]}…,'
+                f" {wanted[:12]}… was expected): {back}"
             )
         return fetched
 
@@ -199,12 +221,18 @@ class ModelRegistry:
 
 
 def _entry(found: Any) -> Entry:
-    created = datetime.fromtimestamp(found.creation_timestamp / 1000, UTC).isoformat(timespec="seconds")
-    return Entry(found.name, int(found.version), found.run_id or "", dict(found.tags or {}), created)
+    created = datetime.fromtimestamp(found.creation_timestamp / 1000, UTC).isoformat(
+        timespec="seconds"
+    )
+    return Entry(
+        found.name, int(found.version), found.run_id or "", dict(found.tags or {}), created
+    )
 
 
 @contextmanager
-def registry_errors(uri: str, what: str = "the model registry cannot be used", hint: str = "") -> Iterator[None]:
+def registry_errors(
+    uri: str, what: str = "the model registry cannot be used", hint: str = ""
+) -> Iterator[None]:
     """Turn what MLflow raises into one sentence."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -219,10 +247,14 @@ def registry_errors(uri: str, what: str = "the model registry cannot be used", h
 def digest(folder: Path) -> str:
     """Return a SHA-256 over names and contents of the files of a model, wherever it lies."""
     files = [path for path in files_in(folder) if path.name != _NOT_OURS]
-    return hash_files(((path.relative_to(folder).as_posix(), path) for path in files), kind="sha256")
+    return hash_files(
+        ((path.relative_to(folder).as_posix(), path) for path in files), kind="sha256"
+    )
 
 
-def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Path:
+def model_folder(
+    model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None
+) -> Path:
     """Write a model as MLflow loads and serves it: a SentenceTransformer by its own flavour, a sparse one by ours.
 
     Parameters
@@ -245,16 +277,27 @@ def model_folder(model: Any, folder: Path, serving: Mapping[str, Any], profile: 
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
     with quieter("mlflow.utils.requirements_utils"):
         if is_sparse(model):
-            # The folder names the module that opens it: MLflow knows no type of its vectors, and no class of ours.
+            # The folder names the module that opens it: MLflow knows no type of its vectors, and no
+            # class of ours.
             params, own = {"role": served.ROLES[0]}, f"anmi=={importlib.metadata.version('anmi')}"
             signature = infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params)
             how: dict[str, Any] = {"pip_requirements": [*needed, own], "signature": signature}
-            pyfunc.save_model(str(folder), loader_module=served.__name__, input_example=(_EXAMPLE, params), **how)
+            pyfunc.save_model(
+                str(folder), loader_module=served.__name__, input_example=(_EXAMPLE, params), **how
+            )
             model.save(str(folder / WEIGHTS), create_model_card=False)
         else:
-            how = {"pip_requirements": needed, "signature": infer_signature(_EXAMPLE, model.encode(_EXAMPLE))}
-            dense.save_model(model, str(folder), input_example=_EXAMPLE, create_model_card=False, **how)
-    for name, content in {SERVING: serving, **({} if profile is None else {PROFILE: profile})}.items():
+            how = {
+                "pip_requirements": needed,
+                "signature": infer_signature(_EXAMPLE, model.encode(_EXAMPLE)),
+            }
+            dense.save_model(
+                model, str(folder), input_example=_EXAMPLE, create_model_card=False, **how
+            )
+    for name, content in {
+        SERVING: serving,
+        **({} if profile is None else {PROFILE: profile}),
+    }.items():
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     return folder

@@ -62,18 +62,21 @@ IN_PROCESS: Final = EngineParams(workers=1)
 """Everything here, one shard after the other."""
 
 
-# Where the number of workers was not given, fewer shards than these are not worth the start of processes: threads of
-# this process work on them. torch, NumPy, SciPy, numba and FAISS let other threads run meanwhile.
+# Where the number of workers was not given, fewer shards than these are not worth the start of
+# processes: threads of this process work on them. torch, NumPy, SciPy, numba and FAISS let other
+# threads run meanwhile.
 _THREADS_BELOW: Final = 16
 _IDLE_SECONDS: Final = 60
 _RETRIES: Final = 3
 _LOST: Final = (
-    "a worker was lost, most likely for want of memory: lower engine.workers, or the shard of the stage, such as "
-    "bm25.shard, and go on with `kedro anmi resume`"
+    "a worker was lost, most likely for want of memory: lower engine.workers, or the shard of the"
+    " stage, such as bm25.shard, and go on with `kedro anmi resume`"
 )
 
 
-def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def map_shards(
+    engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
     """Yield the result of each item, in the order of the items; an error ends it.
 
     Results must not depend on the engine, on its workers, or on the order in which they finish.
@@ -83,16 +86,19 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
     engine
         Where.
     function
-        A function of a module, or an instance of such a class, that two threads may call at once and that can be sent
-        to other processes. It is sent once; its arrays are shared by the workers of a machine and cannot be written to.
-        Each worker keeps what it makes of them at its first call.
+        A function of a module, or an instance of such a class, that two threads may call at once
+        and that can be sent to other processes. It is sent once; its arrays are shared by the
+        workers of a machine and cannot be written to. Each worker keeps what it makes of them at
+        its first call.
     items
-        Plain data. They are taken as workers get free, and two results for each worker wait for the caller at most.
+        Plain data. They are taken as workers get free, and two results for each worker wait for the
+        caller at most.
 
     Raises
     ------
     AnmiError
-        A worker was lost (on Ray for the fourth time), or Ray is not installed or cannot be reached.
+        A worker was lost (on Ray for the fourth time), or Ray is not installed or cannot be
+        reached.
 
     Examples
     --------
@@ -115,17 +121,23 @@ def map_shards(engine: EngineParams, function: Callable[[Item], Result], items: 
         yield from _in_processes(engine, function, itertools.chain(first, remaining))
 
 
-def _in_processes(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def _in_processes(
+    engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
     import joblib
     from joblib.externals.loky import get_reusable_executor
 
     environment = dict.fromkeys(VARIABLES, str(engine.threads)) | {"TQDM_DISABLE": "1"}
-    pool = get_reusable_executor(engine.most_workers, timeout=_IDLE_SECONDS, env=environment, initializer=_begin)
+    pool = get_reusable_executor(
+        engine.most_workers, timeout=_IDLE_SECONDS, env=environment, initializer=_begin
+    )
     with tempfile.TemporaryDirectory(prefix="anmi-engine-", ignore_cleanup_errors=True) as folder:
         path = str(Path(folder) / "function")
         joblib.dump(function, path)
         try:
-            yield from in_order(lambda item: pool.submit(_from_file, path, item), items, 2 * engine.most_workers)
+            yield from in_order(
+                lambda item: pool.submit(_from_file, path, item), items, 2 * engine.most_workers
+            )
         except BrokenProcessPool as error:
             raise AnmiError(_LOST) from error
 
@@ -160,19 +172,30 @@ def _from_ray(function: list[Any], item: Any, threads: int) -> Any:
         return _held[1](item)
 
 
-def _on_ray(engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def _on_ray(
+    engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
     ray = _connected(engine.ray.address)
     offered, gpus = ray.cluster_resources(), engine.ray.gpus_per_worker
-    room = min(offered.get("CPU", 1) / engine.threads, offered.get("GPU", 0) / gpus if gpus else float("inf"))
+    room = min(
+        offered.get("CPU", 1) / engine.threads,
+        offered.get("GPU", 0) / gpus if gpus else float("inf"),
+    )
     task = ray.remote(_from_ray).options(
-        num_cpus=engine.threads, num_gpus=gpus, max_retries=_RETRIES, scheduling_strategy="SPREAD",
+        num_cpus=engine.threads,
+        num_gpus=gpus,
+        max_retries=_RETRIES,
+        scheduling_strategy="SPREAD",
         runtime_env={"env_vars": dict.fromkeys(VARIABLES, str(engine.threads))},
-    )  # fmt: skip
-    # In a list, or Ray would fetch it for each task; without one that this process holds it would be freed.
+    )
+    # In a list, or Ray would fetch it for each task; without one that this process holds it would
+    # be freed.
     sent = [ray.put(function)]
     most = engine.workers or max(2 * int(room), 2)
     try:
-        yield from in_order(lambda item: task.remote(sent, item, engine.threads).future(), items, most)
+        yield from in_order(
+            lambda item: task.remote(sent, item, engine.threads).future(), items, most
+        )
     except ray.exceptions.RayError as error:
         cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
         if isinstance(cause, ray.exceptions.RayError):
@@ -193,8 +216,8 @@ def _connected(address: str) -> Any:
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise AnmiError(
-                f"no Ray can be reached at engine.ray.address {address} ({reason}): start a cluster with `ray start "
-                "--head`, or set engine.kind to local"
+                f"no Ray can be reached at engine.ray.address {address} ({reason}): start a cluster"
+                " with `ray start --head`, or set engine.kind to local"
             ) from error
     return ray
 
@@ -209,10 +232,16 @@ class _Part:
     def __call__(self, item: Any) -> bytes:
         block = item if self.of == "item" else block_of(item)
         made = self.function(block)
-        return Columns.added(block, made).to_bytes(block) if self.of == "columns" else made.to_bytes()
+        return (
+            Columns.added(block, made).to_bytes(block) if self.of == "columns" else made.to_bytes()
+        )
 
     def parts(
-        self, engine: EngineParams, items: Callable[[], Iterable[Any]], description: str, total: int | None
+        self,
+        engine: EngineParams,
+        items: Callable[[], Iterable[Any]],
+        description: str,
+        total: int | None,
     ) -> Callable[[], Iterator[bytes]]:
         """Return what yields the bytes made of each item, with a progress bar."""
 
@@ -221,7 +250,13 @@ class _Part:
             if engine.kind == "ray" and self.of != "item":
                 # Workers on other machines do not reach the files of this one.
                 sent = (tuple(map(as_bytes, layers)) for layers in sent)
-            with tqdm(total=total, desc=description, unit="query", disable=not description or None, delay=2) as bar:
+            with tqdm(
+                total=total,
+                desc=description,
+                unit="query",
+                disable=not description or None,
+                delay=2,
+            ) as bar:
                 for part in map_shards(engine, self, sent):
                     bar.update(pq.read_metadata(pa.BufferReader(part)).num_rows)
                     yield part
@@ -230,7 +265,12 @@ class _Part:
 
 
 def make_blocks(
-    engine: EngineParams, function: Made, items: Iterable[Any], *, description: str = "", total: int | None = None
+    engine: EngineParams,
+    function: Made,
+    items: Iterable[Any],
+    *,
+    description: str = "",
+    total: int | None = None,
 ) -> CandidateShards:
     """Return shards that the workers of an engine make, one from each item, when they are read or saved.
 
@@ -248,7 +288,9 @@ def make_blocks(
     return CandidateShards(_Part(function).parts(engine, lambda: items, description, total))
 
 
-def map_blocks(engine: EngineParams, function: Made, shards: CandidateShards, description: str = "") -> CandidateShards:
+def map_blocks(
+    engine: EngineParams, function: Made, shards: CandidateShards, description: str = ""
+) -> CandidateShards:
     """Return shards on which the workers of an engine apply a function as they are read or saved.
 
     Parameters are those of :func:`make_blocks`, but for the shards in place of the items.
@@ -257,10 +299,16 @@ def map_blocks(engine: EngineParams, function: Made, shards: CandidateShards, de
 
 
 def add_columns(
-    engine: EngineParams, function: Made, shards: CandidateShards, *, description: str = "", total: int | None = None
+    engine: EngineParams,
+    function: Made,
+    shards: CandidateShards,
+    *,
+    description: str = "",
+    total: int | None = None,
 ) -> ColumnShards:
     """Return the columns that a function adds to each block, made by the workers of an engine when read or saved.
 
-    Parameters are those of :func:`map_blocks`; the function returns the block that it is given with columns added.
+    Parameters are those of :func:`map_blocks`; the function returns the block that it is given with
+    columns added.
     """
     return ColumnShards(_Part(function, "columns").parts(engine, shards.layers, description, total))

@@ -14,7 +14,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Each library for arithmetic has a name of its own for the same thing.
-VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+VARIABLES: Final = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 
 
 @contextmanager
@@ -42,7 +47,9 @@ def limited(threads: int) -> Iterator[None]:
                 torch.set_num_threads(before)
 
 
-def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int) -> Iterator[Result]:
+def in_order(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
+) -> Iterator[Result]:
     """Yield the result of each item in their order, with ``most`` items under way, which are taken as there is room.
 
     Examples
@@ -95,7 +102,10 @@ def in_threads(
             if torch := sys.modules.get("torch"):
                 torch.set_num_threads(threads)
 
-    with limited(threads) if threads else nullcontext(), ThreadPoolExecutor(workers, initializer=begin) as pool:
+    with (
+        limited(threads) if threads else nullcontext(),
+        ThreadPoolExecutor(workers, initializer=begin) as pool,
+    ):
         yield from in_order(lambda item: pool.submit(function, item), items, workers + 1)
 
 

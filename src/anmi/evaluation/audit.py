@@ -1,8 +1,9 @@
 """What every recipe and every judge makes of planted truth, before anything is trained.
 
-Recipes are measured by how many of the negatives they choose are in truth relevant (the *false-negative rate*), by how
-hard these negatives are (*gap* to the positive under one encoder) and by how many rows they fill (*coverage*); a low
-rate is worth something only beside the other two. Judges are measured by the area under the ROC curve.
+Recipes are measured by how many of the negatives they choose are in truth relevant (the
+*false-negative rate*), by how hard these negatives are (*gap* to the positive under one encoder)
+and by how many rows they fill (*coverage*); a low rate is worth something only beside the other
+two. Judges are measured by the area under the ROC curve.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ EQUIVALENT: Final = "equivalent"
 _PAIR: Final = ["query_id", "document_id"]
 _NEEDS: Final = {
     "hidden": "training queries with two positives of different text",
-    "equivalents": "equivalents (queries of equal text as in api_docs, or documents whose metadata hold triples)",
+    "equivalents": (
+        "equivalents (queries of equal text as in api_docs, or documents whose metadata hold"
+        " triples)"
+    ),
 }
 
 
@@ -50,8 +54,8 @@ class Planting:
     qrels
         What the mining may know of them, in the columns of the collection's qrels.
     truth
-        ``query_id, document_id, kind``, kind ``hidden`` or ``equivalent``: relevant, unlabelled, and allowed as
-        candidates. Holds every document of a planted text.
+        ``query_id, document_id, kind``, kind ``hidden`` or ``equivalent``: relevant, unlabelled,
+        and allowed as candidates. Holds every document of a planted text.
     """
 
     queries: pd.DataFrame
@@ -60,13 +64,20 @@ class Planting:
 
 
 def plant(
-    queries: pd.DataFrame, qrels: pd.DataFrame, equivalents: pd.DataFrame, copies: Mapping[str, str], *,
-    kinds: Kinds = "auto", hide: Hide = "half", limit: int = 0, seed: int,
-) -> Planting:  # fmt: skip
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    copies: Mapping[str, str],
+    *,
+    kinds: Kinds = "auto",
+    hide: Hide = "half",
+    limit: int = 0,
+    seed: int,
+) -> Planting:
     """Hide positives and gather equivalents of the training queries.
 
-    Documents of the same text are one document here: a text that is known to be relevant is never planted (the
-    mining would exclude it anyway), and every copy of a planted text is planted.
+    Documents of the same text are one document here: a text that is known to be relevant is never
+    planted (the mining would exclude it anyway), and every copy of a planted text is planted.
 
     Parameters
     ----------
@@ -81,8 +92,8 @@ def plant(
     kinds
         ``hidden``, ``equivalents``, or ``auto`` for both as far as the collection offers them.
     hide
-        ``half`` of a query's positives, rounded down, or ``all_but_one``, which leaves a judge no query with several to
-        learn from.
+        ``half`` of a query's positives, rounded down, or ``all_but_one``, which leaves a judge no
+        query with several to learn from.
     limit
         Most queries kept, chosen by a hash of the text; 0 keeps all.
     seed
@@ -117,8 +128,8 @@ def plant(
     if truth.empty:
         lacking = " and no ".join(need for kind, need in _NEEDS.items() if kinds in ("auto", kind))
         raise AnmiError(
-            f"the collection has no {lacking}, so there is no truth to plant (audit.kinds: {kinds}); audit one that "
-            "has such, or add labels"
+            f"the collection has no {lacking}, so there is no truth to plant (audit.kinds:"
+            f" {kinds}); audit one that has such, or add labels"
         )
     asked = train[train["query_id"].isin(truth["query_id"])]
     if limit and limit < len(asked):
@@ -144,7 +155,9 @@ def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
         if '"triples"' not in text:
             return text
         known = json.loads(text)
-        return json.dumps({key: value for key, value in known.items() if key != "triples"}, ensure_ascii=False)
+        return json.dumps(
+            {key: value for key, value in known.items() if key != "triples"}, ensure_ascii=False
+        )
 
     return corpus.assign(metadata=[stripped(text) for text in corpus["metadata"]])
 
@@ -155,16 +168,24 @@ def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
     return found
 
 
-def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> NDArray[np.bool_]:
+def _hidden(
+    known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int
+) -> NDArray[np.bool_]:
     """Return which labels are hidden: of every query's texts half or all but one, by the query's own stream."""
     pairs = pd.DataFrame({"query_id": known["query_id"].to_numpy(), "text": text})
     texts = pairs.drop_duplicates().sort_values(["query_id", "text"], ignore_index=True)
     texts = texts[texts["query_id"].duplicated(keep=False)]
     # Which place each text has in its query's own random order; those of the first places stay.
     count = texts.groupby("query_id").size()
-    orders = [seeds.stream(seed, "audit/known", str(query)).permutation(n) for query, n in count.items()]
+    orders = [
+        seeds.stream(seed, "audit/known", str(query)).permutation(n) for query, n in count.items()
+    ]
     place = np.concatenate([*orders, np.zeros(0, np.int64)])
-    stay = texts["query_id"].map((count + 1) // 2 if hide == "half" else count.clip(upper=1)).to_numpy()
+    stay = (
+        texts["query_id"]
+        .map((count + 1) // 2 if hide == "half" else count.clip(upper=1))
+        .to_numpy()
+    )
     gone = pd.MultiIndex.from_frame(texts[place >= stay])
     result: NDArray[np.bool_] = pd.MultiIndex.from_frame(pairs).isin(gone)
     return result
@@ -180,10 +201,14 @@ def _unknown(truth: pd.DataFrame, known: pd.DataFrame, first: pd.Series) -> pd.D
 
 def _with_copies(truth: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
     """Add the other documents of each planted text, under the same kind."""
-    copies = pd.DataFrame({"text": [*first.to_numpy(), *first.unique()], "copy": [*first.index, *first.unique()]})
+    copies = pd.DataFrame(
+        {"text": [*first.to_numpy(), *first.unique()], "copy": [*first.index, *first.unique()]}
+    )
     merged = truth.assign(text=_text(truth["document_id"], first)).merge(copies, on="text")
     added = merged[["query_id", "copy", "kind"]].rename(columns={"copy": "document_id"})
-    return pd.concat([truth, added], ignore_index=True).drop_duplicates(_PAIR).reset_index(drop=True)
+    return (
+        pd.concat([truth, added], ignore_index=True).drop_duplicates(_PAIR).reset_index(drop=True)
+    )
 
 
 class PlantedTruth:
@@ -203,7 +228,9 @@ class PlantedTruth:
         self._documents = len(document_ids)
         position = pd.Series(np.arange(len(document_ids)), index=document_ids.to_numpy())
         rows = self._row.loc[truth["query_id"]].to_numpy()
-        self._keys = np.unique(rows * self._documents + position.loc[truth["document_id"]].to_numpy())
+        self._keys = np.unique(
+            rows * self._documents + position.loc[truth["document_id"]].to_numpy()
+        )
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -253,7 +280,12 @@ class _Point:
 
 
 def audit_recipes(
-    shards: CandidateShards, planted: PlantedTruth, recipes: RecipeBook, *, seed: int, column: str = "dense"
+    shards: CandidateShards,
+    planted: PlantedTruth,
+    recipes: RecipeBook,
+    *,
+    seed: int,
+    column: str = "dense",
 ) -> pd.DataFrame:
     """Run every recipe that chooses negatives, and count.
 
@@ -262,7 +294,8 @@ def audit_recipes(
     Parameters
     ----------
     shards
-        Rated candidates, one row per (query, known positive), with the query columns that recipes read.
+        Rated candidates, one row per (query, known positive), with the query columns that recipes
+        read.
     planted
         What of it is in truth relevant.
     recipes
@@ -270,19 +303,21 @@ def audit_recipes(
     seed
         Of the run.
     column
-        Similarity by which hardness is measured; the same for all recipes. Where nobody measured it the gap is NaN.
+        Similarity by which hardness is measured; the same for all recipes. Where nobody measured it
+        the gap is NaN.
 
     Returns
     -------
     pandas.DataFrame
-        A row per recipe: ``recipe, setting`` (``step.parameter``, empty without one), ``threshold``,
-        ``false_negative_rate`` (share of the chosen negatives that are planted, NaN
-        where none was chosen) with its interval ``false_negative_rate_low, false_negative_rate_high`` and the
-        ``design_effect`` from :func:`anmi.evaluation.significance.share`, ``false_negatives`` (their number), ``gap``
-        (mean of positive minus negative), ``coverage`` (share of rows with all the negatives asked for),
-        ``queries_lost`` (queries without a single negative), ``lost`` (the first 20 of them), ``negatives``, and
-        ``failed``: why a recipe cannot be run on this collection. Of a recipe with a ``pool`` it is about the pool,
-        from which training draws.
+        A row per recipe: ``recipe, setting`` (``step.parameter``, empty without one),
+        ``threshold``, ``false_negative_rate`` (share of the chosen negatives that are planted, NaN
+        where none was chosen) with its interval ``false_negative_rate_low,
+        false_negative_rate_high`` and the ``design_effect`` from
+        :func:`anmi.evaluation.significance.share`, ``false_negatives`` (their number), ``gap``
+        (mean of positive minus negative), ``coverage`` (share of rows with all the negatives asked
+        for), ``queries_lost`` (queries without a single negative), ``lost`` (the first 20 of them),
+        ``negatives``, and ``failed``: why a recipe cannot be run on this collection. Of a recipe
+        with a ``pool`` it is about the pool, from which training draws.
 
     Raises
     ------
@@ -296,7 +331,11 @@ def audit_recipes(
         mask = planted.mask(block)
         # Recipes that read nothing of an encoder are mined without one.
         unknown = np.full(block.documents.shape, np.nan, np.float32)
-        gaps = block.positive_columns[column][:, :1] - block.columns[column] if column in block.columns else unknown
+        gaps = (
+            block.positive_columns[column][:, :1] - block.columns[column]
+            if column in block.columns
+            else unknown
+        )
         for point in points:
             if not point.failed:
                 _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))
@@ -304,7 +343,9 @@ def audit_recipes(
     names, cluster = np.unique(rows, return_inverse=True)
     table = pd.DataFrame([_row(point, names, cluster, seed) for point in points])
     if table.empty or (table["failed"] != "").all():
-        reasons = "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
+        reasons = (
+            "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
+        )
         raise AnmiError(f"the audit has no recipe to measure: {reasons}")
     return table
 
@@ -336,7 +377,9 @@ def _guarded(point: _Point, act: Any) -> None:
         point.failed = str(error)
 
 
-def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int) -> dict[str, Any]:
+def _row(
+    point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int
+) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
         point = replace(point, rows=0, full=0, gap=0.0, negatives=[], false_negatives=[])
@@ -348,23 +391,35 @@ def _row(point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], s
     found = share(false_negatives, negatives, seed=seed)
     lost = queries[negatives == 0]
     return {
-        "recipe": point.recipe, "setting": point.setting, "threshold": point.threshold,
-        "false_negative_rate": found.value, "false_negative_rate_low": found.low,
-        "false_negative_rate_high": found.high, "design_effect": found.design_effect, "false_negatives": found.count,
+        "recipe": point.recipe,
+        "setting": point.setting,
+        "threshold": point.threshold,
+        "false_negative_rate": found.value,
+        "false_negative_rate_low": found.low,
+        "false_negative_rate_high": found.high,
+        "design_effect": found.design_effect,
+        "false_negatives": found.count,
         "gap": point.gap / found.total if found.total else math.nan,
-        "coverage": point.full / point.rows if point.rows else 0.0, "queries_lost": len(lost),
-        "lost": lost[:SHOWN_LOST].tolist(), "negatives": found.total, "failed": point.failed,
-    }  # fmt: skip
+        "coverage": point.full / point.rows if point.rows else 0.0,
+        "queries_lost": len(lost),
+        "lost": lost[:SHOWN_LOST].tolist(),
+        "negatives": found.total,
+        "failed": point.failed,
+    }
 
 
-def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50) -> pd.DataFrame:
+def audit_judges(
+    shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50
+) -> pd.DataFrame:
     """Measure how well each judgment tells planted documents from the other candidates near the top.
 
-    Only the dense top ``depth`` of a query counts: among all candidates most are easy for every judge.
+    Only the dense top ``depth`` of a query counts: among all candidates most are easy for every
+    judge.
 
-    Returns a row per column of judgments, best first: ``judge, auc, auc_low, auc_high`` from :func:`clustered_auc` by
-    query, ``planted, others`` (candidates it judged) and ``missing`` (those it did not, which are left out). Larger is
-    taken for more relevant. ``auc`` is NaN where either kind is absent.
+    Returns a row per column of judgments, best first: ``judge, auc, auc_low, auc_high`` from
+    :func:`clustered_auc` by query, ``planted, others`` (candidates it judged) and ``missing``
+    (those it did not, which are left out). Larger is taken for more relevant. ``auc`` is NaN where
+    either kind is absent.
     """
     labels, queries = [np.zeros(0, bool)], [np.zeros(0, np.str_)]
     values: dict[str, list[NDArray[np.float32]]] = {}
@@ -374,28 +429,44 @@ def audit_judges(shards: Iterable[Candidates], planted: PlantedTruth, *, depth: 
         queries.append(np.broadcast_to(block.query_ids[:, None], near.shape)[near])
         for name in (name for name in block.columns if not name.endswith(_NO_JUDGMENT)):
             values.setdefault(name, []).append(block.columns[name][near])
-    truth, query = np.concatenate(labels), np.unique(np.concatenate(queries), return_inverse=True)[1]
+    truth, query = (
+        np.concatenate(labels),
+        np.unique(np.concatenate(queries), return_inverse=True)[1],
+    )
     rows = []
     for name, parts in values.items():
         scores = np.concatenate(parts)
         known = np.isfinite(scores)
         auc, low, high = clustered_auc(scores[known], truth[known], query[known])
-        rows.append({
-            "judge": name, "auc": auc, "auc_low": low, "auc_high": high, "planted": int(truth[known].sum()),
-            "others": int((~truth[known]).sum()), "missing": int((~known).sum()),
-        })  # fmt: skip
+        rows.append(
+            {
+                "judge": name,
+                "auc": auc,
+                "auc_low": low,
+                "auc_high": high,
+                "planted": int(truth[known].sum()),
+                "others": int((~truth[known]).sum()),
+                "missing": int((~known).sum()),
+            }
+        )
     columns = ["judge", "auc", "auc_low", "auc_high", "planted", "others", "missing"]
-    return pd.DataFrame(rows, columns=columns).sort_values("auc", ascending=False, kind="stable", ignore_index=True)
+    return pd.DataFrame(rows, columns=columns).sort_values(
+        "auc", ascending=False, kind="stable", ignore_index=True
+    )
 
 
 def clustered_auc(
-    scores: NDArray[Any], truth: NDArray[np.bool_], cluster: NDArray[np.integer], confidence: float = 0.95
+    scores: NDArray[Any],
+    truth: NDArray[np.bool_],
+    cluster: NDArray[np.integer],
+    confidence: float = 0.95,
 ) -> tuple[float, float, float]:
     """Return the area under the ROC curve with an interval that allows for correlation inside clusters.
 
-    Obuchowski's variance (Biometrics 53, 1997), which is DeLong's summed over clusters, on the logit scale so that
-    the interval stays in [0, 1]. Where the variance is 0 (perfect separation) it is the Wilson interval of the AUC
-    as a share of as many trials as there are clusters with a positive.
+    Obuchowski's variance (Biometrics 53, 1997), which is DeLong's summed over clusters, on the
+    logit scale so that the interval stays in [0, 1]. Where the variance is 0 (perfect separation)
+    it is the Wilson interval of the AUC as a share of as many trials as there are clusters with a
+    positive.
 
     Parameters
     ----------
@@ -411,7 +482,8 @@ def clustered_auc(
     Returns
     -------
     tuple of float
-        AUC, low, high; NaN where there are no positives or no others, an interval of [0, 1] with one cluster.
+        AUC, low, high; NaN where there are no positives or no others, an interval of [0, 1] with
+        one cluster.
 
     Examples
     --------
@@ -458,7 +530,9 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
     return len(np.unique(np.concatenate(found))) / len(planted) if found and len(planted) else 0.0
 
 
-def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float) -> dict[str, Any]:
+def summarise(
+    recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float
+) -> dict[str, Any]:
     """Return the audit as nested numbers, ready for JSON and for tracking; ``found`` is from :func:`found_share`."""
     own = recipes[recipes["failed"] == ""].set_index("recipe")
     rates = [f"false_negative_rate{end}" for end in ("", "_low", "_high")]
@@ -466,21 +540,25 @@ def summarise(recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, 
     return {
         "audit": {
             "queries": int(truth["query_id"].nunique()),
-            "planted": {str(kind): int(count) for kind, count in truth.groupby("kind").size().items()},
+            "planted": {
+                str(kind): int(count) for kind, count in truth.groupby("kind").size().items()
+            },
             "found": found,
             "recipes": own[numbers].to_dict("index"),
             "judges": judges.set_index("judge")[["auc", "auc_low", "auc_high"]].to_dict("index"),
         },
         "lost": {str(name): list(ids) for name, ids in own["lost"].items() if len(ids)},
-        "failed": dict(recipes.loc[recipes["failed"] != "", ["recipe", "failed"]].to_numpy().tolist()),
+        "failed": dict(
+            recipes.loc[recipes["failed"] != "", ["recipe", "failed"]].to_numpy().tolist()
+        ),
     }
 
 
 def check_false_negatives(recipes: pd.DataFrame, recipe: str, limit: float) -> None:
     """Fail when a recipe, as it is, lets more false negatives through than allowed.
 
-    The estimate decides, not a bound of its interval: with the lower bound an audit of fewer queries would pass more
-    easily, with the upper one a small one could not pass at all.
+    The estimate decides, not a bound of its interval: with the lower bound an audit of fewer
+    queries would pass more easily, with the upper one a small one could not pass at all.
 
     Raises
     ------
@@ -490,19 +568,26 @@ def check_false_negatives(recipes: pd.DataFrame, recipe: str, limit: float) -> N
     own = recipes[recipes["recipe"] == recipe]
     if own.empty:
         raise AnmiError(
-            f'audit.max_false_negative_rate: recipe "{recipe}" chooses no negatives before training, so an '
-            "audit cannot know which of them are false; name another as audit.recipe"
+            f'audit.max_false_negative_rate: recipe "{recipe}" chooses no negatives before'
+            " training, so an audit cannot know which of them are false; name another as"
+            " audit.recipe"
         )
     row = own.iloc[0]
     if math.isnan(row["false_negative_rate"]):
         reason = row["failed"] or "it left no negative for any query"
         raise AnmiError(
-            f'audit.max_false_negative_rate: the false-negative rate of recipe "{recipe}" is not known: {reason}'
+            f'audit.max_false_negative_rate: the false-negative rate of recipe "{recipe}" is not'
+            f" known: {reason}"
         )
     if row["false_negative_rate"] > limit:
-        interval = f"95 % interval {row['false_negative_rate_low']:.2%} to {row['false_negative_rate_high']:.2%}"
+        interval = (
+            f"95 % interval {row['false_negative_rate_low']:.2%} to"
+            f" {row['false_negative_rate_high']:.2%}"
+        )
         raise AnmiError(
-            f'recipe "{recipe}" has {row["false_negative_rate"]:.2%} false negatives ({row["false_negatives"]} of '
-            f"{row['negatives']}, {interval}), more than audit.max_false_negative_rate allows ({limit:.2%}): tighten "
+            f'recipe "{recipe}" has {row["false_negative_rate"]:.2%} false negatives'
+            f" ({row['false_negatives']} of "
+            f"{row['negatives']}, {interval}), more than audit.max_false_negative_rate allows"
+            f" ({limit:.2%}): tighten "
             f"{row['setting'] or 'it'}, or choose another recipe"
         )

@@ -14,7 +14,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from anmi.candidates import MARKED, NEGATIVE, OPEN, PADDING, SOURCES, Candidates, CandidateShards, Rule
+from anmi.candidates import (
+    MARKED,
+    NEGATIVE,
+    OPEN,
+    PADDING,
+    SOURCES,
+    Candidates,
+    CandidateShards,
+    Rule,
+)
 from anmi.engine.threads import ahead
 from anmi.evaluation.significance import share_of_pairs
 from anmi.judging.calibration import reliability
@@ -56,11 +65,12 @@ def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
 class Funnel(Diagnosis):
     """Counts the way from candidates to negatives.
 
-    It finds rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one per verdict in the order
-    of the legend, with its ``rule`` besides and of the kind ``uncertain`` (for distillation only), ``promoted`` (to
-    positives) or ``rejected``; ``undecided`` (passed every filter, not drawn); ``negative`` (drawn; queries with at
-    least one); ``complete`` (negatives of queries that have ``n``). In the row of a verdict ``candidates`` are those
-    that carry it plus the still open ones of queries it dropped, and ``queries`` are those it dropped. The candidates
+    It finds rows ``step, kind, candidates, queries`` in this order: one of kind ``total``; one per
+    verdict in the order of the legend, with its ``rule`` besides and of the kind ``uncertain`` (for
+    distillation only), ``promoted`` (to positives) or ``rejected``; ``undecided`` (passed every
+    filter, not drawn); ``negative`` (drawn; queries with at least one); ``complete`` (negatives of
+    queries that have ``n``). In the row of a verdict ``candidates`` are those that carry it plus
+    the still open ones of queries it dropped, and ``queries`` are those it dropped. The candidates
     of verdicts + undecided + negative add up to the total.
 
     Parameters
@@ -87,14 +97,21 @@ class Funnel(Diagnosis):
         self._queries.update(dict(zip(block.legend, queries.tolist(), strict=True)))
         chosen = (fate == NEGATIVE).sum(axis=1)
         full = chosen >= self._n
-        self._queries.update(negative=int((chosen > 0).sum()), complete=int(full.sum()), total=len(block))
+        self._queries.update(
+            negative=int((chosen > 0).sum()), complete=int(full.sum()), total=len(block)
+        )
         self._candidates.update(complete=int(chosen[full].sum()), total=int(block.filled.sum()))
 
     def found(self) -> list[dict[str, Any]]:
         """Return the rows."""
 
         def row(step: str, kind: str, name: str) -> dict[str, Any]:
-            return {"step": step, "kind": kind, "candidates": self._candidates[name], "queries": self._queries[name]}
+            return {
+                "step": step,
+                "kind": kind,
+                "candidates": self._candidates[name],
+                "queries": self._queries[name],
+            }
 
         rows = [row("candidates", "total", "total")]
         for name in self._steps:
@@ -119,7 +136,8 @@ def fate_of(block: Candidates) -> NDArray[np.int16]:
 class Origins(Diagnosis):
     """Counts where the selected negatives came from, largest first.
 
-    By ``sources`` that found them, such as ``bm25+dense``, and by ``tiers`` of the back-off they were drawn from.
+    By ``sources`` that found them, such as ``bm25+dense``, and by ``tiers`` of the back-off they
+    were drawn from.
     """
 
     columns = ("tier",)
@@ -135,12 +153,17 @@ class Origins(Diagnosis):
             self._sources["+".join(name for name, bit in SOURCES.items() if value & bit)] += count
         if "tier" in block.columns:
             tiers = block.columns["tier"][drawn]
-            for tier, count in zip(*np.unique(tiers[np.isfinite(tiers)], return_counts=True), strict=True):
+            for tier, count in zip(
+                *np.unique(tiers[np.isfinite(tiers)], return_counts=True), strict=True
+            ):
                 self._tiers[TIERS[int(tier)]] += int(count)
 
     def found(self) -> dict[str, dict[str, int]]:
         """Return the counts."""
-        return {"sources": dict(self._sources.most_common()), "tiers": dict(self._tiers.most_common())}
+        return {
+            "sources": dict(self._sources.most_common()),
+            "tiers": dict(self._tiers.most_common()),
+        }
 
 
 # A share of relevant ones among the negatives that never goes out without a warning.
@@ -176,9 +199,10 @@ class Expected(Diagnosis):
     def found(self) -> dict[str, Any] | None:
         """Return ``share`` in [0, 1] with its bounds, the ``judged`` negatives it is of, all (``total``) and doubtful.
 
-        ``low`` and ``high`` are from :class:`anmi.judging.expected.ExpectedShare`; ``doubtful`` are those of the last
-        tier. The share goes by a ``basis``: hidden ``labels``, ``other collections``, or ``nothing`` where it cannot be
-        estimated. ``warning`` says why, or that it is large; else None. None where no negative was judged.
+        ``low`` and ``high`` are from :class:`anmi.judging.expected.ExpectedShare`; ``doubtful`` are
+        those of the last tier. The share goes by a ``basis``: hidden ``labels``, ``other
+        collections``, or ``nothing`` where it cannot be estimated. ``warning`` says why, or that it
+        is large; else None. None where no negative was judged.
         """
         if not self._share.documents:
             return None
@@ -186,16 +210,19 @@ class Expected(Diagnosis):
         counts = {"judged": self._share.documents, "total": self._total, "doubtful": self._doubtful}
         warning = self._judge.get("warning")
         basis = "nothing" if warning else _BASES.get(self._judge.get("mode", ""))
-        told = {"basis": basis, "warning": warning or (_MANY if self._share.share > _LARGE else None)}
+        told = {
+            "basis": basis,
+            "warning": warning or (_MANY if self._share.share > _LARGE else None),
+        }
         return {"share": self._share.share, "low": low, "high": high, **counts, **told}
 
 
 class BySource(Diagnosis):
     """Counts for each part of a collection what passed the consistency filter and how many negatives came of it.
 
-    It finds rows ``source, queries, passed, failed, rows, examples, negatives_mean, negatives_min, negatives_max``;
-    examples are positives and negatives, the numbers of negatives per row, None without one. Without the query column
-    ``consistent`` all queries passed.
+    It finds rows ``source, queries, passed, failed, rows, examples, negatives_mean, negatives_min,
+    negatives_max``; examples are positives and negatives, the numbers of negatives per row, None
+    without one. Without the query column ``consistent`` all queries passed.
 
     Parameters
     ----------
@@ -223,27 +250,42 @@ class BySource(Diagnosis):
 
     def found(self) -> list[dict[str, Any]]:
         """Return the counts by source."""
-        queries = pd.DataFrame({"source": self._sources(self._passed), "passed": list(self._passed.values())})
+        queries = pd.DataFrame(
+            {"source": self._sources(self._passed), "passed": list(self._passed.values())}
+        )
         sources = np.array(self._sources(self._rows["query_id"]), dtype=object)
         wide = self._rows["negative_ids"].map(len).to_numpy(np.int64)
         table = []
         for source, group in queries.groupby("source", sort=True):
             count, good, mine = len(group), int(group.passed.sum()), wide[sources == source]
-            known = {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())} if len(mine) else {}
+            known = (
+                {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())}
+                if len(mine)
+                else {}
+            )
             spread = {f"negatives_{name}": known.get(name) for name in ("mean", "min", "max")}
-            counts = {"source": source, "queries": count, "passed": good, "failed": count - good, "rows": len(mine)}
+            counts = {
+                "source": source,
+                "queries": count,
+                "passed": good,
+                "failed": count - good,
+                "rows": len(mine),
+            }
             table.append(counts | {"examples": len(mine) + int(mine.sum())} | spread)
         return table
 
 
-def false_negatives(rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, Any]:
+def false_negatives(
+    rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
+) -> dict[str, Any]:
     """Count the false negatives: selected negatives that were in truth relevant.
 
-    Equivalents are relevant though no qrel says so, and never seen by the mining; of qrels every label above 0 counts.
-    Returns ``count``, ``total`` (selected negatives), ``share``, its 95 % interval ``low`` and ``high`` over queries
-    (:func:`anmi.evaluation.significance.share`); ``queries`` with at least one such negative, ``queries_total``, and
-    ``known``: queries for which any equivalent is known, without which a small share means little. Without negatives
-    the share is 0 in [0, 1].
+    Equivalents are relevant though no qrel says so, and never seen by the mining; of qrels every
+    label above 0 counts. Returns ``count``, ``total`` (selected negatives), ``share``, its 95 %
+    interval ``low`` and ``high`` over queries (:func:`anmi.evaluation.significance.share`);
+    ``queries`` with at least one such negative, ``queries_total``, and ``known``: queries for which
+    any equivalent is known, without which a small share means little. Without negatives the share
+    is 0 in [0, 1].
 
     Examples
     --------
@@ -274,8 +316,8 @@ def false_negatives_of_pairs(
 class Gap(Diagnosis):
     """Measures how far the selected negatives lie below their query's first positive, by a measurement of both.
 
-    It finds ``column, count, mean, median``, and a histogram of ``counts`` between ``edges``; nothing where no selected
-    negative has the measurement.
+    It finds ``column, count, mean, median``, and a histogram of ``counts`` between ``edges``;
+    nothing where no selected negative has the measurement.
     """
 
     def __init__(self, column: str) -> None:
@@ -287,7 +329,10 @@ class Gap(Diagnosis):
         """Take the gaps of the negatives of a block."""
         if self._column in block.columns and self._column in block.positive_columns:
             row, slot = np.nonzero(block.negatives)
-            gaps = block.positive_columns[self._column][row, 0] - block.columns[self._column][row, slot]
+            gaps = (
+                block.positive_columns[self._column][row, 0]
+                - block.columns[self._column][row, slot]
+            )
             self._parts.append(gaps[np.isfinite(gaps)])
 
     def found(self) -> dict[str, Any]:
@@ -304,10 +349,11 @@ class Gap(Diagnosis):
 class AgainstMarks(Diagnosis):
     """Compares the judged probability of marked pairs with what a person said of them.
 
-    Of a pair marked as not relevant it is what the judges said before the mark; of one marked as relevant, which is a
-    positive now, what it would be given were it an unlabelled candidate, by coefficients that did not see its query.
-    Pairs that nobody judged are left out. Marks are of pairs that somebody chose to look at, so their share of relevant
-    ones says nothing of all pairs; how far a probability can be believed it does say.
+    Of a pair marked as not relevant it is what the judges said before the mark; of one marked as
+    relevant, which is a positive now, what it would be given were it an unlabelled candidate, by
+    coefficients that did not see its query. Pairs that nobody judged are left out. Marks are of
+    pairs that somebody chose to look at, so their share of relevant ones says nothing of all pairs;
+    how far a probability can be believed it does say.
 
     Parameters
     ----------
@@ -329,16 +375,29 @@ class AgainstMarks(Diagnosis):
     def see(self, block: Candidates) -> None:
         """Look at a block after selection."""
         if MARKED in block.columns and "p_judged" in block.columns:
-            self._note(block, block.documents, block.columns["p_judged"], block.columns[MARKED] == 0, known=False)
+            self._note(
+                block,
+                block.documents,
+                block.columns["p_judged"],
+                block.columns[MARKED] == 0,
+                known=False,
+            )
         if self._relevant and "p_relevant" in block.positive_columns:
             asked = np.isin(block.query_ids, [query for query, _ in self._relevant])
             own = (block.positives != PADDING) & asked[:, None]
-            self._note(block, block.positives, block.positive_columns["p_relevant"], own, known=True)
+            self._note(
+                block, block.positives, block.positive_columns["p_relevant"], own, known=True
+            )
 
     def _note(
-        self, block: Candidates, documents: NDArray[np.int32], chance: NDArray[np.float32], which: NDArray[np.bool_],
-        *, known: bool,
-    ) -> None:  # fmt: skip
+        self,
+        block: Candidates,
+        documents: NDArray[np.int32],
+        chance: NDArray[np.float32],
+        which: NDArray[np.bool_],
+        *,
+        known: bool,
+    ) -> None:
         row, slot = np.nonzero(which & np.isfinite(chance))
         pairs = zip(block.query_ids[row].tolist(), documents[row, slot].tolist(), strict=True)
         for pair, value in zip(pairs, chance[row, slot].tolist(), strict=True):
@@ -350,19 +409,25 @@ class AgainstMarks(Diagnosis):
         if not self._seen:
             return None
         chance, known = (
-            np.array(each) for each in zip(*(self._seen[pair] for pair in sorted(self._seen)), strict=True)
+            np.array(each)
+            for each in zip(*(self._seen[pair] for pair in sorted(self._seen)), strict=True)
         )
         truth = known.astype(np.float64)
         means = {
             name: float(chance[which].mean()) if which.any() else None
             for name, which in (("relevant", known), ("not_relevant", ~known))
         }
-        counts = {"relevant": int(known.sum()), "not_relevant": int((~known).sum()), "mean_probability": means}
+        counts = {
+            "relevant": int(known.sum()),
+            "not_relevant": int((~known).sum()),
+            "mean_probability": means,
+        }
         brier = float(np.mean((chance - truth) ** 2))
         return counts | {"brier": brier, "reliability": reliability(chance, truth, bins=5)}
 
 
-# A twentieth of a cosine is fine enough to see a bend, and leaves hundreds of candidates to a bin of a small run.
+# A twentieth of a cosine is fine enough to see a bend, and leaves hundreds of candidates to a bin
+# of a small run.
 _STEP: Final = 0.05
 _MOST: Final = 20
 # Probabilities are added up as whole numbers, so that no order of the blocks changes the sum.
@@ -373,11 +438,12 @@ _COUNTS: Final = ("candidates", "judged", "expected", "known", "relevant")
 class RelevanceByNearness(Diagnosis):
     """Counts which share of the chosen and of the rejected candidates is relevant, by how near they are.
 
-    Near is the similarity ``dense`` of a candidate less that of the query's first positive: above 0 it is nearer to the
-    query than the positive, and the harder a negative. It finds ``edges`` of n bins, of which the outermost ones hold
-    all beyond, and for ``chosen`` and ``rejected`` lists of n: ``candidates``; those ``judged`` and their ``expected``
-    share of relevant ones (mean ``p_relevant``, None of none); those of queries for which unlabelled relevant documents
-    are ``known``, and how many of them are ``relevant`` in truth. None where nothing was compared.
+    Near is the similarity ``dense`` of a candidate less that of the query's first positive: above 0
+    it is nearer to the query than the positive, and the harder a negative. It finds ``edges`` of n
+    bins, of which the outermost ones hold all beyond, and for ``chosen`` and ``rejected`` lists of
+    n: ``candidates``; those ``judged`` and their ``expected`` share of relevant ones (mean
+    ``p_relevant``, None of none); those of queries for which unlabelled relevant documents are
+    ``known``, and how many of them are ``relevant`` in truth. None where nothing was compared.
 
     Parameters
     ----------
@@ -397,7 +463,9 @@ class RelevanceByNearness(Diagnosis):
         self._relevant = self._pairs(query[place >= 0], place[place >= 0])
         self._counts = np.zeros((2, len(_COUNTS), 2 * _MOST), np.int64)
 
-    def _pairs(self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    def _pairs(
+        self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]
+    ) -> NDArray[np.int64]:
         return query.astype(np.int64) * self._documents + document
 
     def see(self, block: Candidates) -> None:
@@ -406,17 +474,29 @@ class RelevanceByNearness(Diagnosis):
             return
         near = block.columns["dense"] - block.positive_columns["dense"][:, :1]
         fate = fate_of(block)
-        row, slot = np.nonzero(np.isfinite(near) & (fate >= NEGATIVE) & (block.documents != PADDING))
-        place = np.clip(np.floor(near[row, slot] / _STEP).astype(np.int64) + _MOST, 0, 2 * _MOST - 1)
-        chance = block.columns["p_relevant"][row, slot] if "p_relevant" in block.columns else np.full(len(row), np.nan)
+        row, slot = np.nonzero(
+            np.isfinite(near) & (fate >= NEGATIVE) & (block.documents != PADDING)
+        )
+        place = np.clip(
+            np.floor(near[row, slot] / _STEP).astype(np.int64) + _MOST, 0, 2 * _MOST - 1
+        )
+        chance = (
+            block.columns["p_relevant"][row, slot]
+            if "p_relevant" in block.columns
+            else np.full(len(row), np.nan)
+        )
         judged = np.isfinite(chance)
         query = self._queries.get_indexer(block.query_ids.astype(str))[row]
-        relevant = np.isin(self._pairs(query, block.documents[row, slot]), self._relevant) & (query >= 0)
+        relevant = np.isin(self._pairs(query, block.documents[row, slot]), self._relevant) & (
+            query >= 0
+        )
         whole = np.rint(np.where(judged, chance, 0).astype(np.float64) * _WHOLE)
         # Bins of the rejected after those of the chosen.
         bins = place + 2 * _MOST * (fate[row, slot] > NEGATIVE)
         for number, values in enumerate((np.ones(len(row)), judged, whole, query >= 0, relevant)):
-            self._counts[:, number] += np.bincount(bins, values, 4 * _MOST).astype(np.int64).reshape(2, -1)
+            self._counts[:, number] += (
+                np.bincount(bins, values, 4 * _MOST).astype(np.int64).reshape(2, -1)
+            )
 
     def found(self) -> dict[str, Any] | None:
         """Return the counts and shares."""
@@ -431,7 +511,10 @@ class RelevanceByNearness(Diagnosis):
 
 def _with_shares(counts: NDArray[np.int64]) -> list[list[Any]]:
     candidates, judged, expected, known, relevant = counts.tolist()
-    shares = [total / _WHOLE / count if count else None for total, count in zip(expected, judged, strict=True)]
+    shares = [
+        total / _WHOLE / count if count else None
+        for total, count in zip(expected, judged, strict=True)
+    ]
     return [candidates, judged, shares, known, relevant]
 
 
@@ -442,8 +525,8 @@ SCORE_COLUMNS: Final = ("dense", "bm25", "p_relevant", "elo")
 class Distributions(Diagnosis):
     """Histograms of the scores of positives, kept and rejected candidates, between the ranges of :func:`ranges`.
 
-    By column: ``edges`` and counts for ``positives`` (of the row), ``kept`` (passed every filter), ``negatives`` (the
-    part of ``kept`` that was drawn) and ``rejected``, a dict by step.
+    By column: ``edges`` and counts for ``positives`` (of the row), ``kept`` (passed every filter),
+    ``negatives`` (the part of ``kept`` that was drawn) and ``rejected``, a dict by step.
     """
 
     def __init__(self, ranges: Mapping[str, tuple[float, float]]) -> None:
@@ -455,15 +538,24 @@ class Distributions(Diagnosis):
         """Count the values of a block."""
         fate = fate_of(block).ravel()
         order = np.argsort(fate, kind="stable")
-        # Where the candidates of each verdict end, once they stand in the order of their fate, padding first.
+        # Where the candidates of each verdict end, once they stand in the order of their fate,
+        # padding first.
         ends = np.searchsorted(fate[order], np.arange(PADDING, len(block.legend)), side="right")
         for name, (low, high) in self._ranges.items():
             none = np.full(block.documents.shape, np.nan, np.float32)
             values = block.columns.get(name, none).ravel()[order]
             own = block.positive_columns.get(name, np.zeros((len(block), 0), np.float32))[:, :1]
             known = block.positives[:, : own.shape[1]] != PADDING
-            parts = {"positives": own[known], "kept": values[ends[0] : ends[2]], "negatives": values[ends[1] : ends[2]]}
-            rejected = {step: values[ends[code] : ends[code + 1]] for code, step in enumerate(block.legend) if code > 1}
+            parts = {
+                "positives": own[known],
+                "kept": values[ends[0] : ends[2]],
+                "negatives": values[ends[1] : ends[2]],
+            }
+            rejected = {
+                step: values[ends[code] : ends[code + 1]]
+                for code, step in enumerate(block.legend)
+                if code > 1
+            }
             entry = self._counts.setdefault(name, {"rejected": {}})
             for target, groups in ((entry, parts), (entry["rejected"], rejected)):
                 for group, found in groups.items():
@@ -474,14 +566,18 @@ class Distributions(Diagnosis):
         """Return the counts."""
         result = {}
         for name, entry in self._counts.items():
-            rejected = {step: counts.tolist() for step, counts in entry["rejected"].items() if counts.any()}
+            rejected = {
+                step: counts.tolist() for step, counts in entry["rejected"].items() if counts.any()
+            }
             groups = {group: entry[group].tolist() for group in ("positives", "kept", "negatives")}
             edges = np.histogram_bin_edges(np.zeros(0), _SCORE_BINS, self._ranges[name])
             result[name] = {"edges": edges.tolist(), **groups, "rejected": rejected}
         return result
 
 
-def ranges(shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS) -> dict[str, tuple[float, float]]:
+def ranges(
+    shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS
+) -> dict[str, tuple[float, float]]:
     """Return the least and the greatest finite value of measurements, of candidates and of positives.
 
     A measurement without any such value is left out.
@@ -489,7 +585,10 @@ def ranges(shards: Iterable[Candidates], columns: Sequence[str] = SCORE_COLUMNS)
     found: dict[str, tuple[float, float]] = {}
     for block in shards.only(*columns) if isinstance(shards, CandidateShards) else shards:
         for name in columns:
-            every = (block.columns.get(name), block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1])
+            every = (
+                block.columns.get(name),
+                block.positive_columns.get(name, np.zeros((0, 1), np.float32))[:, :1],
+            )
             for values in (part[np.isfinite(part)] for part in every if part is not None):
                 if len(values):
                     low, high = found.get(name, (np.inf, -np.inf))

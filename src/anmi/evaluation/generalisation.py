@@ -1,10 +1,11 @@
 """What training saw of the documents that answer a query: quality on what nobody labelled is what a user gets.
 
-A model answers queries whose documents are ``labelled``, that is positives of training queries, partly by memory. Of
-``unlabelled`` documents training has no label, and yet it may know them: adaptation reads the whole corpus
-(*transductive*), and most of them are the positives of pseudo-queries. So some documents are held out of all that
-mines and trains, and show as ``new`` what becomes of documents that come later. Every figure of a run is also given for
-the test queries by these three.
+A model answers queries whose documents are ``labelled``, that is positives of training queries,
+partly by memory. Of ``unlabelled`` documents training has no label, and yet it may know them:
+adaptation reads the whole corpus (*transductive*), and most of them are the positives of
+pseudo-queries. So some documents are held out of all that mines and trains, and show as ``new``
+what becomes of documents that come later. Every figure of a run is also given for the test queries
+by these three.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ LABELLED: Final = "labelled"
 UNLABELLED: Final = "unlabelled"
 NEW: Final = "new"
 BUCKETS: Final = (LABELLED, UNLABELLED, NEW)
-# Below it a mean is hardly known: nDCG@10 of a query has a standard deviation of about 0.4, so the mean of 20 has a
-# standard error of 0.09, about as much as separates the systems.
+# Below it a mean is hardly known: nDCG@10 of a query has a standard deviation of about 0.4, so the
+# mean of 20 has a standard error of 0.09, about as much as separates the systems.
 FEW: Final = 20
 
 
 def trained_positives(
-    queries: pd.DataFrame, qrels: pd.DataFrame, splits: Collection[str], training_rows: pd.DataFrame | None = None
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    splits: Collection[str],
+    training_rows: pd.DataFrame | None = None,
 ) -> set[str]:
     """Return the documents that were positives in training.
 
@@ -38,7 +42,8 @@ def trained_positives(
     splits
         Those trained on, such as train and dev.
     training_rows
-        ``query_id, positive_id`` of what was trained on, which holds promoted positives besides the labels.
+        ``query_id, positive_id`` of what was trained on, which holds promoted positives besides the
+        labels.
 
     Examples
     --------
@@ -55,7 +60,10 @@ def trained_positives(
 
 
 def buckets(
-    asked: Collection[str], qrels: pd.DataFrame, positives: Collection[str], new: Collection[str] = ()
+    asked: Collection[str],
+    qrels: pd.DataFrame,
+    positives: Collection[str],
+    new: Collection[str] = (),
 ) -> pd.Series[str]:
     """Tell what training saw of each query's relevant documents.
 
@@ -68,13 +76,14 @@ def buckets(
     positives
         Documents that were positives in training, see :func:`trained_positives`.
     new
-        Documents that neither mining nor training saw, see :func:`anmi.corpus.related.new_documents`.
+        Documents that neither mining nor training saw, see
+        :func:`anmi.corpus.related.new_documents`.
 
     Returns
     -------
     pandas.Series
-        By query id, in the order asked: ``labelled`` where one of its relevant documents was a positive, else ``new``
-        where all of them are new, else ``unlabelled``.
+        By query id, in the order asked: ``labelled`` where one of its relevant documents was a
+        positive, else ``new`` where all of them are new, else ``unlabelled``.
 
     Examples
     --------

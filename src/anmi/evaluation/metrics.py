@@ -1,9 +1,9 @@
 """Retrieval metrics per query, computed by trec_eval through pytrec_eval.
 
-Everything is BEIR-compatible: linear gain in nDCG, the same cut-offs. Runs are without queries that are documents
-themselves (:class:`anmi.evaluation.retrieval.Ranking`). Equal scores are ordered as trec_eval orders them: by document
-id, descending by bytes, whatever the order of the rows. trec_eval holds scores in single precision, so scores that
-differ by less than that are equal.
+Everything is BEIR-compatible: linear gain in nDCG, the same cut-offs. Runs are without queries that
+are documents themselves (:class:`anmi.evaluation.retrieval.Ranking`). Equal scores are ordered as
+trec_eval orders them: by document id, descending by bytes, whatever the order of the rows.
+trec_eval holds scores in single precision, so scores that differ by less than that are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ KS: Final = (1, 5, 10, 20, 50, 100)
 RANK: Final = "rank"
 EASY_BELOW: Final = 0.3
 HARD_ABOVE: Final = 0.7
-_TREC_NAMES: Final = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "accuracy": "success"}
+_TREC_NAMES: Final = {
+    "ndcg": "ndcg_cut",
+    "map": "map_cut",
+    "recall": "recall",
+    "precision": "P",
+    "accuracy": "success",
+}
 
 
 def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
@@ -33,27 +39,28 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
     Parameters
     ----------
     qrels
-        ``query_id, document_id, relevance`` with whole-number relevance; above 0 is relevant, and nDCG uses the
-        grade itself as the gain.
+        ``query_id, document_id, relevance`` with whole-number relevance; above 0 is relevant, and
+        nDCG uses the grade itself as the gain.
     run
-        ``query_id, document_id, score``; larger scores are better, the order of the rows does not matter.
-        Queries without labels are left out.
+        ``query_id, document_id, score``; larger scores are better, the order of the rows does not
+        matter. Queries without labels are left out.
     ks
         Cut-offs, each at least 1.
 
     Returns
     -------
     pandas.DataFrame
-        One row per query of the qrels, index ``query_id`` in order of first appearance. Columns ``ndcg@k``,
-        ``map@k``, ``mrr@k``, ``recall@k``, ``precision@k``, ``accuracy@k`` (1 if anything relevant is in the top
-        k), ``f2@k`` = 5PR / (4P + R), all in [0, 1]; and ``rank`` of the first relevant document (from 1; NaN
-        when none is in the run). A query without any result scores 0 everywhere.
+        One row per query of the qrels, index ``query_id`` in order of first appearance. Columns
+        ``ndcg@k``, ``map@k``, ``mrr@k``, ``recall@k``, ``precision@k``, ``accuracy@k`` (1 if
+        anything relevant is in the top k), ``f2@k`` = 5PR / (4P + R), all in [0, 1]; and ``rank``
+        of the first relevant document (from 1; NaN when none is in the run). A query without any
+        result scores 0 everywhere.
 
     Raises
     ------
     AnmiError
-        For a missing column, a score that is not finite, relevance that is no whole number or too large, a pair twice,
-        empty qrels, or a cut-off below 1.
+        For a missing column, a score that is not finite, relevance that is no whole number or too
+        large, a pair twice, empty qrels, or a cut-off below 1.
 
     Examples
     --------
@@ -68,7 +75,10 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
     _check(qrels, "relevance", "qrels")
     _check(run, "score", "run")
     if qrels.empty:
-        raise AnmiError("the qrels hold no labels, so nothing can be evaluated; check the split that was asked for")
+        raise AnmiError(
+            "the qrels hold no labels, so nothing can be evaluated; check the split that was"
+            " asked for"
+        )
     labels = _nested(qrels, "relevance", np.int64)
     results = _nested(run, "score", np.float64)
     at = ",".join(str(k) for k in cuts)
@@ -78,7 +88,9 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
     )
     names = {f"{name}@{k}": f"{trec}_{k}" for name, trec in _TREC_NAMES.items() for k in cuts}
     index = pd.Index(list(labels), name="query_id")
-    table = pd.DataFrame.from_dict(raw, orient="index").reindex(index, columns=[*names.values(), "recip_rank"])
+    table = pd.DataFrame.from_dict(raw, orient="index").reindex(
+        index, columns=[*names.values(), "recip_rank"]
+    )
     table = table.astype(np.float64).fillna(0.0)
     found, reciprocal = table[[*names.values()]].set_axis([*names], axis=1), table["recip_rank"]
     rank = (1.0 / reciprocal.where(reciprocal > 0)).round()
@@ -94,41 +106,56 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
 def summarise(per_query: pd.DataFrame) -> dict[str, float]:
     """Average the metrics and describe the ranks.
 
-    Returns the mean of every metric of :func:`evaluate`; ``rank_mean``, ``rank_median``, ``rank_min``, ``rank_max`` of
-    the first relevant document where one was found; ``rank_not_found``, the number of queries where none was; and
-    ``queries``.
+    Returns the mean of every metric of :func:`evaluate`; ``rank_mean``, ``rank_median``,
+    ``rank_min``, ``rank_max`` of the first relevant document where one was found;
+    ``rank_not_found``, the number of queries where none was; and ``queries``.
     """
     means = per_query.drop(columns=RANK).mean()
     summary = {str(name): float(value) for name, value in means.items()}
     rank = per_query[RANK].dropna()
     if len(rank):
-        summary |= {f"rank_{name}": float(rank.agg(name)) for name in ("mean", "median", "min", "max")}
-    return summary | {"rank_not_found": float(len(per_query) - len(rank)), "queries": float(len(per_query))}
+        summary |= {
+            f"rank_{name}": float(rank.agg(name)) for name in ("mean", "median", "min", "max")
+        }
+    return summary | {
+        "rank_not_found": float(len(per_query) - len(rank)),
+        "queries": float(len(per_query)),
+    }
 
 
 def by_bucket(per_query: pd.DataFrame, hardness: pd.Series[float]) -> pd.DataFrame:
     """Average every metric, and describe the ranks, within each bucket of hardness.
 
-    Below 0.3 a query is easy, above 0.7 hard: the borders of the report. Nearly all real queries are between (methods
-    §4's heuristic gives a question of ten words about 0.4), so :func:`profile` tells more. Returns a row per bucket
-    that has queries, easiest first, and last ``all``, with the keys of :func:`summarise` and the mean ``hardness``.
+    Below 0.3 a query is easy, above 0.7 hard: the borders of the report. Nearly all real queries
+    are between (methods §4's heuristic gives a question of ten words about 0.4), so :func:`profile`
+    tells more. Returns a row per bucket that has queries, easiest first, and last ``all``, with the
+    keys of :func:`summarise` and the mean ``hardness``.
     """
     value = hardness[per_query.index].to_numpy(np.float64)
     hard = value > HARD_ABOVE
-    parts = {"easy": value < EASY_BELOW, "medium": (value >= EASY_BELOW) & ~hard, "hard": hard, "all": value >= 0}
+    parts = {
+        "easy": value < EASY_BELOW,
+        "medium": (value >= EASY_BELOW) & ~hard,
+        "hard": hard,
+        "all": value >= 0,
+    }
     rows = {
         name: summarise(per_query[mask]) | {"hardness": float(value[mask].mean())}
-        for name, mask in parts.items() if mask.any()
-    }  # fmt: skip
+        for name, mask in parts.items()
+        if mask.any()
+    }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bucket")
 
 
-def profile(per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8) -> pd.DataFrame:
+def profile(
+    per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8
+) -> pd.DataFrame:
     """Return a metric against hardness, in groups of about equal size.
 
-    There are at most ``groups``; queries of equal hardness are never parted, and a group has ten or more, if there are
-    so many. Returns means ``hardness`` and ``value``, the bootstrap interval ``low, high`` over the group's queries
-    (NaN for a single one) and ``queries``, easiest group first.
+    There are at most ``groups``; queries of equal hardness are never parted, and a group has ten or
+    more, if there are so many. Returns means ``hardness`` and ``value``, the bootstrap interval
+    ``low, high`` over the group's queries (NaN for a single one) and ``queries``, easiest group
+    first.
     """
     value = hardness[per_query.index].to_numpy(np.float64)
     scores = per_query[metric].to_numpy(np.float64)
@@ -149,25 +176,36 @@ def _check(table: pd.DataFrame, value: str, what: str) -> None:
     def refuse(wrong: NDArray[Any], problem: str) -> None:
         if wrong.any():
             first = table.iloc[int(np.argmax(wrong))]
-            raise AnmiError(f"{what}: query {first['query_id']}, document {first['document_id']} {problem}")
+            raise AnmiError(
+                f"{what}: query {first['query_id']}, document {first['document_id']} {problem}"
+            )
 
     missing = {"query_id", "document_id", value} - set(table.columns)
     if missing:
-        raise AnmiError(f"the {what} lack {', '.join(sorted(missing))}; they need query_id, document_id and {value}")
+        raise AnmiError(
+            f"the {what} lack {', '.join(sorted(missing))}; they need query_id, document_id and"
+            f" {value}"
+        )
     numbers = pd.to_numeric(table[value], errors="coerce").to_numpy(np.float64)
     wrong = ~np.isfinite(numbers)
     if value == "relevance":
         wrong |= (numbers != np.floor(numbers)) | (np.abs(numbers) > LARGEST_RELEVANCE)
-    expected = f"a whole number up to {LARGEST_RELEVANCE:,}" if value == "relevance" else "a finite number"
+    expected = (
+        f"a whole number up to {LARGEST_RELEVANCE:,}" if value == "relevance" else "a finite number"
+    )
     refuse(wrong, f"has a {value} that is not {expected}; correct it")
-    refuse(table.duplicated(["query_id", "document_id"]).to_numpy(), "stands more than once; keep one")
+    refuse(
+        table.duplicated(["query_id", "document_id"]).to_numpy(), "stands more than once; keep one"
+    )
 
 
 def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[str, dict[str, Any]]:
     """Turn a long table into pytrec_eval's query → document → value."""
     queries, documents = (table[name].astype(str).tolist() for name in ("query_id", "document_id"))
     nested: dict[str, dict[str, Any]] = {}
-    for query, document, number in zip(queries, documents, table[value].to_numpy().astype(dtype).tolist(), strict=True):
+    for query, document, number in zip(
+        queries, documents, table[value].to_numpy().astype(dtype).tolist(), strict=True
+    ):
         nested.setdefault(query, {})[document] = number
     return nested
 
@@ -183,24 +221,30 @@ def of_documents(qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
     """
     if "parent" not in corpus or (corpus["parent"] == corpus["document_id"]).all():
         return qrels
-    names = qrels["document_id"].map(dict(zip(corpus["document_id"], corpus["parent"], strict=True)))
+    names = qrels["document_id"].map(
+        dict(zip(corpus["document_id"], corpus["parent"], strict=True))
+    )
     labels = qrels.assign(document_id=names.fillna(qrels["document_id"]))
     labels = labels.sort_values("relevance", ascending=False, kind="stable")
     return labels.drop_duplicates(["query_id", "document_id"]).sort_index()
 
 
-def copies_once(qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def copies_once(
+    qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return labels and a run in which documents of one text count once: as soon as the first of them is found.
 
-    Of several labels for one text that of the highest grade stands. The best copy of a relevant text takes the place of
-    the labelled one, and the others stay where they are, as documents without a label.
+    Of several labels for one text that of the highest grade stands. The best copy of a relevant
+    text takes the place of the labelled one, and the others stay where they are, as documents
+    without a label.
 
     Parameters
     ----------
     qrels, run
         As in :func:`evaluate`.
     copies
-        For each document that is a copy the first one of its text, see :func:`anmi.corpus.related.copies`.
+        For each document that is a copy the first one of its text, see
+        :func:`anmi.corpus.related.copies`.
 
     Examples
     --------
@@ -215,11 +259,23 @@ def copies_once(qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str
         return table.assign(form=table["document_id"].map(copies).fillna(table["document_id"]))
 
     pair = ["query_id", "form"]
-    labels = texts(qrels).sort_values("relevance", ascending=False, kind="stable").drop_duplicates(pair).sort_index()
-    named = labels.loc[labels["relevance"] > 0, [*pair, "document_id"]].rename(columns={"document_id": "labelled"})
+    labels = (
+        texts(qrels)
+        .sort_values("relevance", ascending=False, kind="stable")
+        .drop_duplicates(pair)
+        .sort_index()
+    )
+    named = labels.loc[labels["relevance"] > 0, [*pair, "document_id"]].rename(
+        columns={"document_id": "labelled"}
+    )
     found = texts(run.reset_index(drop=True)).merge(named, on=pair, how="left")
     known = found["labelled"].notna()
-    best = found[known].sort_values("score", ascending=False, kind="stable").drop_duplicates(pair).index
+    best = (
+        found[known]
+        .sort_values("score", ascending=False, kind="stable")
+        .drop_duplicates(pair)
+        .index
+    )
     names = found["document_id"].where(~known, "\x01" + found["document_id"])
     names[best] = found["labelled"][best]
     return labels[qrels.columns], run.reset_index(drop=True).assign(document_id=names)
@@ -228,7 +284,8 @@ def copies_once(qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str
 def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:
     """Return the labels with what else is known to be relevant: own documents 2, the others 1.
 
-    Every label above 0 is an own document; equivalents are relevant though no label says so. For scoring only.
+    Every label above 0 is an own document; equivalents are relevant though no label says so. For
+    scoring only.
 
     Examples
     --------

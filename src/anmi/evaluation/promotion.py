@@ -1,8 +1,9 @@
 """Whether a newly trained model takes the place of the one in use.
 
-A model that is trained every night on nearly the same data is rarely better by a margin that a test could show. So
-the question is not whether it is better but whether it can be worse: it is promoted when a paired, one-sided test
-excludes that it loses more than a margin (non-inferiority), and when few of its negatives are relevant.
+A model that is trained every night on nearly the same data is rarely better by a margin that a test
+could show. So the question is not whether it is better but whether it can be worse: it is promoted
+when a paired, one-sided test excludes that it loses more than a margin (non-inferiority), and when
+few of its negatives are relevant.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class PromotionRule(BaseModel):
 class FalseNegativeRate:
     """How many of a recipe's negatives are relevant.
 
-    ``value, low, high`` as of :func:`anmi.evaluation.significance.share`, NaN where there are none; ``count`` of
-    ``negatives``; ``failed`` says why it is not known. ``of`` is ``audited`` for what an audit's queries got, ``drawn``
-    for what training drew for its own.
+    ``value, low, high`` as of :func:`anmi.evaluation.significance.share`, NaN where there are none;
+    ``count`` of ``negatives``; ``failed`` says why it is not known. ``of`` is ``audited`` for what
+    an audit's queries got, ``drawn`` for what training drew for its own.
     """
 
     value: float
@@ -85,14 +86,21 @@ class Decision:
 
 
 def decide(
-    challenger: pd.Series[Any], champion: pd.Series[Any] | None, rate: FalseNegativeRate | None, rule: PromotionRule,
-    *, seed: int, resamples: int = 10_000, unlabelled: Collection[str] = (),
-) -> Decision:  # fmt: skip
+    challenger: pd.Series[Any],
+    champion: pd.Series[Any] | None,
+    rate: FalseNegativeRate | None,
+    rule: PromotionRule,
+    *,
+    seed: int,
+    resamples: int = 10_000,
+    unlabelled: Collection[str] = (),
+) -> Decision:
     """Apply the rule.
 
-    Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate`` is None for a
-    recipe that chooses no negatives, of which none can be false. ``unlabelled`` are the ids of the queries none of
-    whose documents a label of the challenger's training names: it may lose no more on these than is allowed either.
+    Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate``
+    is None for a recipe that chooses no negatives, of which none can be false. ``unlabelled`` are
+    the ids of the queries none of whose documents a label of the challenger's training names: it
+    may lose no more on these than is allowed either.
 
     Raises
     ------
@@ -101,13 +109,13 @@ def decide(
 
     Notes
     -----
-    The bound is the lower end of the two-sided percentile interval of confidence 2c − 1 of the mean difference, which
-    leaves 1 − c below it. Of that rate it is the upper end that counts, unlike in
-    ``audit.max_false_negative_rate``: nobody looks on when a model is promoted at
-    night, so a doubt keeps the champion; an audit of more queries removes it.
+    The bound is the lower end of the two-sided percentile interval of confidence 2c − 1 of the mean
+    difference, which leaves 1 − c below it. Of that rate it is the upper end that counts, unlike in
+    ``audit.max_false_negative_rate``: nobody looks on when a model is promoted at night, so a doubt
+    keeps the champion; an audit of more queries removes it.
 
-    On these it is the mean difference itself that is held against the margin. They are a part of all
-    queries, and the bound on so few would keep a champion for ever.
+    On these it is the mean difference itself that is held against the margin. They are a part of
+    all queries, and the bound on so few would keep a champion for ever.
 
     Examples
     --------
@@ -119,7 +127,9 @@ def decide(
     'kept'
     """
     if challenger.empty:
-        raise AnmiError("the test set is empty, so no models can be compared; give the collection test queries")
+        raise AnmiError(
+            "the test set is empty, so no models can be compared; give the collection test queries"
+        )
     compared = _compare(challenger, champion, rule, seed, resamples)
     found = [compared, _audit(rate, rule)]
     if champion is not None:
@@ -131,37 +141,56 @@ def decide(
 
 
 def _compare(
-    challenger: pd.Series[Any], champion: pd.Series[Any] | None, rule: PromotionRule, seed: int, resamples: int
+    challenger: pd.Series[Any],
+    champion: pd.Series[Any] | None,
+    rule: PromotionRule,
+    seed: int,
+    resamples: int,
 ) -> tuple[bool, str, dict[str, float]]:
     figures = {"queries": float(len(challenger)), "challenger": float(challenger.mean())}
     if champion is None:
-        return True, f"there is no champion yet, and the challenger has nDCG@10 {challenger.mean():.4f}", figures
-    if set(challenger.index) != set(champion.index) or not (challenger.index.is_unique and champion.index.is_unique):
+        return (
+            True,
+            f"there is no champion yet, and the challenger has nDCG@10 {challenger.mean():.4f}",
+            figures,
+        )
+    if set(challenger.index) != set(champion.index) or not (
+        challenger.index.is_unique and champion.index.is_unique
+    ):
         raise AnmiError(
-            f"champion and challenger were asked different queries ({len(champion)} and {len(challenger)}), which is "
-            "no paired comparison; run the whole pipeline again"
+            f"champion and challenger were asked different queries ({len(champion)} and"
+            f" {len(challenger)}), which is no paired comparison; run the whole pipeline again"
         )
     figures["champion"] = float(champion.mean())
     if len(challenger) < rule.min_queries:
-        few = f"{len(challenger)} test queries are fewer than the {rule.min_queries} that a comparison needs "
+        few = (
+            f"{len(challenger)} test queries are fewer than the {rule.min_queries} that a"
+            " comparison needs "
+        )
         return False, f"{few}(retrain.rule.min_queries)", figures
     difference = (challenger - champion.reindex(challenger.index)).to_numpy()
-    mean, bound, _ = interval(difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1)
+    mean, bound, _ = interval(
+        difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1
+    )
     figures |= {"difference": mean, "bound": bound, "margin": rule.allowed, "luck": rule.luck}
     holds = bound >= -rule.allowed
     verdict = "not inferior" if holds else "not shown to be non-inferior"
     sentence = (
-        f"the challenger is {verdict}: nDCG@10 {figures['challenger']:.4f} against {figures['champion']:.4f} on the "
-        f"same {len(challenger)} queries, a difference of {mean:+.4f} that is with {rule.confidence:.0%} confidence at "
-        f"least {bound:+.4f}; allowed loss: {rule.allowed:.4f}; the seed alone makes trainings on the same data differ "
-        f"by up to {rule.luck:.4f} (retrain.rule.training_noise)"
+        f"the challenger is {verdict}: nDCG@10 {figures['challenger']:.4f} against"
+        f" {figures['champion']:.4f} on the same {len(challenger)} queries, a difference of"
+        f" {mean:+.4f} that is with {rule.confidence:.0%} confidence at least {bound:+.4f}; allowed"
+        f" loss: {rule.allowed:.4f}; the seed alone makes trainings on the same data differ by up"
+        f" to {rule.luck:.4f} (retrain.rule.training_noise)"
         + (", so the difference may be luck" if abs(mean) <= rule.luck else "")
     )
     return holds, sentence, figures
 
 
 def _generalises(
-    challenger: pd.Series[Any], champion: pd.Series[Any], unlabelled: Collection[str], rule: PromotionRule
+    challenger: pd.Series[Any],
+    champion: pd.Series[Any],
+    unlabelled: Collection[str],
+    rule: PromotionRule,
 ) -> tuple[bool, str, dict[str, float]]:
     asked = challenger.index.intersection(pd.Index(list(unlabelled), dtype=object))
     figures = {"unlabelled_queries": float(len(asked))}
@@ -177,7 +206,9 @@ def _generalises(
     return holds, sentence, figures | {"unlabelled_difference": difference}
 
 
-def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, str, dict[str, float]]:
+def _audit(
+    rate: FalseNegativeRate | None, rule: PromotionRule
+) -> tuple[bool, str, dict[str, float]]:
     if rate is None:
         return True, "the recipe chooses no negatives, so none can be relevant", {}
     if rate.failed or math.isnan(rate.value):
@@ -185,12 +216,14 @@ def _audit(rate: FalseNegativeRate | None, rule: PromotionRule) -> tuple[bool, s
         return False, f"the false-negative rate of the recipe is not known: {why}", {}
     holds = rate.high <= rule.max_false_negative_rate
     sentence = (
-        f"of {rate.negatives} {rate.of} negatives {rate.count} are relevant ({rate.value:.2%}, 95 % interval over "
-        f"queries {rate.low:.2%} to {rate.high:.2%}), and its upper end {'stays within' if holds else 'exceeds'} the "
-        f"bound of {rule.max_false_negative_rate:.2%}"
+        f"of {rate.negatives} {rate.of} negatives {rate.count} are relevant ({rate.value:.2%}, 95 %"
+        f" interval over queries {rate.low:.2%} to {rate.high:.2%}), and its upper end"
+        f" {'stays within' if holds else 'exceeds'} the bound of {rule.max_false_negative_rate:.2%}"
     )
     if not holds and rate.value <= rule.max_false_negative_rate and rate.of == "audited":
-        sentence += "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
+        sentence += (
+            "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
+        )
     figures = {"": rate.value, "_low": rate.low, "_high": rate.high}
     named = {f"false_negative_rate{end}": value for end, value in figures.items()}
     return holds, sentence, named | {"max_false_negative_rate": rule.max_false_negative_rate}

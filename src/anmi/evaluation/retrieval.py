@@ -26,12 +26,19 @@ if TYPE_CHECKING:
 
 
 def run_table(
-    query_ids: Sequence[str], document_ids: Sequence[str], documents: NDArray[np.int32], scores: NDArray[np.float32]
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    documents: NDArray[np.int32],
+    scores: NDArray[np.float32],
 ) -> pd.DataFrame:
     """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
     asked, names = np.array(query_ids, dtype=object), np.array(document_ids, dtype=object)
-    found = {"query_id": asked[row], "document_id": names[documents[row, place]], "score": scores[row, place]}
+    found = {
+        "query_id": asked[row],
+        "document_id": names[documents[row, place]],
+        "score": scores[row, place],
+    }
     return pd.DataFrame(found | {"rank": (place + 1).astype(np.int32)})
 
 
@@ -39,8 +46,9 @@ def run_table(
 class Ranking:
     """Makes runs of documents, each by its best passage, in which no query finds itself.
 
-    BEIR leaves out the document with the query's id. Here the text must be the same too, since where queries and
-    documents are both numbered from 1 the ids coincide; and a document that is labelled relevant to itself stays.
+    BEIR leaves out the document with the query's id. Here the text must be the same too, since
+    where queries and documents are both numbered from 1 the ids coincide; and a document that is
+    labelled relevant to itself stays.
 
     Attributes
     ----------
@@ -67,7 +75,11 @@ class Ranking:
         own = own_documents(queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
         names = queries.get("same_as", queries.query_id)
         kept = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
-        own, ids, first = np.where(kept, own, PADDING).astype(np.int32), documents_of(corpus), first_passages(corpus)
+        own, ids, first = (
+            np.where(kept, own, PADDING).astype(np.int32),
+            documents_of(corpus),
+            first_passages(corpus),
+        )
         return Ranking(queries.query_id.tolist(), ids.tolist(), own, depth, first)
 
     @property
@@ -97,9 +109,17 @@ class Ranking:
         """Return a run ``query_id, document_id, score`` with ranks, of documents and without the queries themselves."""
         names = rows.document_id.map(dict(zip(corpus.document_id, self.document_ids, strict=True)))
         rows = rows.assign(document_id=names.fillna(rows.document_id))
-        own = dict(zip(self.query_ids, np.array([*self.document_ids, ""], dtype=object)[self.own], strict=True))
+        own = dict(
+            zip(
+                self.query_ids,
+                np.array([*self.document_ids, ""], dtype=object)[self.own],
+                strict=True,
+            )
+        )
         rows = rows[rows.document_id != rows.query_id.map(own)]
-        rows = rows.sort_values(["score", "document_id"], ascending=False).drop_duplicates(["query_id", "document_id"])
+        rows = rows.sort_values(["score", "document_id"], ascending=False).drop_duplicates(
+            ["query_id", "document_id"]
+        )
         return rows.assign(rank=(rows.groupby("query_id").cumcount() + 1).astype(np.int32))
 
     def lists(
@@ -113,16 +133,24 @@ class Ranking:
         left = without(documents, self.own[:, None])
         order = np.argsort(left == PADDING, axis=1, kind="stable")[:, : self.depth]
         found = np.take_along_axis(left, order, axis=1)
-        return found, np.where(found == PADDING, 0, np.take_along_axis(scores, order, axis=1)).astype(np.float32)
+        return found, np.where(
+            found == PADDING, 0, np.take_along_axis(scores, order, axis=1)
+        ).astype(np.float32)
 
 
 def search(
-    model: SentenceTransformer, query_texts: Sequence[str], document_texts: Sequence[str], k: int, *,
-    description: str = "", **how: Any,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
+    model: SentenceTransformer,
+    query_texts: Sequence[str],
+    document_texts: Sequence[str],
+    k: int,
+    *,
+    description: str = "",
+    **how: Any,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Encode, with the model's prompts, and search exactly.
 
-    Returns documents and scores, int32 and float32 [Q, k], best first. ``how`` is as in :func:`vectors`.
+    Returns documents and scores, int32 and float32 [Q, k], best first. ``how`` is as in
+    :func:`vectors`.
     """
     from anmi.retrieval.index import build_index
 
@@ -135,25 +163,38 @@ def search(
 
 
 def ranked(
-    model: SentenceTransformer, asked: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int, **how: Any
+    model: SentenceTransformer,
+    asked: pd.DataFrame,
+    qrels: pd.DataFrame,
+    corpus: pd.DataFrame,
+    depth: int,
+    **how: Any,
 ) -> pd.DataFrame:
     """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
 
     See :meth:`Ranking.of` and :func:`search`.
     """
     ranking = Ranking.of(asked, qrels, corpus, depth)
-    return ranking.run(*search(model, asked.text.tolist(), document_texts(corpus), ranking.searched, **how))
+    return ranking.run(
+        *search(model, asked.text.tolist(), document_texts(corpus), ranking.searched, **how)
+    )
 
 
 def vectors(
-    model: SentenceTransformer, texts: Sequence[str], role: Literal["query", "document"], *,
-    store: Store | None = None, precision: str = "auto", batch_size: int = 64, description: str = "",
-) -> Vectors:  # fmt: skip
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    role: Literal["query", "document"],
+    *,
+    store: Store | None = None,
+    precision: str = "auto",
+    batch_size: int = 64,
+    description: str = "",
+) -> Vectors:
     """Encode texts with the model's prompt for them.
 
-    Returns float32 [T, D], rows of length 1, see :func:`anmi.retrieval.encoders.encode`; of a sparse retriever
-    [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`. The store is for models that are used more than
-    once.
+    Returns float32 [T, D], rows of length 1, see :func:`anmi.retrieval.encoders.encode`; of a
+    sparse retriever [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`. The store is
+    for models that are used more than once.
     """
     from anmi.retrieval.encoders import encode
     from anmi.retrieval.kinds import is_sparse
@@ -166,12 +207,18 @@ def vectors(
 
 
 def dev_metric(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, most_documents: int, precision: str, seed: int,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    most_documents: int,
+    precision: str,
+    seed: int,
     least: int = 1,
-) -> Callable[[Any], float] | None:  # fmt: skip
+) -> Callable[[Any], float] | None:
     """Return a function that gives a model's mean nDCG@10 on the dev queries with labels; None of fewer than ``least``.
 
-    A larger corpus is reduced to the dev positives and a random sample, so that measuring stays cheap.
+    A larger corpus is reduced to the dev positives and a random sample, so that measuring stays
+    cheap.
     """
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
     if len(dev) < least:
@@ -195,7 +242,9 @@ def dev_metric(
     return measure
 
 
-def side_by_side(rows: NDArray[np.int64], documents: NDArray[np.int64], count: int) -> NDArray[np.int32]:
+def side_by_side(
+    rows: NDArray[np.int64], documents: NDArray[np.int64], count: int
+) -> NDArray[np.int32]:
     """Return the documents of each row in the order given, int32 [count, P], padded with -1.
 
     Examples

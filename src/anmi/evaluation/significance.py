@@ -1,17 +1,19 @@
 """Is a difference real? Intervals by bootstrap, p-values by permutation, both over queries or groups of them.
 
-Queries that one document asks are alike, as are queries in a group of any other kind: such groups are drawn, and their
-signs flipped, as a whole (Cameron, Gelbach and Miller 2008).
+Queries that one document asks are alike, as are queries in a group of any other kind: such groups
+are drawn, and their signs flipped, as a whole (Cameron, Gelbach and Miller 2008).
 
-The intervals are percentile intervals, not bias-corrected ones (BCa): most per-query differences are exactly zero,
-and there the simpler interval is the better one. In a simulation with 95 % (90 %) zeros over 300 (30) queries the
-nominal 95 % interval covered the mean in 94 % (86 %) of 300 cases, BCa in 92 % (78 %), and BCa was undefined in some;
-with 50 % zeros the two agree in the third decimal. On fewer than about 50 queries, trust neither.
+The intervals are percentile intervals, not bias-corrected ones (BCa): most per-query differences
+are exactly zero, and there the simpler interval is the better one. In a simulation with 95 % (90 %)
+zeros over 300 (30) queries the nominal 95 % interval covered the mean in 94 % (86 %) of 300 cases,
+BCa in 92 % (78 %), and BCa was undefined in some; with 50 % zeros the two agree in the third
+decimal. On fewer than about 50 queries, trust neither.
 
-A share of negatives is less sure than of as many independent draws, since the negatives of one query are alike: where
-one of them is relevant, others tend to be. A share of 3 % of 7,500 negatives of 500 queries may therefore be known less
-well than 7,500 independent draws would tell, by the *design effect*: about 1 where a query has one or two hidden
-positives, several times that where equivalents come in groups. So queries are what is resampled, never negatives.
+A share of negatives is less sure than of as many independent draws, since the negatives of one
+query are alike: where one of them is relevant, others tend to be. A share of 3 % of 7,500 negatives
+of 500 queries may therefore be known less well than 7,500 independent draws would tell, by the
+*design effect*: about 1 where a query has one or two hidden positives, several times that where
+equivalents come in groups. So queries are what is resampled, never negatives.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Compa
     Returns
     -------
     Comparison
-        Mean of a − b, its percentile bootstrap interval over queries, and the two-sided p-value of the paired
-        permutation test (signs of the differences flipped). Without any difference: 0, [0, 0] and p = 1. Of one query
-        there is no interval (NaN), and p = 1.
+        Mean of a − b, its percentile bootstrap interval over queries, and the two-sided p-value of
+        the paired permutation test (signs of the differences flipped). Without any difference: 0,
+        [0, 0] and p = 1. Of one query there is no interval (NaN), and p = 1.
 
     Raises
     ------
@@ -72,18 +74,26 @@ def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Compa
     """
     first, second = _checked(a), _checked(b)
     if len(first) != len(second):
-        raise AnmiError(f"a paired comparison needs the same queries, and got {len(first)} and {len(second)} values")
+        raise AnmiError(
+            f"a paired comparison needs the same queries, and got {len(first)} and {len(second)}"
+            " values"
+        )
     return compare_all((first - second)[None], seed=seed, **how)[0]
 
 
 def compare_all(
-    differences: NDArray[np.float64], *, seed: int, resamples: int = 10_000, confidence: float = 0.95,
+    differences: NDArray[np.float64],
+    *,
+    seed: int,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
     groups: NDArray[Any] | None = None,
-) -> list[Comparison]:  # fmt: skip
+) -> list[Comparison]:
     """Return what :func:`compare` does of several pairs of systems or metrics, on the same queries.
 
-    Queries and signs are drawn once for all, and the means are a product, as in :func:`intervals`: the test is that of
-    ``scipy.stats.permutation_test`` with ``permutation_type="samples"``, in a fraction of the time.
+    Queries and signs are drawn once for all, and the means are a product, as in :func:`intervals`:
+    the test is that of ``scipy.stats.permutation_test`` with ``permutation_type="samples"``, in a
+    fraction of the time.
 
     Parameters
     ----------
@@ -98,12 +108,19 @@ def compare_all(
     [0.25, 1.0]
     """
     _checked(differences.ravel())
-    bounds = intervals(differences, seed=seed, resamples=resamples, confidence=confidence, groups=groups)
+    bounds = intervals(
+        differences, seed=seed, resamples=resamples, confidence=confidence, groups=groups
+    )
     p_values = _permutation_test(_summed(differences, groups)[0], seed, resamples)
-    return [Comparison(*row) for row in zip(*(part.tolist() for part in (*bounds, p_values)), strict=True)]
+    return [
+        Comparison(*row)
+        for row in zip(*(part.tolist() for part in (*bounds, p_values)), strict=True)
+    ]
 
 
-def _permutation_test(differences: NDArray[np.float64], seed: int, resamples: int) -> NDArray[np.float64]:
+def _permutation_test(
+    differences: NDArray[np.float64], seed: int, resamples: int
+) -> NDArray[np.float64]:
     """Return two-sided p-values of "the signs of the differences are random", exact where there are few queries."""
     count, observed = differences.shape[1], differences.sum(axis=1)
     # Sums of the same numbers in another order differ by this much.
@@ -114,9 +131,12 @@ def _permutation_test(differences: NDArray[np.float64], seed: int, resamples: in
         less += (sums <= observed + slack).sum(axis=0)
         greater += (sums >= observed - slack).sum(axis=0)
         drawn += len(signs)
-    # What was observed is one of all signs, and counts beside those that were drawn (Phipson & Smyth 2010).
+    # What was observed is one of all signs, and counts beside those that were drawn (Phipson &
+    # Smyth 2010).
     beside = 0 if 2**count <= resamples else 1
-    found: NDArray[np.float64] = np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
+    found: NDArray[np.float64] = np.minimum(
+        2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0
+    )
     return found
 
 
@@ -127,7 +147,9 @@ def _signs(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64
         return
     random, size = stream(seed, "permutation"), _batch(count)
     for start in range(0, resamples, size):
-        yield np.where(random.integers(0, 2, (min(size, resamples - start), count), dtype=np.int8), 1.0, -1.0)
+        yield np.where(
+            random.integers(0, 2, (min(size, resamples - start), count), dtype=np.int8), 1.0, -1.0
+        )
 
 
 def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, float, float]:
@@ -160,13 +182,18 @@ def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, flo
 
 
 def intervals(
-    values: NDArray[np.float64], *, seed: int, resamples: int = 10_000, confidence: float = 0.95,
+    values: NDArray[np.float64],
+    *,
+    seed: int,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
     groups: NDArray[Any] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the means of several metrics of the same queries with their percentile bootstrap intervals.
 
-    Queries are drawn once for all metrics, and a sample's means are a product of how often each query was drawn with
-    the values: the numbers are those of ``scipy.stats.bootstrap`` for each metric alone, in a fraction of the time.
+    Queries are drawn once for all metrics, and a sample's means are a product of how often each
+    query was drawn with the values: the numbers are those of ``scipy.stats.bootstrap`` for each
+    metric alone, in a fraction of the time.
 
     Parameters
     ----------
@@ -202,10 +229,16 @@ def intervals(
     low, high = np.percentile(np.concatenate(samples), [100 * tail, 100 * (1 - tail)], axis=0)
     constant = np.ptp(values, axis=1) == 0
     exact = values[:, 0]
-    return np.where(constant, exact, means), np.where(constant, exact, low), np.where(constant, exact, high)
+    return (
+        np.where(constant, exact, means),
+        np.where(constant, exact, low),
+        np.where(constant, exact, high),
+    )
 
 
-def _summed(values: NDArray[np.float64], groups: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
+def _summed(
+    values: NDArray[np.float64], groups: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the sums of each group, [metrics, groups], and how many queries it has."""
     if groups is None or len(np.unique(groups)) == len(groups):
         return values, np.ones(values.shape[1])
@@ -239,12 +272,15 @@ def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
 def _checked(values: NDArray[Any]) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not len(array):
-        raise AnmiError(f"resampling needs the queries' values in one row, at least one, and got shape {array.shape}")
+        raise AnmiError(
+            "resampling needs the queries' values in one row, at least one, and got shape"
+            f" {array.shape}"
+        )
     wrong = ~np.isfinite(array)
     if wrong.any():
         raise AnmiError(
-            f"{int(wrong.sum())} of {len(array)} values are not finite, the first at place {int(np.argmax(wrong))}; "
-            "leave those queries out or score them 0"
+            f"{int(wrong.sum())} of {len(array)} values are not finite, the first at place"
+            f" {int(np.argmax(wrong))}; leave those queries out or score them 0"
         )
     return array
 
@@ -267,8 +303,8 @@ class Share:
     queries, affected
         Queries that have negatives, and those of them that have any that count.
     design_effect
-        Variance of the share over that of as many independent negatives; NaN where it cannot be known: none or all
-        of the negatives count, or there are fewer than two queries.
+        Variance of the share over that of as many independent negatives; NaN where it cannot be
+        known: none or all of the negatives count, or there are fewer than two queries.
     """
 
     value: float
@@ -281,7 +317,9 @@ class Share:
     design_effect: float
 
 
-def share(counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resamples: int = 10_000) -> Share:
+def share(
+    counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resamples: int = 10_000
+) -> Share:
     """Return a share of negatives with its 95 % interval, which allows for negatives of one query being alike.
 
     Parameters
@@ -291,7 +329,8 @@ def share(counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resample
     totals
         Negatives of each query, [Q]; those with none are left out.
     seed
-        Of the resampling; the same counts and seed give the same numbers, in whatever order the queries come.
+        Of the resampling; the same counts and seed give the same numbers, in whatever order the
+        queries come.
     resamples
         Bootstrap samples.
 
@@ -302,14 +341,16 @@ def share(counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resample
 
     Notes
     -----
-    The interval is the wider, at each end, of two. The first is the percentile bootstrap of the ratio over queries.
-    Where few queries have any that count, its upper end is too low. The second is Wilson's interval of as many
-    independent negatives as would give the share its variance, the number of negatives divided by the design effect
-    (Korn and Graubard 1998 do so with another binomial interval). A design effect below 1 is taken for chance. In 400
-    simulated cases each of 500 rows of 15 with a design effect of 6.5 the upper end was not below the truth in 87 %
-    where that is 0.1 %, 94 % where it is 0.5 % and 96 % where it is 2 %; that of the bootstrap in 82, 90 and 95 %.
-    Where the design effect cannot be known, since none or all count, every query is one draw: a row may hold relevant
-    negatives only, so of 100 queries without any one learns no more than of 100 negatives without any.
+    The interval is the wider, at each end, of two. The first is the percentile bootstrap of the
+    ratio over queries. Where few queries have any that count, its upper end is too low. The second
+    is Wilson's interval of as many independent negatives as would give the share its variance, the
+    number of negatives divided by the design effect (Korn and Graubard 1998 do so with another
+    binomial interval). A design effect below 1 is taken for chance. In 400 simulated cases each of
+    500 rows of 15 with a design effect of 6.5 the upper end was not below the truth in 87 % where
+    that is 0.1 %, 94 % where it is 0.5 % and 96 % where it is 2 %; that of the bootstrap in 82, 90
+    and 95 %. Where the design effect cannot be known, since none or all count, every query is one
+    draw: a row may hold relevant negatives only, so of 100 queries without any one learns no more
+    than of 100 negatives without any.
 
     Examples
     --------
@@ -322,8 +363,11 @@ def share(counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resample
     asked = np.asarray(totals, np.float64)
     pairs = np.stack([np.asarray(counts, np.float64), asked], axis=1)[asked > 0]
     if (pairs[:, 0] > pairs[:, 1]).any() or (np.asarray(counts) < 0).any():
-        raise AnmiError("a query has more relevant negatives than negatives; count both over the same rows")
-    # Queries of equal counts are alike, and there are few kinds of them; sorted, so that no order of queries matters.
+        raise AnmiError(
+            "a query has more relevant negatives than negatives; count both over the same rows"
+        )
+    # Queries of equal counts are alike, and there are few kinds of them; sorted, so that no order
+    # of queries matters.
     kinds, number = np.unique(pairs, axis=0, return_counts=True)
     queries, (count, total) = len(pairs), number @ kinds
     if not queries:
@@ -334,7 +378,16 @@ def share(counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resample
     if 0 < value < 1:
         ends = np.quantile(_resampled(kinds, number, seed, resamples), [0.025, 0.975])
         low, high = min(low, float(ends[0])), max(high, float(ends[1]))
-    return Share(value, low, high, int(count), int(total), queries, int(number[kinds[:, 0] > 0].sum()), effect)
+    return Share(
+        value,
+        low,
+        high,
+        int(count),
+        int(total),
+        queries,
+        int(number[kinds[:, 0] > 0].sum()),
+        effect,
+    )
 
 
 def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0) -> Share:
@@ -353,7 +406,11 @@ def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0
     query = pd.factorize(pairs["query_id"])[0]
     times = pairs["count"].to_numpy(np.float64) if "count" in pairs else np.ones(len(pairs))
     known = pd.MultiIndex.from_frame(relevant[_PAIR].astype(str))
-    hit = pd.MultiIndex.from_frame(pairs[_PAIR].astype(str)).isin(known) if len(known) else np.zeros(len(pairs), bool)
+    hit = (
+        pd.MultiIndex.from_frame(pairs[_PAIR].astype(str)).isin(known)
+        if len(known)
+        else np.zeros(len(pairs), bool)
+    )
     return share(np.bincount(query, times * hit), np.bincount(query, times), seed=seed)
 
 
@@ -369,9 +426,13 @@ def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float
         return 0.0, 1.0
     squared = float(scipy.stats.norm.ppf(0.5 + confidence / 2)) ** 2
     centre = (value + squared / (2 * trials)) / (1 + squared / trials)
-    half = math.sqrt(squared * (value * (1 - value) / trials + squared / (4 * trials**2))) / (1 + squared / trials)
+    half = math.sqrt(squared * (value * (1 - value) / trials + squared / (4 * trials**2))) / (
+        1 + squared / trials
+    )
     # At the ends rounding must not make a certain 0 or 1 less than that.
-    return (0.0 if value <= 0 else max(centre - half, 0.0)), (1.0 if value >= 1 else min(centre + half, 1.0))
+    return (0.0 if value <= 0 else max(centre - half, 0.0)), (
+        1.0 if value >= 1 else min(centre + half, 1.0)
+    )
 
 
 def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value: float) -> float:
@@ -384,11 +445,16 @@ def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value:
     return variance / (value * (1 - value) / total)
 
 
-def _resampled(kinds: NDArray[np.float64], number: NDArray[np.int64], seed: int, resamples: int) -> NDArray[np.float64]:
+def _resampled(
+    kinds: NDArray[np.float64], number: NDArray[np.int64], seed: int, resamples: int
+) -> NDArray[np.float64]:
     """Shares of samples of the queries, drawn with replacement, [resamples]; how often a kind comes is multinomial."""
     generator, queries = stream(seed, "share"), int(number.sum())
     parts, size = [], max(1, _BATCH_SHARES // len(kinds))
     for start in range(0, resamples, size):
-        drawn = generator.multinomial(queries, number / queries, size=min(size, resamples - start)) @ kinds
+        drawn = (
+            generator.multinomial(queries, number / queries, size=min(size, resamples - start))
+            @ kinds
+        )
         parts.append(drawn[:, 0] / drawn[:, 1])
     return np.concatenate(parts)

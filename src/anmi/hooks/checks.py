@@ -23,7 +23,14 @@ from pydantic import BaseModel, ValidationError
 
 from anmi.candidates import MEASURED
 from anmi.corpus.places import kind_and_place
-from anmi.errors import AnmiError, causes, holds_address_secret, masked, nearest, secrets_of_environment
+from anmi.errors import (
+    AnmiError,
+    causes,
+    holds_address_secret,
+    masked,
+    nearest,
+    secrets_of_environment,
+)
 from anmi.files import disk_error
 from anmi.hooks.record import flatten
 from anmi.pipelines.params import AuditParams, sentence
@@ -96,7 +103,9 @@ class CheckHooks:
             check_packages(options)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
-        self._evaluated = catalog.load("params:evaluation").split if "run_systems" in nodes else None
+        self._evaluated = (
+            catalog.load("params:evaluation").split if "run_systems" in nodes else None
+        )
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 
@@ -108,14 +117,16 @@ class CheckHooks:
         collection, split = inputs["params:collection"], self._evaluated
         if self._draws_on_facts and not len(outputs["knowledge"].facts):
             raise AnmiError(
-                f'the recipe draws negatives from mixed sources, and the documents of "{collection}" state no '
-                "facts: read a collection with a graph by kg:DIR, or choose another recipe"
+                "the recipe draws negatives from mixed sources, and the documents of"
+                f' "{collection}" state no facts: read a collection with a graph by kg:DIR, or'
+                " choose another recipe"
             )
         if split and not self._asks_corpus and not (outputs["queries"]["split"] == split).any():
             raise AnmiError(
-                f'the collection "{collection}" has no "{split}" query with a relevant document, so nothing could '
-                f"be evaluated: add labels for the split, raise ingestion.{split}_share, take a recipe that trains "
-                "on pseudo-queries, such as anmi, or run `--pipelines mining,adaptation,training`"
+                f'the collection "{collection}" has no "{split}" query with a relevant document, so'
+                " nothing could be evaluated: add labels for the split, raise"
+                f" ingestion.{split}_share, take a recipe that trains on pseudo-queries, such as"
+                " anmi, or run `--pipelines mining,adaptation,training`"
             )
 
 
@@ -125,7 +136,8 @@ def make_root(context: KedroContext, name: str, setting: str) -> None:
     if not isinstance(place, str) or not place.strip():
         # Else files would be written to the root of the file system.
         raise AnmiError(
-            f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one, or unset it"
+            f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one,"
+            " or unset it"
         )
     if "://" in place:
         return
@@ -137,7 +149,8 @@ def make_root(context: KedroContext, name: str, setting: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise disk_error(error, folder, setting) or AnmiError(
-            f"nothing can be written to {folder} ({reason}): set {setting} to a folder that can be written to"
+            f"nothing can be written to {folder} ({reason}): set {setting} to a folder that can be"
+            " written to"
         ) from error
 
 
@@ -158,9 +171,14 @@ def check_stated(asked: Mapping[str, Any], recipe: str, stated: Any) -> None:
     """
     found = stated if isinstance(stated, Mapping) else {}
     if both := sorted(flatten(asked).keys() & flatten(found.get("mining") or {}).keys()):
-        raise AnmiError(f'recipe "{recipe}" states {both[0]} itself: set recipes.{recipe}.mining.{both[0]} instead')
+        raise AnmiError(
+            f'recipe "{recipe}" states {both[0]} itself: set recipes.{recipe}.mining.{both[0]}'
+            " instead"
+        )
     if found.get("encoder") and "encoder" in asked:
-        raise AnmiError(f'recipe "{recipe}" states its encoder itself: set recipes.{recipe}.encoder instead')
+        raise AnmiError(
+            f'recipe "{recipe}" states its encoder itself: set recipes.{recipe}.encoder instead'
+        )
 
 
 def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
@@ -172,7 +190,11 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
     for name in book.names():
         recipe, of = book.get(name), f'recipe "{name}"'
         for stage in recipe.mining.keys() & models.keys():
-            check_model(f"recipes.{name}.mining.{stage}", {"recipes": {name: recipe.model_dump()}}, models[stage])
+            check_model(
+                f"recipes.{name}.mining.{stage}",
+                {"recipes": {name: recipe.model_dump()}},
+                models[stage],
+            )
         try:
             options = merged_options(recipe, TrainingParams())
         except AnmiError as error:
@@ -181,7 +203,9 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
             known = nearest(unmeasured[0], MEASURED)
             raise AnmiError(f'{of} reads "{unmeasured[0]}", which no stage measures: {known}')
         if unread := ", ".join(sorted(options.reads - recipe.requires)):
-            raise AnmiError(f"{of} trains on {unread}, which it does not mine: add `reads: [{unread}]` to it")
+            raise AnmiError(
+                f"{of} trains on {unread}, which it does not mine: add `reads: [{unread}]` to it"
+            )
 
 
 def check_packages(options: TrainingOptions) -> None:
@@ -206,14 +230,24 @@ def check_encoder(encoder: Any, project: Path) -> None:
     name = str(encoder)
     if any(is_sparse_folder(place) for place in (Path(name), project / name)):
         raise AnmiError(
-            f'encoder "{name}" is a sparse retriever, and mining compares directions: give encoder=static or a dense '
-            "model, and recipe=sparse to train a sparse one"
+            f'encoder "{name}" is a sparse retriever, and mining compares directions: give'
+            " encoder=static or a dense model, and recipe=sparse to train a sparse one"
         )
-    if name in ENCODERS or _HUB_NAME.fullmatch(name) or is_folder(name) or is_folder(str(project / name)):
+    if (
+        name in ENCODERS
+        or _HUB_NAME.fullmatch(name)
+        or is_folder(name)
+        or is_folder(str(project / name))
+    ):
         return
     if Path(name).suffix or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise AnmiError(f'encoder "{name}" is not a folder here: give {" or ".join(ENCODERS)}, a folder or ORG/NAME')
-    raise AnmiError(f'there is no encoder "{name}": {nearest(name, ENCODERS)}, an existing folder, or ORG/NAME')
+        raise AnmiError(
+            f'encoder "{name}" is not a folder here: give {" or ".join(ENCODERS)}, a folder or'
+            " ORG/NAME"
+        )
+    raise AnmiError(
+        f'there is no encoder "{name}": {nearest(name, ENCODERS)}, an existing folder, or ORG/NAME'
+    )
 
 
 def check_collection(collection: Any) -> None:
@@ -230,7 +264,9 @@ def check_collection(collection: Any) -> None:
     try:
         Path(place.partition(";")[0].strip()).expanduser()
     except RuntimeError:
-        raise AnmiError(f'collection "{collection}": there is no such home; write the folder without ~') from None
+        raise AnmiError(
+            f'collection "{collection}": there is no such home; write the folder without ~'
+        ) from None
 
 
 def check_names(parameters: Iterable[str], pipelines: Mapping[str, Pipeline]) -> None:
@@ -238,9 +274,20 @@ def check_names(parameters: Iterable[str], pipelines: Mapping[str, Pipeline]) ->
 
     What begins with an underscore is left alone: YAML keeps there what several branches share.
     """
-    inputs = {name for pipeline in pipelines.values() for name in pipeline.inputs() if name.startswith("params:")}
-    read = {name.removeprefix("params:").split(".")[0] for name in inputs} | {*_TEXTS, "recipes", "seed"}
-    unread = [str(name) for name in parameters if name not in read and not str(name).startswith("_")]
+    inputs = {
+        name
+        for pipeline in pipelines.values()
+        for name in pipeline.inputs()
+        if name.startswith("params:")
+    }
+    read = {name.removeprefix("params:").split(".")[0] for name in inputs} | {
+        *_TEXTS,
+        "recipes",
+        "seed",
+    }
+    unread = [
+        str(name) for name in parameters if name not in read and not str(name).startswith("_")
+    ]
     if unread:
         raise AnmiError(f'there is no parameter "{unread[0]}": {nearest(unread[0], read)}')
 
@@ -249,7 +296,9 @@ def check_values(parameters: Mapping[str, Any]) -> None:
     """Refuse numbers and texts that no parameter can have, and what is no text where a name is expected."""
     for place, value in flatten(parameters).items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise AnmiError(f'parameter "{place}": a finite number was expected, not {value}; leave it out')
+            raise AnmiError(
+                f'parameter "{place}": a finite number was expected, not {value}; leave it out'
+            )
         if isinstance(value, str) and "\0" in value:
             raise AnmiError(f'parameter "{place}" holds a zero byte; leave it out')
     for name, expected in _TEXTS.items():
@@ -259,14 +308,16 @@ def check_values(parameters: Mapping[str, Any]) -> None:
             raise AnmiError(f'parameter "{name}": {expected} was expected, not {value!r}{quotes}')
     seed = parameters.get("seed", 0)
     if not is_seed(seed):
-        raise AnmiError(f'parameter "seed": a whole number from 0 to 2**32 - 1 was expected, not {seed!r}')
+        raise AnmiError(
+            f'parameter "seed": a whole number from 0 to 2**32 - 1 was expected, not {seed!r}'
+        )
 
 
 def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
     """Refuse a branch of the parameters that its model does not accept.
 
-    Kedro would, too; it cannot say which name is the nearest, and it prints many lines. What the node is annotated
-    with is left to Kedro if it is no pydantic model.
+    Kedro would, too; it cannot say which name is the nearest, and it prints many lines. What the
+    node is annotated with is left to Kedro if it is no pydantic model.
     """
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return
@@ -305,8 +356,9 @@ def check_numbers(name: str, given: Any, made: Any) -> None:
 def check_no_secrets(parameters: Mapping[str, Any]) -> None:
     """Refuse parameters with a secret, since they are written to `run.json`, the tracking server and reports.
 
-    Found are addresses with credentials, and values of environment variables whose names say that they hold a secret,
-    such as ``${oc.env:OPENAI_API_KEY}`` resolves to. The message names the parameter and never its value.
+    Found are addresses with credentials, and values of environment variables whose names say that
+    they hold a secret, such as ``${oc.env:OPENAI_API_KEY}`` resolves to. The message names the
+    parameter and never its value.
 
     Examples
     --------
@@ -323,14 +375,14 @@ def check_no_secrets(parameters: Mapping[str, Any]) -> None:
         text = f"{name} {value}"
         if holds_address_secret(text):
             raise AnmiError(
-                f'parameter "{name}" holds an address with credentials; parameters are recorded, so leave them out '
-                "and give them by environment variables"
+                f'parameter "{name}" holds an address with credentials; parameters are recorded, so'
+                " leave them out and give them by environment variables"
             )
         held = next((variable for variable, secret in known.items() if secret in text), None)
         if held is not None:
             raise AnmiError(
-                f'parameter "{name}" holds the value of the environment variable {held}; parameters are recorded, so '
-                "name the variable instead, as key_variable does"
+                f'parameter "{name}" holds the value of the environment variable {held}; parameters'
+                " are recorded, so name the variable instead, as key_variable does"
             )
 
 

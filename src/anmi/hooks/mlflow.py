@@ -55,7 +55,8 @@ def read_settings(context: KedroContext) -> TrackingSettings:
 def tracked_at(context: Any) -> str:
     """Return where the runs of a project are tracked; empty where they are not.
 
-    The environment variable goes before the setting, and without both it is a database under the data root.
+    The environment variable goes before the setting, and without both it is a database under the
+    data root.
     """
     settings, root = read_settings(context), data_root(context)
     if not settings.enabled:
@@ -63,7 +64,9 @@ def tracked_at(context: Any) -> str:
     if asked := os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri:
         return asked
     if "://" in root:
-        raise AnmiError(f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI")
+        raise AnmiError(
+            f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI"
+        )
     return f"sqlite:///{root}/tracking/mlflow.db"
 
 
@@ -75,9 +78,10 @@ def quiet() -> AbstractContextManager[None]:
 class MlflowHooks:
     """Write parameters, versions, metrics and small artifacts of a run to MLflow.
 
-    A dataset takes part by its catalog metadata, ``metadata: {anmi: {mlflow: KIND}}``: ``metrics`` for JSON whose
-    numbers are metrics, ``history`` for a table of which each column becomes a curve over its column ``step``,
-    ``artifact`` for a file to keep with the run, ``note`` for the results whose verdict is to describe it.
+    A dataset takes part by its catalog metadata, ``metadata: {anmi: {mlflow: KIND}}``: ``metrics``
+    for JSON whose numbers are metrics, ``history`` for a table of which each column becomes a curve
+    over its column ``step``, ``artifact`` for a file to keep with the run, ``note`` for the results
+    whose verdict is to describe it.
     """
 
     def __init__(self, record: RunRecord) -> None:
@@ -97,22 +101,29 @@ class MlflowHooks:
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Open the run, or go on with that of ``MLFLOW_RUN_ID``; log what was asked for, and connect the registry."""
         registered = "model_registry" in pipeline.inputs()
-        self._uri, self._experiment = tracked_at(self._context), read_settings(self._context).experiment
+        self._uri, self._experiment = (
+            tracked_at(self._context),
+            read_settings(self._context).experiment,
+        )
         if not self._uri and registered:
-            raise AnmiError("retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml")
+            raise AnmiError(
+                "retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml"
+            )
         if not self._uri:
             return
         self._catalog = catalog
         try:
             with quiet():
                 self._client = connect(self._uri)
-                self._open({name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()})
+                self._open(
+                    {name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()}
+                )
                 if registered:
                     catalog.save("model_registry", ModelRegistry(self._uri, self._run_id))
         except Exception as error:
             raise AnmiError(
-                f"the tracking store {masked(self._uri)} cannot be used ({first_line(error)}): check "
-                "MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
+                f"the tracking store {masked(self._uri)} cannot be used ({first_line(error)}):"
+                " check MLFLOW_TRACKING_URI, or set `enabled: false` in conf/local/mlflow.yml"
             ) from None  # a traceback of the cause would show the address as it is
 
     @hook_impl
@@ -147,21 +158,32 @@ class MlflowHooks:
 
         record, given = self._record, all_masked(self._record.parameters)
         tags = {
-            "run_id": record.run_id, "environment": record.environment, "pipelines": ",".join(record.pipelines),
-            "git_commit": record.git.get("commit", "unknown"), "git_changed": record.git.get("changed", "unknown"),
-            "mlflow.source.name": "anmi", **flatten(record.made_from),
-        }  # fmt: skip
+            "run_id": record.run_id,
+            "environment": record.environment,
+            "pipelines": ",".join(record.pipelines),
+            "git_commit": record.git.get("commit", "unknown"),
+            "git_changed": record.git.get("changed", "unknown"),
+            "mlflow.source.name": "anmi",
+            **flatten(record.made_from),
+        }
         shared = os.environ.get("MLFLOW_RUN_ID") or record.tracking_run
         if shared:
             self._client.update_run(shared, status="RUNNING")
             self._run_id = shared
         else:
-            name = " · ".join(str(given[each]) for each in ("recipe", "collection") if given.get(each))
+            name = " · ".join(
+                str(given[each]) for each in ("recipe", "collection") if given.get(each)
+            )
             self._run_id = self._client.create_run(self._experiment_id(), run_name=name).info.run_id
         record.tracking_run = self._run_id
         self._log_tags(tags)
-        # Of what nodes read, and of the recipes the chosen one; what was logged of the same run cannot change.
-        chosen = {name: value for name, value in given.items() if name in read or not isinstance(value, Mapping)}
+        # Of what nodes read, and of the recipes the chosen one; what was logged of the same run
+        # cannot change.
+        chosen = {
+            name: value
+            for name, value in given.items()
+            if name in read or not isinstance(value, Mapping)
+        }
         if "recipes" in read:
             chosen["recipes"] = {given["recipe"]: given["recipes"].get(given["recipe"])}
         values = {_key(key): str(value)[:_LONGEST_VALUE] for key, value in flatten(chosen).items()}
@@ -174,13 +196,19 @@ class MlflowHooks:
 
         if self._client.get_experiment_by_name(self._experiment) is None:
             local = self._uri.startswith("sqlite:///")
-            place = (Path(self._uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri() if local else None
+            place = (
+                (Path(self._uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri()
+                if local
+                else None
+            )
             # Another run may make it in between.
             with suppress(MlflowException):
                 self._client.create_experiment(self._experiment, artifact_location=place)
         found = self._client.get_experiment_by_name(self._experiment)
         if found.lifecycle_stage != "active":
-            raise AnmiError(f'experiment "{self._experiment}" was deleted: restore it or choose another name')
+            raise AnmiError(
+                f'experiment "{self._experiment}" was deleted: restore it or choose another name'
+            )
         return str(found.experiment_id)
 
     def _describe(self, results: Mapping[str, Any]) -> None:
@@ -193,7 +221,9 @@ class MlflowHooks:
             sentences.pseudo_query_notice(results["test_queries"]),
             sentences.verdict(*(pd.DataFrame(results[name]) for name in ("rows", "comparisons"))),
         ]
-        chosen = {name: self._record.parameters.get(name) for name in _APART} | flatten(self._record.runtime_parameters)
+        chosen = {name: self._record.parameters.get(name) for name in _APART} | flatten(
+            self._record.runtime_parameters
+        )
         told += [", ".join(f"{name} `{value}`" for name, value in all_masked(chosen).items())]
         told += ["All of it: `report.html` among the artifacts."]
         self._log_tags({"mlflow.note.content": "\n\n".join(filter(None, told))})
@@ -202,13 +232,19 @@ class MlflowHooks:
         from mlflow.entities import RunTag
 
         texts = {_key(key): masked(str(value))[:_LONGEST_VALUE] for key, value in tags.items()}
-        self._client.log_batch(self._run_id, tags=[RunTag(key, value) for key, value in texts.items()])
+        self._client.log_batch(
+            self._run_id, tags=[RunTag(key, value) for key, value in texts.items()]
+        )
 
     def _log_metrics(self, found: Mapping[str, Mapping[int, float]]) -> None:
         from mlflow.entities import Metric
 
         stamp = int(time.time() * 1000)
-        points = [Metric(_key(key), y, stamp, x) for key, values in found.items() for x, y in values.items()]
+        points = [
+            Metric(_key(key), y, stamp, x)
+            for key, values in found.items()
+            for x, y in values.items()
+        ]
         self._client.log_batch(self._run_id, metrics=points)
 
     def _close(self, status: str, error: BaseException | None = None) -> None:
@@ -217,8 +253,12 @@ class MlflowHooks:
             return
         with self._forgiving("closing the run"), quiet():
             record = self._record
-            tags = flatten(record.made_from) | {f"load.{n}": each["version"] for n, each in record.loaded.items()}
-            self._log_tags(tags | ({} if error is None else {"error": f"{type(error).__name__}: {error}"}))
+            tags = flatten(record.made_from) | {
+                f"load.{n}": each["version"] for n, each in record.loaded.items()
+            }
+            self._log_tags(
+                tags | ({} if error is None else {"error": f"{type(error).__name__}: {error}"})
+            )
             self._client.log_text(self._run_id, record.as_text(), f"runs/{record.run_id}/run.json")
             self._client.set_terminated(self._run_id, status=status)
         self._run_id = None
@@ -242,7 +282,9 @@ def _numbers(name: str, data: Any) -> dict[str, dict[int, float]]:
     for key, values in flatten(plain(data)).items():
         section = key.replace(".", "/", 1) if "." in key else f"{name}/{key}"
         numbers = enumerate(values if isinstance(values, list) else [values])
-        found[section] = {place: float(value) for place, value in numbers if isinstance(value, (int, float))}
+        found[section] = {
+            place: float(value) for place, value in numbers if isinstance(value, (int, float))
+        }
     return found
 
 

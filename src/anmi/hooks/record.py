@@ -16,7 +16,14 @@ from typing import Any, Final
 
 from anmi import buckets
 from anmi.datasets.artifact import record_of
-from anmi.errors import AnmiError, each_text, holds_address_secret, masked, nearest, secrets_of_environment
+from anmi.errors import (
+    AnmiError,
+    each_text,
+    holds_address_secret,
+    masked,
+    nearest,
+    secrets_of_environment,
+)
 from anmi.files import is_held, plain
 from anmi.fingerprint import hash_value
 
@@ -41,7 +48,8 @@ class RunRecord:
     filters
         Options that chose among the nodes of the pipelines.
     loaded, saved
-        By dataset: ``version`` and, if known, ``digest``; what was saved also has ``files`` and ``bytes``.
+        By dataset: ``version`` and, if known, ``digest``; what was saved also has ``files`` and
+        ``bytes``.
     nodes
         Each with ``node, stage, end, seconds, peak_mib``, in the order of their ends.
     tracking_run
@@ -49,8 +57,9 @@ class RunRecord:
     decision
         How a retraining ended: ``promoted`` or ``kept``.
     made_from
-        What its results stand for, see :func:`anmi.hooks.versions.facts`, with the hash and the split of the collection
-        as it was read, and the seed of what it loaded where that is another than its own.
+        What its results stand for, see :func:`anmi.hooks.versions.facts`, with the hash and the
+        split of the collection as it was read, and the seed of what it loaded where that is another
+        than its own.
     """
 
     run_id: str = ""
@@ -75,37 +84,69 @@ class RunRecord:
     saved: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: list[dict[str, Any]] = field(default_factory=list)
 
-    def begin(self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path) -> None:
+    def begin(
+        self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path
+    ) -> None:
         """Forget the run before and start with this one."""
         self.__init__()  # type: ignore[misc]
         self.run_id, self.start = run_params["run_id"], now()
         self.environment = run_params.get("env") or "local"
         # Sorted, because Kedro gives them in an order that changes from process to process.
         self.pipelines = sorted(run_params.get("pipeline_names") or ["__default__"])
-        names = ("tags", "from_nodes", "to_nodes", "node_names", "from_inputs", "to_outputs", "namespaces")
+        names = (
+            "tags",
+            "from_nodes",
+            "to_nodes",
+            "node_names",
+            "from_inputs",
+            "to_outputs",
+            "namespaces",
+        )
         self.filters = {name: list(run_params[name]) for name in names if run_params.get(name)}
         self.runtime_parameters = dict(run_params.get("runtime_params") or {})
         self.parameters, self.git = plain(parameters), git_state(project)
-        self.machine = {"platform": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
+        self.machine = {
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+        }
         self.packages = package_versions()
 
     def go_on(self, before: Mapping[str, Any]) -> None:
         """Add what the same run noted before it stopped."""
-        self.start, self.pipelines = before["start"], sorted({*before["pipelines"], *self.pipelines})
-        self.nodes, self.loaded, self.saved = list(before["nodes"]), dict(before["loaded"]), dict(before["saved"])
-        self.tracking_run, self.made_from = before["tracking_run"], dict(before.get("made_from", {}))
+        self.start, self.pipelines = (
+            before["start"],
+            sorted({*before["pipelines"], *self.pipelines}),
+        )
+        self.nodes, self.loaded, self.saved = (
+            list(before["nodes"]),
+            dict(before["loaded"]),
+            dict(before["saved"]),
+        )
+        self.tracking_run, self.made_from = (
+            before["tracking_run"],
+            dict(before.get("made_from", {})),
+        )
 
     def finish(self, error: BaseException | None = None) -> None:
         """Set the end and the status; only the first call counts."""
         if self.end is None:
             self.end = now()
-            self.status = "finished" if error is None else "failed" if isinstance(error, Exception) else "interrupted"
+            self.status = (
+                "finished"
+                if error is None
+                else "failed"
+                if isinstance(error, Exception)
+                else "interrupted"
+            )
             self.error = None if error is None else masked(f"{type(error).__name__}: {error}")
 
     def as_text(self) -> str:
         """Return the record as JSON, without secrets, and with a hash of the rest by which damage is noticed."""
         record = json.loads(json.dumps(all_masked(asdict(self)), allow_nan=False))
-        return json.dumps(record | {"digest": hash_value(record)}, indent=2, ensure_ascii=False) + "\n"
+        return (
+            json.dumps(record | {"digest": hash_value(record)}, indent=2, ensure_ascii=False) + "\n"
+        )
 
 
 class Runs:
@@ -118,7 +159,10 @@ class Runs:
     def all(self) -> list[dict[str, Any]]:
         """Return all records, the oldest first, each with its :meth:`status`."""
         found = [self.read(name) for name in buckets.names(f"{self.root}/runs")]
-        return sorted((each | {"status": self.status(each)} for each in found if each), key=lambda each: each["run_id"])
+        return sorted(
+            (each | {"status": self.status(each)} for each in found if each),
+            key=lambda each: each["run_id"],
+        )
 
     def read(self, run_id: str) -> dict[str, Any]:
         """Return the record of a run as it was written; empty where there is none."""
@@ -129,7 +173,10 @@ class Runs:
         if record["status"] != "running":
             return str(record["status"])
         if "://" in self.root:
-            living = datetime.now(UTC) - datetime.fromisoformat(record["updated"] or record["start"]) <= _SILENT
+            living = (
+                datetime.now(UTC) - datetime.fromisoformat(record["updated"] or record["start"])
+                <= _SILENT
+            )
         else:
             living = is_held(Path(self.root, "runs", record["run_id"], LOCK))
         return "running" if living else "killed"
@@ -150,19 +197,32 @@ class Runs:
             return found[0]
         ids = [record["run_id"] for record in runs]
         if found:
-            raise AnmiError(f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}')
+            raise AnmiError(
+                f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}'
+            )
         hint = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
-        raise AnmiError(f'there is no run "{run_id}" under {self.root}: {hint}; `kedro anmi runs` lists all')
+        raise AnmiError(
+            f'there is no run "{run_id}" under {self.root}: {hint}; `kedro anmi runs` lists all'
+        )
 
     def notice(self, run_id: str) -> str:
         """Return a sentence where the latest run is not this one and did not end well; else nothing."""
         latest = self.read(max(buckets.names(f"{self.root}/runs"), default=""))
-        if not latest or latest["run_id"] <= run_id or (status := self.status(latest)) == "finished":
+        if (
+            not latest
+            or latest["run_id"] <= run_id
+            or (status := self.status(latest)) == "finished"
+        ):
             return ""
         place = f" at {latest['failed_at']}" if latest.get("failed_at") else ""
-        became = {"running": "is still running", "failed": f"failed{place}"}.get(status, f"was {status}{place}")
+        became = {"running": "is still running", "failed": f"failed{place}"}.get(
+            status, f"was {status}{place}"
+        )
         collection = latest["parameters"].get("collection")
-        return f"The latest run, {latest['run_id']} on {collection}, {became}: what is shown is of run {run_id}."
+        return (
+            f"The latest run, {latest['run_id']} on {collection}, {became}: what is shown is of run"
+            f" {run_id}."
+        )
 
     def versions(self, run_id: str) -> dict[str, str]:
         """Return the version of all that a run saved and loaded, and of what the runs before it made that from."""
@@ -210,12 +270,17 @@ def git_state(project: Path) -> dict[str, Any]:
 
     def git(*arguments: str) -> str:
         words = ["git", "-C", str(project), *arguments]
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            words, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
 
     try:
         # An installed package may run inside a repository of something else.
         git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
-        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "changed": bool(git("status", "--porcelain", "-uno")),
+        }
     except (OSError, subprocess.SubprocessError):
         return {}
 
@@ -238,7 +303,7 @@ def data_root(context: Any) -> str:
     root = str(context.config_loader["globals"].get("data", "data"))
     if holds_address_secret(root):
         raise AnmiError(
-            "the data root (ANMI_DATA_ROOT) holds credentials; leave them out and give them by the variables of the "
-            "storage, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "the data root (ANMI_DATA_ROOT) holds credentials; leave them out and give them by the"
+            " variables of the storage, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return root if "://" in root else str((context.project_path / root).resolve())

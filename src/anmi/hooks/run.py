@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 # Each write to a bucket is a request, which takes a tenth of a second.
 _REMOTE_SECONDS: Final = 30.0
-# How ``kedro run --pipelines retrain`` ends. Every other end has the shell's code: 130 after Ctrl-C, 143 after SIGTERM.
+# How ``kedro run --pipelines retrain`` ends. Every other end has the shell's code: 130 after
+# Ctrl-C, 143 after SIGTERM.
 EXIT_CODES: Final = {"promoted": 0, "failed": 1, "kept": 10, "refused": 11}
 
 
@@ -43,10 +44,11 @@ class AlreadyRetraining(AnmiError):
 class RunHooks:
     """Fix the versions that a run loads, measure its nodes, keep its record, and let one retraining run at a time.
 
-    The record is written at the start, after all that is saved, so that a killed run tells how far it came, and at the
-    end; where the data root is remote, every half a minute at most. Blocks of candidates are made while they are saved,
-    so a node is measured from its first input to its last output. Of retrainings on several machines, which share no
-    lock, the one that ends last finds another champion than it compared with, and promotes nothing.
+    The record is written at the start, after all that is saved, so that a killed run tells how far
+    it came, and at the end; where the data root is remote, every half a minute at most. Blocks of
+    candidates are made while they are saved, so a node is measured from its first input to its last
+    output. Of retrainings on several machines, which share no lock, the one that ends last finds
+    another champion than it compared with, and promotes nothing.
     """
 
     def __init__(self, record: RunRecord) -> None:
@@ -73,7 +75,9 @@ class RunHooks:
         self._parameters = parameters.get("parameters", {})
 
     @hook_impl
-    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol) -> None:
+    def before_pipeline_run(
+        self, run_params: dict[str, Any], pipeline: Pipeline, catalog: CatalogProtocol
+    ) -> None:
         """Open the record and fix the versions.
 
         Raises
@@ -98,7 +102,11 @@ class RunHooks:
         if missing and not before:
             # The outputs of nodes that lack none are read.
             pipeline = Pipeline(self._lacking(pipeline, catalog))
-        loaded = {name: noted["version"] for name, noted in self.record.loaded.items() if noted.get("version")}
+        loaded = {
+            name: noted["version"]
+            for name, noted in self.record.loaded.items()
+            if noted.get("version")
+        }
         taken = versions.fix(catalog, pipeline, self._runs, pipelines.values(), loaded)
         self.record.made_from |= versions.origin(taken, self._runs, pipelines, pipeline, asked)
         left = self._lacking(pipeline, catalog)
@@ -108,7 +116,9 @@ class RunHooks:
                 catalog.get(name).discard()
         if "retrain" in self.record.pipelines:
             path = Path(catalog.get("store")._describe()["filepath"]) / "retrain.lock"
-            told = f"another retraining is under way: {path} is locked; wait for it to end, or end it"
+            told = (
+                f"another retraining is under way: {path} is locked; wait for it to end, or end it"
+            )
             self._lock(path, AlreadyRetraining(told))
         self._total = len(left)
         self._write()
@@ -153,9 +163,15 @@ class RunHooks:
         dataset = self._versioned(dataset_name)
         if dataset is not None:
             written = {**getattr(dataset, "written", {})}
-            self.record.saved[dataset_name] = {"version": str(dataset.resolve_save_version()), **written}
+            self.record.saved[dataset_name] = {
+                "version": str(dataset.resolve_save_version()),
+                **written,
+            }
         if dataset_name == "collection_info":
-            self.record.made_from |= {"collection_digest": data["fingerprint"], "queries": data["queries"]}
+            self.record.made_from |= {
+                "collection_digest": data["fingerprint"],
+                "queries": data["queries"],
+            }
         if dataset_name == "registration":
             self.record.decision = data["decision"]
         self._saved.add(dataset_name)
@@ -190,7 +206,10 @@ class RunHooks:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         there = f"run {run_id} is still running: wait for it, or end its process first"
-        self._lock(folder / LOCK, AnmiError(there if resumed else "another run began in this millisecond: run again"))
+        self._lock(
+            folder / LOCK,
+            AnmiError(there if resumed else "another run began in this millisecond: run again"),
+        )
 
     def _lock(self, path: Path, held: AnmiError) -> None:
         lock = FileLock(path, thread_local=False)
@@ -204,21 +223,35 @@ class RunHooks:
     def _refuse_changes(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
         """Refuse to go on under other parameters or files than a run began with; its code may have been mended."""
         record, began = self.record, before.get("made_from", {})
-        files = {name: asked[name] for name in asked.keys() & began.keys() if name.endswith(versions.FILES)}
+        files = {
+            name: asked[name]
+            for name in asked.keys() & began.keys()
+            if name.endswith(versions.FILES)
+        }
         old = flatten(before["parameters"]) | {name: began[name] for name in files}
         new = flatten(all_masked(record.parameters)) | files
         for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
             place = name.removesuffix(versions.FILES)
-            told = f'the parameter "{name}" was {old.get(name)!r} and is {new.get(name)!r} now: set it back'
+            told = (
+                f'the parameter "{name}" was {old.get(name)!r} and is {new.get(name)!r} now: set it'
+                " back"
+            )
             if name in files:
-                told = f"the files of {place}={asked.get(place)} are not those that it began with: put them back"
+                told = (
+                    f"the files of {place}={asked.get(place)} are not those that it began with: put"
+                    " them back"
+                )
             raise AnmiError(f"run {record.run_id} cannot go on, since {told}, or begin another run")
         if before["git"] != record.git:
             logger.warning("The code has changed since run %s began", record.run_id)
 
     @staticmethod
     def _lacking(pipeline: Pipeline, catalog: CatalogProtocol) -> list[Node]:
-        return [node for node in pipeline.nodes if not (node.outputs and all(map(catalog.exists, node.outputs)))]
+        return [
+            node
+            for node in pipeline.nodes
+            if not (node.outputs and all(map(catalog.exists, node.outputs)))
+        ]
 
     def _versioned(self, name: str) -> Any:
         if self._catalog is None or name.startswith("params:") or name == "parameters":
@@ -234,9 +267,14 @@ class RunHooks:
             "seconds": round(time.perf_counter() - self._started[node.name], 3),
             "peak_mib": round(peak_mib()),
         }
-        self.record.nodes = [*(each for each in self.record.nodes if each["node"] != node.name), entry]
+        self.record.nodes = [
+            *(each for each in self.record.nodes if each["node"] != node.name),
+            entry,
+        ]
         place = f"{sum(each['node'] in self._started for each in self.record.nodes)}/{self._total}"
-        logger.info("%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"])
+        logger.info(
+            "%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"]
+        )
 
     def _write(self) -> None:
         self.record.updated = now()
@@ -260,7 +298,9 @@ class RunHooks:
 def peak_mib() -> float:
     """Return the largest resident memory of this process in MiB, since the last reset where that is possible."""
     with suppress(OSError):
-        if found := re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii")):
+        if found := re.search(
+            r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii")
+        ):
             return int(found[1]) / 1024
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest / (2**20 if sys.platform == "darwin" else 2**10)

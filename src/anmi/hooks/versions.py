@@ -1,7 +1,8 @@
 """The versions that a run loads, fixed before its first node.
 
-On its own Kedro loads of each dataset the newest version at the moment of loading, whoever saved it. So a run would
-take what another one saves meanwhile, and pipelines that are run separately would mix what does not belong together.
+On its own Kedro loads of each dataset the newest version at the moment of loading, whoever saved
+it. So a run would take what another one saves meanwhile, and pipelines that are run separately
+would mix what does not belong together.
 """
 
 from __future__ import annotations
@@ -26,23 +27,39 @@ from anmi.hooks.record import Runs, flatten
 from anmi.selection.recipe import RecipeBook
 
 # What a result is called by; sizes of splits among it.
-_NAMING: Final = frozenset({
-    "collection", "encoder", "dense.encoder", "recipe", "seed", "ingestion.api_docs_queries", "ingestion.max_queries",
-    "ingestion.dev_share", "ingestion.test_share", "ingestion.new_queries",
-})  # fmt: skip
+_NAMING: Final = frozenset(
+    {
+        "collection",
+        "encoder",
+        "dense.encoder",
+        "recipe",
+        "seed",
+        "ingestion.api_docs_queries",
+        "ingestion.max_queries",
+        "ingestion.dev_share",
+        "ingestion.test_share",
+        "ingestion.new_queries",
+    }
+)
 # The parts of a recipe that mining does not read.
 _NOT_MINED: Final = frozenset({"description", "source", "training"})
 FILES: Final = "_files"
-_WAYS_OUT: Final = "run the pipelines that make them in one run, or name versions with --load-versions"
+_WAYS_OUT: Final = (
+    "run the pipelines that make them in one run, or name versions with --load-versions"
+)
 
 
 def fix(
-    catalog: CatalogProtocol, pipeline: Pipeline, runs: Runs, known: Iterable[Pipeline],
+    catalog: CatalogProtocol,
+    pipeline: Pipeline,
+    runs: Runs,
+    known: Iterable[Pipeline],
     before: Mapping[str, str] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Fix what a run loads, whatever others save meanwhile; versions that were asked for stay.
 
-    What the run makes is loaded in its own version; the rest in the newest versions that belong together.
+    What the run makes is loaded in its own version; the rest in the newest versions that belong
+    together.
 
     Parameters
     ----------
@@ -74,15 +91,22 @@ def fix(
 
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded parameters that a result is called by, and what its recipe says apart from training."""
-    own = {name: value for name, value in flatten(parameters).items() if name in _NAMING and value is not None}
+    own = {
+        name: value
+        for name, value in flatten(parameters).items()
+        if name in _NAMING and value is not None
+    }
     recipes = parameters.get("recipes", {})
     recipe = recipes.get(own.get("recipe"))
     if isinstance(recipe, Mapping):
         if isinstance(recipe.get("steps", {}), Mapping):
-            # As read: Kedro validates what a node of the run reads, and fills in defaults. Other projects have others.
+            # As read: Kedro validates what a node of the run reads, and fills in defaults. Other
+            # projects have others.
             with suppress(ValidationError):
                 recipe = plain(RecipeBook(**recipes).get(own["recipe"]))
-        own[f"recipes.{own['recipe']}"] = {name: value for name, value in recipe.items() if name not in _NOT_MINED}
+        own[f"recipes.{own['recipe']}"] = {
+            name: value for name, value in recipe.items() if name not in _NOT_MINED
+        }
     return own
 
 
@@ -94,7 +118,9 @@ def hashes(asked: Mapping[str, Any], read: Container[str]) -> dict[str, str]:
             continue
         # Where none are, who reads them says so.
         with suppress(OSError, ValueError, RuntimeError, AnmiError):
-            if files := files_of(str(asked[name])) if name == "collection" else files_in(Path(asked[name])):
+            if files := (
+                files_of(str(asked[name])) if name == "collection" else files_in(Path(asked[name]))
+            ):
                 found[name + FILES] = hash_files((path.as_posix(), path) for path in files)
     return found
 
@@ -111,12 +137,17 @@ def files_of(collection: str) -> list[Path]:
 
 
 def origin(
-    taken: Mapping[str, Any], runs: Runs, known: Mapping[str, Pipeline], pipeline: Pipeline, asked: Mapping[str, Any]
+    taken: Mapping[str, Any],
+    runs: Runs,
+    known: Mapping[str, Pipeline],
+    pipeline: Pipeline,
+    asked: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return what the results of a run are made from: what it is asked for, and what is known of what it loads.
 
-    A fact of what it loads counts where that was made by nodes that read it, or by nodes after them. A run that only
-    trains may have another seed than what it trains on, since only the sampling of training depends on it.
+    A fact of what it loads counts where that was made by nodes that read it, or by nodes after
+    them. A run that only trains may have another seed than what it trains on, since only the
+    sampling of training depends on it.
 
     Parameters
     ----------
@@ -144,30 +175,50 @@ def origin(
         makers = sum((known[each] for each in before.get("pipelines", ()) if each in known), whole)
         way = makers.to_outputs(name) if name in makers.all_outputs() else Pipeline([])
         trained = any(node.namespace == "training" for node in way.nodes)
-        read = {each.removeprefix("params:").split(".")[0] for each in way.inputs() if each.startswith("params:")}
+        read = {
+            each.removeprefix("params:").split(".")[0]
+            for each in way.inputs()
+            if each.startswith("params:")
+        }
         its, wrong = facts(before.get("parameters", {})) | before.get("made_from", {}), []
         for fact, value in its.items():
             if fact == "seed" and not (mines or trained) and found.get(fact) != value:
                 found["mining_seed"] = value
-            elif found.setdefault(fact, value) != value and fact.split(".")[0].removesuffix(FILES) in read:
+            elif (
+                found.setdefault(fact, value) != value
+                and fact.split(".")[0].removesuffix(FILES) in read
+            ):
                 wrong.append(fact)
         if wrong:
             raise AnmiError(_mismatch(f'"{name}" of run {version}', wrong, its, found))
     return {name: value for name, value in found.items() if not name.startswith("recipes.")}
 
 
-def _mismatch(what: str, wrong: Sequence[str], its: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+def _mismatch(
+    what: str, wrong: Sequence[str], its: Mapping[str, Any], asked: Mapping[str, Any]
+) -> str:
     """Say what a run is asked for, what its input was made from, and which parameters would be right."""
-    made, meant = (flatten({name: each[name] for name in wrong if not name.endswith(FILES)}) for each in (its, asked))
+    made, meant = (
+        flatten({name: each[name] for name in wrong if not name.endswith(FILES)})
+        for each in (its, asked)
+    )
     differing = [name for name in made if made[name] != meant.get(name)]
     if not differing:
-        places = " and ".join(f"{name.removesuffix(FILES)}={asked[name.removesuffix(FILES)]}" for name in wrong)
-        return f"the files of {places} are not those that {what} was made from: put them back, or run all pipelines"
+        places = " and ".join(
+            f"{name.removesuffix(FILES)}={asked[name.removesuffix(FILES)]}" for name in wrong
+        )
+        return (
+            f"the files of {places} are not those that {what} was made from: put them back, or run"
+            " all pipelines"
+        )
     right, other = (
         ",".join(f"{name}={'null' if each.get(name) is None else each[name]}" for name in differing)
         for each in (made, meant)
     )
-    return f"{what} was made from {right}, and this run asks for {other}: set --params {right}, or run all pipelines"
+    return (
+        f"{what} was made from {right}, and this run asks for {other}: set --params {right}, or run"
+        " all pipelines"
+    )
 
 
 def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -> None:
@@ -176,7 +227,8 @@ def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -
     Parameters
     ----------
     datasets
-        By name. Where one has a version to load, that stays, and what it was made from goes before what is newer.
+        By name. Where one has a version to load, that stays, and what it was made from goes before
+        what is newer.
     runs
         What is known of those that made them.
     known
@@ -187,13 +239,21 @@ def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -
     AnmiError
         One was never made, or no versions belong together.
     """
-    given = {name: str(dataset._version.load) for name, dataset in datasets.items() if dataset._version.load}
+    given = {
+        name: str(dataset._version.load)
+        for name, dataset in datasets.items()
+        if dataset._version.load
+    }
     chosen = dict(given)
     for name, version in given.items():
         if not _has(datasets, name, version):
             hint = nearest(version, list(datasets[name].versions()))
             raise AnmiError(f'there is no version {version} of "{name}": {hint}')
-        chosen = {other: its for other, its in runs.versions(version).items() if _has(datasets, other, its)} | chosen
+        chosen = {
+            other: its
+            for other, its in runs.versions(version).items()
+            if _has(datasets, other, its)
+        } | chosen
     depth: dict[str, int] = {}
     makers: dict[str, Node] = {}
     for place, node in chain.from_iterable(enumerate(pipeline.nodes) for pipeline in known):
@@ -207,9 +267,13 @@ def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -
 
 
 def _newest(
-    name: str, maker: Node | None, datasets: Mapping[str, Any], chosen: Mapping[str, str], given: Mapping[str, str],
+    name: str,
+    maker: Node | None,
+    datasets: Mapping[str, Any],
+    chosen: Mapping[str, str],
+    given: Mapping[str, str],
     runs: Runs,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """Return the newest version that agrees with the chosen ones, and those of the others that it was made from.
 
     What one node made belongs together, so half of what a node made does not count.
@@ -219,25 +283,46 @@ def _newest(
     for asked in ({}, given) if given else ({},):
         for version in datasets[name].versions():
             lineage = runs.versions(version)
-            sources = lineage | dict.fromkeys([name, *(maker.outputs if maker and lineage else ())], version)
-            wanted = {other: its for other, its in sources.items() if other in datasets and other not in asked}
+            sources = lineage | dict.fromkeys(
+                [name, *(maker.outputs if maker and lineage else ())], version
+            )
+            wanted = {
+                other: its
+                for other, its in sources.items()
+                if other in datasets and other not in asked
+            }
             other = next(
-                (o for o, its in wanted.items() if chosen.get(o, its) != its or not _has(datasets, o, its)), ""
+                (
+                    o
+                    for o, its in wanted.items()
+                    if chosen.get(o, its) != its or not _has(datasets, o, its)
+                ),
+                "",
             )
             if not other:
                 return wanted
-            lack = f"the rest belongs to that of run {chosen[other]}" if other in chosen else "that is not there"
-            told = f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}: {_WAYS_OUT}'
+            lack = (
+                f"the rest belongs to that of run {chosen[other]}"
+                if other in chosen
+                else "that is not there"
+            )
+            told = (
+                f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}:'
+                f" {_WAYS_OUT}"
+            )
             obstacle = obstacle or told
     stage = maker.namespace or maker.name if maker else "?"
     raise AnmiError(
-        obstacle or f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
+        obstacle
+        or f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
     )
 
 
 def _has(datasets: Mapping[str, Any], name: str, version: str) -> bool:
     dataset = datasets.get(name)
-    return dataset is not None and bool(dataset._exists_function(str(dataset._get_versioned_path(version))))
+    return dataset is not None and bool(
+        dataset._exists_function(str(dataset._get_versioned_path(version)))
+    )
 
 
 def _load(dataset: Any, version: str) -> None:

@@ -35,17 +35,27 @@ def _known(
     scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
     """Return scores, labels and weights of the examples that have a score and a weight."""
-    score, weight = np.asarray(scores, np.float64), np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores))
+    score, weight = (
+        np.asarray(scores, np.float64),
+        np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores)),
+    )
     known = np.isfinite(score) & (weight > 0)
     if not known.any():
-        raise AnmiError(f"calibration found no finite score among {len(score)}; check what the judge returns")
+        raise AnmiError(
+            f"calibration found no finite score among {len(score)}; check what the judge returns"
+        )
     score, relevant, weight = score[known], np.asarray(labels)[known] == 1, weight[known]
     if relevant.all() or not relevant.any():
-        raise AnmiError("calibration needs judged positives and judged candidates, and found only one kind; judge more")
+        raise AnmiError(
+            "calibration needs judged positives and judged candidates, and found only one kind;"
+            " judge more"
+        )
     return score, relevant, weight
 
 
-def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0) -> Platt:
+def fit_platt(
+    scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
+) -> Platt:
     """Fit Platt scaling on labelled scores.
 
     Parameters
@@ -64,7 +74,9 @@ def fit_platt(scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] 
 
     score, relevant, weight = _known(scores, labels, weights)
     centre, spread = float(score.mean()), float(score.std()) or 1.0
-    model = LogisticRegression(C=1e6).fit(((score - centre) / spread)[:, None], relevant, sample_weight=weight)
+    model = LogisticRegression(C=1e6).fit(
+        ((score - centre) / spread)[:, None], relevant, sample_weight=weight
+    )
     slope = float(model.coef_[0, 0]) / spread
     return Platt(slope, float(model.intercept_[0]) - slope * centre)
 
@@ -79,13 +91,14 @@ def cross_fitted(
     scores, labels
         [n]; see :func:`fit_platt`.
     folds
-        Fold of each score, [n] integers of at least two kinds. Examples that know of each other, such as those of one
-        query, belong in one fold.
+        Fold of each score, [n] integers of at least two kinds. Examples that know of each other,
+        such as those of one query, belong in one fold.
 
     Returns
     -------
     probabilities, calibrators
-        [n], NaN where the score is; and by fold the calibrator of its scores, fitted on all other folds.
+        [n], NaN where the score is; and by fold the calibrator of its scores, fitted on all other
+        folds.
 
     Raises
     ------
@@ -109,17 +122,25 @@ def cross_fitted(
 
 
 def reliability(
-    probabilities: NDArray[Any], labels: NDArray[Any], bins: int = 10, weights: NDArray[Any] | None = None
+    probabilities: NDArray[Any],
+    labels: NDArray[Any],
+    bins: int = 10,
+    weights: NDArray[Any] | None = None,
 ) -> dict[str, Any]:
     """Compare predicted probabilities with observed frequencies; NaN probabilities are left out.
 
     Returns
     -------
     dict
-        ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their mean distance.
+        ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their
+        mean distance.
     """
     table = pd.DataFrame(
-        {"predicted": probabilities, "observed": labels, "weight": 1.0 if weights is None else weights}
+        {
+            "predicted": probabilities,
+            "observed": labels,
+            "weight": 1.0 if weights is None else weights,
+        }
     )
     table = table[np.isfinite(table.predicted)].astype(float)
     place = np.minimum((table.predicted * bins).astype(int), bins - 1)
@@ -127,7 +148,11 @@ def reliability(
     mass = mass[mass > 0]
     sums = table[["predicted", "observed"]].mul(table.weight, axis=0).groupby(place).sum()
     means = sums.loc[mass.index].div(mass, axis=0)
-    error = float((mass * (means.predicted - means.observed).abs()).sum() / mass.sum()) if len(mass) else 0.0
+    error = (
+        float((mass * (means.predicted - means.observed).abs()).sum() / mass.sum())
+        if len(mass)
+        else 0.0
+    )
     rows = means.assign(count=place.value_counts()).to_dict("records")
     return {"bins": rows, "expected_calibration_error": error}
 
@@ -143,10 +168,11 @@ class Target:
     rate
         False-negative rate: share of the relevant documents below the threshold, 0 to 1.
     low, high
-        95 % Clopper–Pearson interval of the rate. It stays valid although threshold and rate come from the same
-        positives: with a continuous probability the threshold is the (k+1)-th smallest of n, k being fixed by target
-        and n alone, so its true rate is Beta(k+1, n−k), whose upper quantile *is* the upper end. It takes documents
-        for independent; several positives of one query are less than that.
+        95 % Clopper–Pearson interval of the rate. It stays valid although threshold and rate come
+        from the same positives: with a continuous probability the threshold is the (k+1)-th
+        smallest of n, k being fixed by target and n alone, so its true rate is Beta(k+1, n−k),
+        whose upper quantile *is* the upper end. It takes documents for independent; several
+        positives of one query are less than that.
     positives
         Relevant documents it was measured on.
     """
@@ -158,16 +184,19 @@ class Target:
     positives: int
 
 
-def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_negative_rate: float) -> Target:
+def threshold_for(
+    probabilities: NDArray[Any], labels: NDArray[Any], max_false_negative_rate: float
+) -> Target:
     """Return the highest threshold that lets at most a given share of the relevant documents pass as negatives.
 
     Parameters
     ----------
     probabilities, labels
-        Of held-out documents, [n]: judged by a model that did not see their labels. Labels are 1 for relevant and 0
-        otherwise; NaN probabilities are left out.
+        Of held-out documents, [n]: judged by a model that did not see their labels. Labels are 1
+        for relevant and 0 otherwise; NaN probabilities are left out.
     max_false_negative_rate
-        Share of the relevant documents that may stay below the threshold, from 0 up to, not including, 1.
+        Share of the relevant documents that may stay below the threshold, from 0 up to, not
+        including, 1.
 
     Raises
     ------
@@ -184,13 +213,17 @@ def threshold_for(probabilities: NDArray[Any], labels: NDArray[Any], max_false_n
 
     if not 0 <= max_false_negative_rate < 1:
         raise AnmiError(
-            f"max_false_negative_rate {max_false_negative_rate:g} is out of range; give a rate from 0 to below 1"
+            f"max_false_negative_rate {max_false_negative_rate:g} is out of range; give a rate from"
+            " 0 to below 1"
         )
     probability, relevant, _ = _known(probabilities, labels)
-    # Between two probabilities of positives the rate stands still, so the highest threshold is one of them.
+    # Between two probabilities of positives the rate stands still, so the highest threshold is one
+    # of them.
     values, count = np.unique(probability[relevant], return_counts=True)
     below, positives = np.cumsum(count) - count, int(count.sum())
     best = int(np.flatnonzero(below / positives <= max_false_negative_rate)[-1])
     threshold, passed = float(values[best]), int(below[best])
     interval = binomtest(passed, positives).proportion_ci()
-    return Target(threshold, passed / positives, float(interval.low), float(interval.high), positives)
+    return Target(
+        threshold, passed / positives, float(interval.low), float(interval.high), positives
+    )

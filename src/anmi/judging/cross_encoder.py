@@ -1,7 +1,8 @@
 """A cross-encoder judges (query, document) pairs: a ready-made one, or one trained on the collection's own labels.
 
-The latter is cross-fitted: each of K models learns from the queries of all folds but one and scores the queries of that
-fold. Some of the queries that a model may see are held out of its training and say when to stop.
+The latter is cross-fitted: each of K models learns from the queries of all folds but one and scores
+the queries of that fold. Some of the queries that a model may see are held out of its training and
+say when to stop.
 """
 
 from __future__ import annotations
@@ -93,17 +94,21 @@ overflows: try precision float32 or another model
     rows: NDArray[np.float32] = np.asarray(values, np.float32)
     found = len(rows) if rows.ndim else 0
     if found != count:
-        raise AnmiError(f"{judge} gave {found} scores for {count} pairs; it cannot be used as a judge")
+        raise AnmiError(
+            f"{judge} gave {found} scores for {count} pairs; it cannot be used as a judge"
+        )
     broken = int((~np.isfinite(rows.reshape(count, -1))).any(axis=1).sum()) if count else 0
     if broken:
         raise AnmiError(
-            f"{judge} gave {broken} of {count} scores that are no numbers; its weights are damaged or it overflows: "
-            "try precision float32 or another model"
+            f"{judge} gave {broken} of {count} scores that are no numbers; its weights are damaged"
+            " or it overflows: try precision float32 or another model"
         )
     return rows
 
 
-def logits(model: Any, pairs: Sequence[tuple[str, str]], options: CrossEncoderOptions) -> NDArray[Any]:
+def logits(
+    model: Any, pairs: Sequence[tuple[str, str]], options: CrossEncoderOptions
+) -> NDArray[Any]:
     """Run a CrossEncoder without its activation, [n]; it batches by length."""
     import torch
 
@@ -111,14 +116,20 @@ def logits(model: Any, pairs: Sequence[tuple[str, str]], options: CrossEncoderOp
     with torch.inference_mode(), autocast(options.precision):
         found = [
             model.predict(
-                [pairs[place] for place in group], batch_size=len(group), show_progress_bar=False,
+                [pairs[place] for place in group],
+                batch_size=len(group),
+                show_progress_bar=False,
                 activation_fn=torch.nn.Identity(),
             )
             for group in groups
-        ]  # fmt: skip
+        ]
     # As many as there are places, or the caller will say so.
     result = np.concatenate(found)
-    return result[np.argsort(np.concatenate(groups), kind="stable")] if len(result) == len(pairs) else result
+    return (
+        result[np.argsort(np.concatenate(groups), kind="stable")]
+        if len(result) == len(pairs)
+        else result
+    )
 
 
 def open_cross_encoder(base: str, max_length: int) -> Any:
@@ -127,21 +138,27 @@ def open_cross_encoder(base: str, max_length: int) -> Any:
     Raises
     ------
     AnmiError
-        It cannot be loaded, is more than data, has another number of labels, or has no scoring head (a bi-encoder,
-        whose fresh random head would judge at random).
+        It cannot be loaded, is more than data, has another number of labels, or has no scoring head
+        (a bi-encoder, whose fresh random head would judge at random).
     """
     from sentence_transformers.cross_encoder import CrossEncoder
 
     with loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
         folder = str(checked_model(base))
-        model = CrossEncoder(folder, max_length=max_length, device=device(), trust_remote_code=False)
+        model = CrossEncoder(
+            folder, max_length=max_length, device=device(), trust_remote_code=False
+        )
     network = type(model.model).__name__
-    if network.endswith("ForSequenceClassification") and network not in (model.model.config.architectures or []):
-        raise AnmiError(f'"{base}" has no scoring head, so it is no cross-encoder; give another one')
+    if network.endswith("ForSequenceClassification") and network not in (
+        model.model.config.architectures or []
+    ):
+        raise AnmiError(
+            f'"{base}" has no scoring head, so it is no cross-encoder; give another one'
+        )
     if model.num_labels != 1:
         raise AnmiError(
-            f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed; give one that was '
-            "trained to score"
+            f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed;'
+            " give one that was trained to score"
         )
     return model
 
@@ -171,10 +188,14 @@ class CrossEncoderJudge:
     def _load(self) -> Any:
         """Return the CrossEncoder, ready to be asked by several threads."""
         if self._model is None:
-            self._model = for_threads(open_cross_encoder(self.options.base, self.options.max_length))
+            self._model = for_threads(
+                open_cross_encoder(self.options.base, self.options.max_length)
+            )
         return self._model
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> NDArray[np.float32]:
+    def score(
+        self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None
+    ) -> NDArray[np.float32]:
         """Return the logits of n pairs made by :func:`join`, float32 [n]; a pair that the store holds is not computed.
 
         Raises
@@ -187,7 +208,9 @@ class CrossEncoderJudge:
         if store.missing(self.fingerprint, pairs):
             # Here, before several threads or processes need it.
             self._load()
-        return store.vectors(self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run)[:, 0]
+        return store.vectors(
+            self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run
+        )[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the network behind, which another process opens from where it lies, and what it was trained on."""
@@ -200,7 +223,11 @@ class CrossEncoderJudge:
     def describe(self) -> dict[str, Any]:
         """Return fingerprint, place, and what ran it."""
         precision = resolve_precision(self.options.precision)
-        return {"fingerprint": self.fingerprint, "path": self.options.base, "computed_by": precision}
+        return {
+            "fingerprint": self.fingerprint,
+            "path": self.options.base,
+            "computed_by": precision,
+        }
 
 
 @dataclass(frozen=True)
@@ -240,7 +267,10 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
     >>> bool(fold[0] == fold[1])
     True
     """
-    return np.array([int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts], np.int64)
+    return np.array(
+        [int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts],
+        np.int64,
+    )
 
 
 class TrainedCrossEncoder(CrossEncoderJudge):
@@ -262,7 +292,14 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
         # On the folds it depends through its pairs.
         settings = options.model_dump_json(exclude={"folds"})
-        parts = (_DESIGN, settings, MINILM_SHA256, str(seed), resolve_precision(options.precision), pairs.digest())
+        parts = (
+            _DESIGN,
+            settings,
+            MINILM_SHA256,
+            str(seed),
+            resolve_precision(options.precision),
+            pairs.digest(),
+        )
         self.fingerprint = hash_text("".join(parts))
         self.path = models / f"teacher-{self.fingerprint}"
         self.name = f"cross-encoder {options.base}, layers {options.layers}"
@@ -289,14 +326,16 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         pairs = self._pairs
         if pairs is None or not pairs.mixed:
             raise AnmiError(
-                "the cross-encoder has only one kind of training pair, positives or negatives: every candidate is "
-                "doubtful, so raise denoising.depth"
+                "the cross-encoder has only one kind of training pair, positives or negatives:"
+                " every candidate is doubtful, so raise denoising.depth"
             )
         torch.manual_seed(self._seed)
         verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
         model = _cross_encoder(minilm_folder(), self.options)
         self.models.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.models, prefix=".teacher-", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            dir=self.models, prefix=".teacher-", ignore_cleanup_errors=True
+        ) as scratch:
             folder = Path(scratch, "model")
             folder.mkdir()
             with quiet():
@@ -309,13 +348,18 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             except OSError as error:
                 # Another process may have been faster; its model is the same.
                 if not self.path.is_dir():
-                    raise AnmiError(f"the cross-encoder could not be saved to {self.path}: {error}") from error
+                    raise AnmiError(
+                        f"the cross-encoder could not be saved to {self.path}: {error}"
+                    ) from error
 
     def _fit(self, model: Any, pairs: Pairs, scratch: str) -> dict[str, float | int | None]:
         """Train the model in place up to its best state on the held-out pairs."""
         import torch
         from datasets import Dataset
-        from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+        from sentence_transformers.cross_encoder import (
+            CrossEncoderTrainer,
+            CrossEncoderTrainingArguments,
+        )
         from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
         from transformers import PrinterCallback
 
@@ -337,7 +381,9 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             disable_tqdm=True,
             dataloader_pin_memory=False,
         )
-        data = Dataset.from_dict({"query": pairs.queries, "document": pairs.documents, "label": pairs.labels.tolist()})
+        data = Dataset.from_dict(
+            {"query": pairs.queries, "document": pairs.documents, "label": pairs.labels.tolist()}
+        )
         share = float(pairs.labels.mean())
         loss = BinaryCrossEntropyLoss(model, pos_weight=torch.tensor((1 - share) / share))
         trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
@@ -348,14 +394,16 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             return {"auc_before": None, "auc_after": None, "steps": trainer.state.global_step}
         unseen = list(zip(held.queries, held.documents, strict=True))
         steps = -(-len(pairs.queries) // options.batch_size)
-        stop = EarlyStop(model, lambda: logits(model, unseen, options), held.labels, -(-steps // options.looks))
+        stop = EarlyStop(
+            model, lambda: logits(model, unseen, options), held.labels, -(-steps // options.looks)
+        )
         trainer.add_callback(stop)
         trainer.train()
         record = stop.restore()
         if not record["best_step"]:
             log.warning(
-                "training did not improve the cross-encoder on its %d held-out pairs (AUC %.3f before), so it is used "
-                "untrained",
+                "training did not improve the cross-encoder on its %d held-out pairs (AUC %.3f"
+                " before), so it is used untrained",
                 len(unseen),
                 stop.before,
             )
@@ -382,7 +430,9 @@ def _cross_encoder(path: Path, options: CrossEncoderOptions) -> Any:
         return CrossEncoder(modules=[body, head], device=device(), num_labels=1)
 
 
-def training_pairs(examples: pd.DataFrame, fold: int, options: CrossEncoderOptions, seed: int) -> Pairs:
+def training_pairs(
+    examples: pd.DataFrame, fold: int, options: CrossEncoderOptions, seed: int
+) -> Pairs:
     """Take the training pairs of all folds but one, up to the budget, whole queries at a time.
 
     Parameters
@@ -392,24 +442,30 @@ def training_pairs(examples: pd.DataFrame, fold: int, options: CrossEncoderOptio
     fold
         The fold that must not be seen, neither in training nor held out.
     options
-        The budget and the share that is held out, by a hash of the query's text; nothing is where either part would
-        lack positives or negatives.
+        The budget and the share that is held out, by a hash of the query's text; nothing is where
+        either part would lack positives or negatives.
     seed
         Of the run.
     """
     seen = examples[examples.fold != fold]
     if seen.empty:
         raise AnmiError(
-            f"the cross-encoder has no queries to learn from outside fold {fold}: {examples.row.nunique()} are too "
-            "few; lower denoising.cross_encoder.folds or give more training queries"
+            f"the cross-encoder has no queries to learn from outside fold {fold}:"
+            f" {examples.row.nunique()} are too few; lower denoising.cross_encoder.folds or give"
+            " more training queries"
         )
     shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(seen.row.unique())
     place = seen.row.map(pd.Series(np.arange(len(shuffled)), index=shuffled))
-    ordered = seen.assign(place=place).sort_values(["place", "label"], ascending=[True, False], kind="stable")
+    ordered = seen.assign(place=place).sort_values(
+        ["place", "label"], ascending=[True, False], kind="stable"
+    )
     within = ordered.groupby("place", sort=False).size().cumsum() <= options.max_pairs
     kept = ordered[ordered.place.map(within)]
     kept = ordered.head(options.max_pairs) if kept.empty else kept
-    drawn = {text: int(seeds.key(seed, "teacher/held_out", normalised(text))[0]) for text in kept["query"].unique()}
+    drawn = {
+        text: int(seeds.key(seed, "teacher/held_out", normalised(text))[0])
+        for text in kept["query"].unique()
+    }
     aside = (kept["query"].map(drawn) < int(options.held_out * 2**64)).to_numpy()
     # What says when to stop is told apart, so a chance counts as what is the likelier.
     learnt, held = _pairs(kept[~aside]), _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))

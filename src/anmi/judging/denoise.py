@@ -33,15 +33,17 @@ from anmi.judging.llm import Read
 from anmi.store import Store
 
 _TEMPERATURE: Final = 0.1
-# A calibrated judge weighs about 1; one that tells nothing would be fitted to noise without a bound.
+# A calibrated judge weighs about 1; one that tells nothing would be fitted to noise without a
+# bound.
 _MOST: Final = 5.0
 _LEAST: Final = 50
 _TINY: Final = 1e-9
 # Negatives per positive in training; more would add more cost than signal.
 _NEGATIVES: Final = 3
-# What is at least as likely to be relevant, or without other evidence above this share of the positive's similarity, is
-# not trained on: a false negative teaches the very error that is to be found. 5 % is about the base rate of the nearest
-# 16: on five collections with planted truth 62 to 78 % stay, of which 0.2 to 1.1 % are relevant.
+# What is at least as likely to be relevant, or without other evidence above this share of the
+# positive's similarity, is not trained on: a false negative teaches the very error that is to be
+# found. 5 % is about the base rate of the nearest 16: on five collections with planted truth 62 to
+# 78 % stay, of which 0.2 to 1.1 % are relevant.
 DOUBTFUL: Final = 0.05
 _DOUBTFUL_RATIO: Final = 0.95
 log = logging.getLogger(__name__)
@@ -86,13 +88,16 @@ class Judge:
 
     def fold(self, block: Candidates) -> NDArray[np.int64]:
         """Return the fold of each row of a block, [Q]."""
-        return fold_of([self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed)
+        return fold_of(
+            [self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed
+        )
 
     def fit(self, shards: CandidateShards) -> Judgments:
         """Prepare the judges (trained when first needed), score all shards and calibrate the scores.
 
-        Every judged pair counts once, so a probability starts from the share of positives in the pool; unlabelled
-        candidates count as not relevant, which makes it an underestimate where many of them are.
+        Every judged pair counts once, so a probability starts from the share of positives in the
+        pool; unlabelled candidates count as not relevant, which makes it an underestimate where
+        many of them are.
 
         Returns
         -------
@@ -107,11 +112,15 @@ class Judge:
         texts, total, folds = set[str](), 0, self.options.folds
         for block in shards.only():
             texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
-            total += int(np.minimum(block.filled.sum(axis=1), self.depth).sum() + (block.positives != PADDING).sum())
+            total += int(
+                np.minimum(block.filled.sum(axis=1), self.depth).sum()
+                + (block.positives != PADDING).sum()
+            )
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
-                f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)} queries of different "
-                "text, too few; lower denoising.cross_encoder.folds or give more training queries"
+                f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)}"
+                " queries of different text, too few; lower denoising.cross_encoder.folds or give"
+                " more training queries"
             )
         self.judges = self._made(shards)
         with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
@@ -120,8 +129,12 @@ class Judge:
         places = [np.nonzero(np.isfinite(side["cross"])) for side in sides]
         scores = np.concatenate([side["cross"][at] for side, at in zip(sides, places, strict=True)])
         labels = np.repeat([0, 1], [len(row) for row, _ in places])
-        probability, calibrators = cross_fitted(scores, labels, np.concatenate([fold[row] for row, _ in places]))
-        for side, at, found in zip(sides, places, np.split(probability, [len(places[0][0])]), strict=True):
+        probability, calibrators = cross_fitted(
+            scores, labels, np.concatenate([fold[row] for row, _ in places])
+        )
+        for side, at, found in zip(
+            sides, places, np.split(probability, [len(places[0][0])]), strict=True
+        ):
             side["p_cross"] = np.full(side["cross"].shape, np.nan, np.float32)
             side["p_cross"][at] = found
         self._summarise(scores, labels, probability, calibrators)
@@ -133,7 +146,9 @@ class Judge:
         if not options.trained:
             return [CrossEncoderJudge(options)] * options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
-        pairs = [training_pairs(examples, fold, options, self.seed) for fold in range(options.folds)]
+        pairs = [
+            training_pairs(examples, fold, options, self.seed) for fold in range(options.folds)
+        ]
         return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
@@ -141,7 +156,9 @@ class Judge:
         known = block.positives != PADDING
         clean = block.filled & ~self._doubtful(block)
         clean[:, self.depth :] = False
-        draws = seeds.uniform(self.seed, "teacher/negatives", list(block.query_ids), block.documents)
+        draws = seeds.uniform(
+            self.seed, "teacher/negatives", list(block.query_ids), block.documents
+        )
         wanted = known.sum(axis=1, keepdims=True) * _NEGATIVES
         place = np.argsort(np.argsort(np.where(clean, draws, 2.0), axis=1), axis=1)
         read = block.filled & np.isfinite(block.columns.get(GRADE, np.nan))
@@ -151,16 +168,23 @@ class Judge:
         documents = np.hstack([block.positives, block.documents])[row, slot]
         label = np.hstack([np.ones(known.shape), np.where(read, chance, 0.0)])[row, slot]
         queries = [self.query_texts[str(query)] for query in block.query_ids[row]]
-        told = {"row": block.query_ids[row], "query": queries, "document": [self.document_texts[d] for d in documents]}
+        told = {
+            "row": block.query_ids[row],
+            "query": queries,
+            "document": [self.document_texts[d] for d in documents],
+        }
         return pd.DataFrame(told | {"label": label, "fold": self.fold(block)[row]})
 
     def _doubtful(self, block: Candidates) -> NDArray[np.bool_]:
         """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
 
-        The likeness rule is weak: what it calls doubtful is what looks like the positive to the encoder that mined.
+        The likeness rule is weak: what it calls doubtful is what looks like the positive to the
+        encoder that mined.
         """
         known = block.positives != PADDING
-        lowest = np.nanmin(np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True)
+        lowest = np.nanmin(
+            np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True
+        )
         ceiling = lowest - np.abs(lowest) * (1 - _DOUBTFUL_RATIO)
         doubtful: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
@@ -179,21 +203,29 @@ class Judge:
             for number, judge in enumerate(self.judges):
                 row, slot = np.nonzero((documents != PADDING) & (fold == number)[:, None])
                 pairs = zip(block.query_ids[row], documents[row, slot], strict=True)
-                texts = [join(self.query_texts[str(query)], self.document_texts[d]) for query, d in pairs]
+                texts = [
+                    join(self.query_texts[str(query)], self.document_texts[d]) for query, d in pairs
+                ]
                 scores[row, slot] = judge.score(texts, self.store, bar)
             sides.append({"cross": scores})
         few = Candidates(block.query_ids, block.positives, first, block.source[:, : self.depth])
         return few.with_columns(*sides)
 
     def _summarise(
-        self, raw: NDArray[Any], label: NDArray[Any], probability: NDArray[np.float64], calibrators: dict[int, Platt]
+        self,
+        raw: NDArray[Any],
+        label: NDArray[Any],
+        probability: NDArray[np.float64],
+        calibrators: dict[int, Platt],
     ) -> None:
         from sklearn.metrics import roc_auc_score
 
         auc = float(roc_auc_score(label, raw))
         if auc <= 0.5:
             log.warning(
-                "cross-encoder: higher scores do not mean more relevant (AUC %.2f); its judgments say little", auc
+                "cross-encoder: higher scores do not mean more relevant (AUC %.2f); its judgments"
+                " say little",
+                auc,
             )
         self.summary |= {
             "options": self.options.model_dump(mode="json"),
@@ -205,13 +237,16 @@ class Judge:
         }
 
 
-def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> NDArray[np.float64]:
+def soft_labels(
+    scores_positive: NDArray[Any], scores_candidates: NDArray[Any]
+) -> NDArray[np.float64]:
     """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
 
     Parameters
     ----------
     scores_positive, scores_candidates
-        In [0, 1], for which the temperature of the softmax is made; [Q, P] and [Q, M]. NaN is missing and gets no mass.
+        In [0, 1], for which the temperature of the softmax is made; [Q, P] and [Q, M]. NaN is
+        missing and gets no mass.
 
     Returns
     -------
@@ -232,8 +267,8 @@ def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) 
 def _with_soft_labels(block: Candidates) -> Candidates:
     """Return the block with ``soft_label``: of a row, over its first positive and its judged candidates.
 
-    It is made of the probabilities: raw scores have no common scale, and at its temperature logits would leave all the
-    mass to the best.
+    It is made of the probabilities: raw scores have no common scale, and at its temperature logits
+    would leave all the mass to the best.
     """
     own, others = block.positive_columns["p_cross"], block.columns["p_cross"]
     labels = soft_labels(own[:, :1], others)
@@ -248,7 +283,8 @@ class Judgments:
     Parameters
     ----------
     judged
-        All queries with these columns, their first candidates and their positives as they stand in the blocks.
+        All queries with these columns, their first candidates and their positives as they stand in
+        the blocks.
     """
 
     def __init__(self, judged: Candidates) -> None:
@@ -265,7 +301,8 @@ class Judgments:
         row = self._names.get_indexer(pd.Index(block.query_ids))
         if (row < 0).any():
             raise AnmiError(
-                f'query "{block.query_ids[row < 0][0]}" was not judged: judge the candidates that are asked for'
+                f'query "{block.query_ids[row < 0][0]}" was not judged: judge the candidates that'
+                " are asked for"
             )
         columns, own = (
             {name: widened(values[row], width) for name, values in side.items()}
@@ -284,7 +321,8 @@ class Stack:
     Attributes
     ----------
     weight
-        0 to 5, on the log-odds; 0 where too few positives can be hidden, so that the second judge has no say.
+        0 to 5, on the log-odds; 0 where too few positives can be hidden, so that the second judge
+        has no say.
     prior
         Base rate of the second judge's probability.
     hidden
@@ -302,12 +340,15 @@ class Stack:
         Parameters
         ----------
         shards
-            With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of positives; both judges
-            must be cross-fitted.
+            With ``p_evidence`` and ``p_cross`` of candidates, ``p_heldout`` and ``p_cross`` of
+            positives; both judges must be cross-fitted.
         """
         parts = list[tuple[NDArray[Any], ...]]()
         for block in shards:
-            for side, name, tag in ((block.positive_columns, "p_heldout", 1), (block.columns, "p_evidence", 0)):
+            for side, name, tag in (
+                (block.positive_columns, "p_heldout", 1),
+                (block.columns, "p_evidence", 0),
+            ):
                 fused, cross = side[name].ravel(), side["p_cross"].ravel()
                 parts.append((fused, cross, np.full(len(cross), tag)))
         fused, cross, label = map(np.concatenate, zip(*parts, strict=True))
@@ -322,23 +363,33 @@ class Stack:
         """Return the block with ``p_relevant`` of candidates, and of positives that can be hidden."""
         own = block.positive_columns
         held = combined(own["p_heldout"], own["p_cross"], self.weight, self.prior)
-        relevant = combined(block.columns["p_evidence"], block.columns["p_cross"], self.weight, self.prior)
+        relevant = combined(
+            block.columns["p_evidence"], block.columns["p_cross"], self.weight, self.prior
+        )
         return block.with_columns({"p_relevant": relevant}, {"p_relevant": held, "p_heldout": held})
 
 
-def stacked(judgments: Judgments, stack: Stack, answers: Read | None, block: Candidates) -> Candidates:
+def stacked(
+    judgments: Judgments, stack: Stack, answers: Read | None, block: Candidates
+) -> Candidates:
     """Return a block with a model's answers, if any, what the second judge says and, by its weight, ``p_relevant``."""
     return stack(judgments(block if answers is None else answers(block)))
 
 
-def _weight(first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float) -> float:
+def _weight(
+    first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float
+) -> float:
     """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
     base, more = log_odds(first), log_odds(second) - logit(prior)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         score = base + point[0] * more + point[1]
         error = (expit(score) - label) / len(label)
-        return float((np.logaddexp(0, score) - label * score).mean()), np.array([error @ more, error.sum()])
+        return float((np.logaddexp(0, score) - label * score).mean()), np.array(
+            [error @ more, error.sum()]
+        )
 
-    found = minimize(objective, np.zeros(2), jac=True, bounds=[(0, _MOST), (None, None)], method="L-BFGS-B")
+    found = minimize(
+        objective, np.zeros(2), jac=True, bounds=[(0, _MOST), (None, None)], method="L-BFGS-B"
+    )
     return float(found.x[0])

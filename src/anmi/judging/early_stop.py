@@ -17,10 +17,11 @@ from transformers import TrainerCallback
 class SegmentSimilarity(nn.Module):
     """Similarity of query and document within their joint encoding: scale · Σ wₖ ûₖ v̂ₖ + bias.
 
-    û and v̂ are the normalised means of the token vectors of either segment. Both were computed with the other one in
-    sight, so this is a cross-encoder; but it starts where the bi-encoder's own mean pooling left off. A fresh
-    classifier on [CLS], which MiniLM never trained, stays near chance after the few hundred pairs a small collection
-    has. The start is what helps: whether training adds to it has not been shown.
+    û and v̂ are the normalised means of the token vectors of either segment. Both were computed
+    with the other one in sight, so this is a cross-encoder; but it starts where the bi-encoder's
+    own mean pooling left off. A fresh classifier on [CLS], which MiniLM never trained, stays near
+    chance after the few hundred pairs a small collection has. The start is what helps: whether
+    training adds to it has not been shown.
 
     Parameters
     ----------
@@ -36,15 +37,21 @@ class SegmentSimilarity(nn.Module):
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add ``scores`` [B, 1] to features that hold ``token_embeddings`` [B, L, D] and segment ids."""
-        tokens, present, segment = (features[name] for name in ("token_embeddings", "attention_mask", "token_type_ids"))
-        query, document = (self._mean(tokens.float(), present * (segment == part)) for part in (0, 1))
+        tokens, present, segment = (
+            features[name] for name in ("token_embeddings", "attention_mask", "token_type_ids")
+        )
+        query, document = (
+            self._mean(tokens.float(), present * (segment == part)) for part in (0, 1)
+        )
         scores = self.scale * (self.weight * query * document).sum(dim=-1) + self.bias
         return features | {"scores": scores.unsqueeze(1)}
 
     @staticmethod
     def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
         share = mask.unsqueeze(-1).float()
-        return functional.normalize((tokens * share).sum(dim=1) / share.sum(dim=1).clamp(min=1.0), dim=-1)
+        return functional.normalize(
+            (tokens * share).sum(dim=1) / share.sum(dim=1).clamp(min=1.0), dim=-1
+        )
 
 
 class EarlyStop(TrainerCallback):  # type: ignore[misc]
@@ -70,7 +77,11 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, model: Any, score: Callable[[], NDArray[np.float32]], labels: NDArray[np.float32], every: int
+        self,
+        model: Any,
+        score: Callable[[], NDArray[np.float32]],
+        labels: NDArray[np.float32],
+        every: int,
     ) -> None:
         self._model, self._score, self._labels, self._every = model, score, labels, max(every, 1)
         self.steps = self.best_step = self._worse = 0
@@ -81,7 +92,9 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
         return float(roc_auc_score(self._labels, self._score()))
 
     def _copy(self) -> dict[str, Any]:
-        return {name: tensor.detach().cpu().clone() for name, tensor in self._model.state_dict().items()}
+        return {
+            name: tensor.detach().cpu().clone() for name, tensor in self._model.state_dict().items()
+        }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Look, if it is time to."""

@@ -1,7 +1,8 @@
 """Thurstone strengths of many queries at once, with standard errors.
 
-Model (Thurstone case V, σ = 1): P(i ≻ j) = Φ((eᵢ − eⱼ)/√2). The strengths are the maximum a posteriori under a weak
-Gaussian prior, found by Newton's method on the concave objective; Elo = 1000 + 200·e. After zELO (arXiv 2509.12541).
+Model (Thurstone case V, σ = 1): P(i ≻ j) = Φ((eᵢ − eⱼ)/√2). The strengths are the maximum a
+posteriori under a weak Gaussian prior, found by Newton's method on the concave objective; Elo =
+1000 + 200·e. After zELO (arXiv 2509.12541).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ELO_SCALE: Final = 200.0
 # Deviation of the difference of two documents, each of which has a deviation of 1.
 CASE_V: Final = float(np.sqrt(2.0))
 _LOG_SQRT_TWO_PI: Final = 0.5 * np.log(2 * np.pi)
-# Elements of one block's normal matrices, 4 MB: queries are fitted in blocks, so memory is linear in comparisons.
+# Elements of one block's normal matrices, 4 MB: queries are fitted in blocks, so memory is linear
+# in comparisons.
 _BLOCK_ELEMENTS: Final = 2**19
 # Largest absolute gradient at which a query has converged.
 _TOLERANCE: Final = 1e-6
@@ -57,21 +59,23 @@ def fit(
 ) -> Strengths:
     """Fit the strengths of all queries.
 
-    A node without any answered comparison keeps its prior: Elo 1000 with a wide error, and no say in the others' mean.
+    A node without any answered comparison keeps its prior: Elo 1000 with a wide error, and no say
+    in the others' mean.
 
     Parameters
     ----------
     first, second
         Compared nodes, int64 [Q, E].
     preference
-        P(first ≻ second) in [0, 1], [Q, E]; NaN where there is no comparison. Each pair at most once per query.
+        P(first ≻ second) in [0, 1], [Q, E]; NaN where there is no comparison. Each pair at most
+        once per query.
     sizes
         Nodes per query, [Q].
     prior_precision
         Of the Gaussian prior on e; keeps strengths finite when all judges agree.
     votes
-        Independent observations that a preference counts for, one number or [Q, E]; 0 leaves a comparison out.
-        Scales the standard errors by 1/√votes.
+        Independent observations that a preference counts for, one number or [Q, E]; 0 leaves a
+        comparison out. Scales the standard errors by 1/√votes.
     deviation
         s of P = Φ((eᵢ − eⱼ)/s); strengths, gaps and errors are in proportion to it.
 
@@ -80,7 +84,8 @@ def fit(
     AnmiError
         No convergence.
     """
-    # The same problem in strengths of case V, which are larger by this; the prior is on those asked for.
+    # The same problem in strengths of case V, which are larger by this; the prior is on those asked
+    # for.
     unit = deviation / CASE_V
     whole = Problem.of(first, second, preference, sizes, prior_precision * unit**2, votes)
     size, parts = max(1, _BLOCK_ELEMENTS // whole.width**2), []
@@ -105,7 +110,9 @@ def _climb(problem: Problem) -> Floats:
         if len(live) == 0:
             break
         if iteration == _ITERATIONS:
-            raise AnmiError(f"Elo did not converge for {len(live)} queries; raise elo.prior_precision")
+            raise AnmiError(
+                f"Elo did not converge for {len(live)} queries; raise elo.prior_precision"
+            )
         some = problem.take(live)
         step = np.linalg.solve(some.curvature(strengths[live]), gradient[:, :, None])[:, :, 0]
         strengths[live], value[live] = _ascend(some, strengths[live], value[live], step)
@@ -139,7 +146,12 @@ class Problem:
 
     @staticmethod
     def of(
-        first: Ints, second: Ints, preference: Floats, sizes: Ints, prior_precision: float, votes: float | Floats = 1.0
+        first: Ints,
+        second: Ints,
+        preference: Floats,
+        sizes: Ints,
+        prior_precision: float,
+        votes: float | Floats = 1.0,
     ) -> Problem:
         """Take what :func:`fit` takes."""
         mass = np.where(np.isnan(preference), 0.0, votes)
@@ -149,7 +161,12 @@ class Problem:
     def take(self, rows: Ints | slice) -> Problem:
         """Return the queries of the given rows."""
         return Problem(
-            self.first[rows], self.second[rows], self.share[rows], self.mass[rows], self.width, self.prior_precision
+            self.first[rows],
+            self.second[rows],
+            self.share[rows],
+            self.mass[rows],
+            self.width,
+            self.prior_precision,
         )
 
     @property
@@ -180,7 +197,9 @@ class Problem:
         """Negative Hessian of the objective, [Q, n, n]."""
         z = self.z(strengths)
         up, down = hazard(z), hazard(-z)
-        return self.laplacian(0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z)))
+        return self.laplacian(
+            0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
+        )
 
     def information(self, strengths: Floats) -> Floats:
         """Fisher information plus prior, [Q, n, n]."""
@@ -192,7 +211,8 @@ class Problem:
         queries = len(edge)
         matrix = np.zeros((queries, self.width, self.width))
         row = np.broadcast_to(np.arange(queries)[:, None], edge.shape)
-        # Absent comparisons may repeat a pair; those that are there do not, so they can be assigned.
+        # Absent comparisons may repeat a pair; those that are there do not, so they can be
+        # assigned.
         used = self.mass > 0
         matrix[row[used], self.first[used], self.second[used]] = -edge[used]
         matrix[row[used], self.second[used], self.first[used]] = -edge[used]
@@ -206,7 +226,9 @@ class Problem:
 
     def _sum(self, values: Floats, index: Ints) -> Floats:
         flat = (np.arange(len(values))[:, None] * self.width + index).ravel()
-        total: Floats = np.bincount(flat, values.ravel(), len(values) * self.width).astype(np.float64)
+        total: Floats = np.bincount(flat, values.ravel(), len(values) * self.width).astype(
+            np.float64
+        )
         return total.reshape(-1, self.width)
 
 
@@ -215,7 +237,9 @@ def hazard(z: Floats) -> Floats:
     return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - scipy.special.log_ndtr(z))
 
 
-def _ascend(problem: Problem, strengths: Floats, value: Floats, step: Floats) -> tuple[Floats, Floats]:
+def _ascend(
+    problem: Problem, strengths: Floats, value: Floats, step: Floats
+) -> tuple[Floats, Floats]:
     """Take the Newton step, halved for the queries whose objective it would lower."""
     size = np.ones((len(step), 1))
     for _ in range(30):
@@ -234,13 +258,16 @@ def _shown(values: Floats, sizes: Ints) -> Floats:
 
 def _centred(strengths: Floats, voted: NDArray[np.bool_]) -> Floats:
     """Elo of strengths whose mean over the nodes that were compared is to be 1000; without votes they are 0."""
-    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(voted.sum(axis=1, keepdims=True), 1)
+    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(
+        voted.sum(axis=1, keepdims=True), 1
+    )
     return ELO_MEAN + ELO_SCALE * (strengths - mean)
 
 
 def _with_errors(problem: Problem, strengths: Floats, sizes: Ints) -> Strengths:
     covariance = np.linalg.inv(problem.information(strengths))
-    # Only differences of strengths are identified: remove the direction in which all that were compared move together.
+    # Only differences of strengths are identified: remove the direction in which all that were
+    # compared move together.
     voted = problem.voted
     inside = np.arange(problem.width)[None, :] < sizes[:, None]
     share = np.where(voted.any(axis=1, keepdims=True), voted, inside) * 1.0
@@ -250,17 +277,24 @@ def _with_errors(problem: Problem, strengths: Floats, sizes: Ints) -> Strengths:
     covariance = covariance - mean[:, :, None] - mean[:, None, :] + total[:, None, None]
     variance = np.einsum("qii->qi", covariance)
     gap = variance + variance[:, :1] - 2 * covariance[:, 0, :]
-    se, gap_se = (_shown(ELO_SCALE * np.sqrt(np.maximum(each, 0)), sizes) for each in (variance, gap))
+    se, gap_se = (
+        _shown(ELO_SCALE * np.sqrt(np.maximum(each, 0)), sizes) for each in (variance, gap)
+    )
     return Strengths(_shown(_centred(strengths, voted), sizes), se, gap_se)
 
 
 def ascend(
-    first: Ints, second: Ints, preference: Floats, sizes: Ints, steps: int = 50, deviation: float = CASE_V
+    first: Ints,
+    second: Ints,
+    preference: Floats,
+    sizes: Ints,
+    steps: int = 50,
+    deviation: float = CASE_V,
 ) -> Strengths:
     """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of 1/(1 + 0.1·t) (methods §2).
 
-    As Elo is usually paraphrased. Without a prior a document that wins all its comparisons has no finite strength, so
-    the schedule says how far it is carried.
+    As Elo is usually paraphrased. Without a prior a document that wins all its comparisons has no
+    finite strength, so the schedule says how far it is carried.
 
     Parameters
     ----------

@@ -19,7 +19,8 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import digest
 
 log = logging.getLogger(__name__)
-# Capitals only, as is customary: keys have small letters, and one that is put here by mistake must not be recorded.
+# Capitals only, as is customary: keys have small letters, and one that is put here by mistake must
+# not be recorded.
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 # What models that think aloud say first.
 _THOUGHTS: Final = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -50,8 +51,9 @@ class EndpointOptions(BaseModel):
         if value is not None and not _VARIABLE.fullmatch(value):
             # Not a ValueError: pydantic would show the value, and it may be the key itself.
             raise AnmiError(
-                "key_variable of the chat endpoint is no name of an environment variable such as OPENAI_API_KEY; "
-                "parameters are recorded, so put the key into a variable and its name here"
+                "key_variable of the chat endpoint is no name of an environment variable such as"
+                " OPENAI_API_KEY; parameters are recorded, so put the key into a variable and its"
+                " name here"
             )
         return value
 
@@ -63,8 +65,9 @@ class EndpointOptions(BaseModel):
         if "@" in value or parts.query or parts.fragment:
             # Not a ValueError: pydantic would show the value.
             raise AnmiError(
-                "base_url of the chat endpoint holds more than an address; parameters are recorded, so leave "
-                "credentials, query and fragment out and name the key's environment variable in key_variable"
+                "base_url of the chat endpoint holds more than an address; parameters are recorded,"
+                " so leave credentials, query and fragment out and name the key's environment"
+                " variable in key_variable"
             )
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be an http or https address such as https://api.openai.com/v1")
@@ -94,17 +97,21 @@ class Endpoint:
             from openai import OpenAI
         except ImportError as error:
             raise AnmiError(
-                'a chat endpoint is asked by the openai client, which is not installed: pip install "anmi[chat]"'
+                "a chat endpoint is asked by the openai client, which is not installed: pip install"
+                ' "anmi[chat]"'
             ) from error
         self.options = options
         key = os.environ.get(options.key_variable, "").strip() if options.key_variable else "none"
         if not key:
             raise AnmiError(
-                f"the environment variable {options.key_variable} is not set; it must hold the API key of "
-                f"{options.base_url}"
+                f"the environment variable {options.key_variable} is not set; it must hold the API"
+                f" key of {options.base_url}"
             )
         self._client = OpenAI(
-            api_key=key, base_url=options.base_url, timeout=options.timeout, max_retries=options.retries
+            api_key=key,
+            base_url=options.base_url,
+            timeout=options.timeout,
+            max_retries=options.retries,
         )
         # Questions in a row that were not answered in time, retries and all.
         self._unreached = 0
@@ -124,14 +131,17 @@ class Endpoint:
         Raises
         ------
         AnmiError
-            The endpoint cannot be reached, or refuses requests as such: wrong address, model or key.
+            The endpoint cannot be reached, or refuses requests as such: wrong address, model or
+            key.
         """
         with ThreadPoolExecutor(self.options.concurrency) as pool:
             try:
                 # In parts, so that millions of questions do not become millions of waiting tasks.
                 for start in range(0, len(questions), _SENT_AT_ONCE):
                     part = range(start, min(start + _SENT_AT_ONCE, len(questions)))
-                    futures = {pool.submit(self._reply, self._body(*questions[n], schema)): n for n in part}
+                    futures = {
+                        pool.submit(self._reply, self._body(*questions[n], schema)): n for n in part
+                    }
                     for future in as_completed(futures):
                         yield futures[future], future.result()
             finally:
@@ -147,28 +157,42 @@ class Endpoint:
         import openai
 
         sent = [
-            {"custom_id": str(n), "method": "POST", "url": "/v1/chat/completions", "body": self._body(*each, schema)}
+            {
+                "custom_id": str(n),
+                "method": "POST",
+                "url": "/v1/chat/completions",
+                "body": self._body(*each, schema),
+            }
             for n, each in enumerate(questions)
         ]
         data = "\n".join(json.dumps(each) for each in sent).encode()
         named, batches = {"anmi": digest("batch", data).hex()}, self._client.batches
         try:
             known = (batch for batch in batches.list(limit=100).data if batch.metadata == named)
-            batch = next((each for each in known if each.status in (*_UNDER_WAY, "completed")), None)
+            batch = next(
+                (each for each in known if each.status in (*_UNDER_WAY, "completed")), None
+            )
             if batch is None:
                 file = self._client.files.create(file=("questions.jsonl", data), purpose="batch")
                 batch = batches.create(
-                    input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata=named
+                    input_file_id=file.id,
+                    endpoint="/v1/chat/completions",
+                    completion_window="24h",
+                    metadata=named,
                 )
             log.info("asking %s in batch %s, which may take a day", self.options.model, batch.id)
             while batch.status in _UNDER_WAY:
                 time.sleep(_LOOKED_AFTER)
                 batch = batches.retrieve(batch.id)
-            text = self._client.files.content(batch.output_file_id).text if batch.output_file_id else ""
+            text = (
+                self._client.files.content(batch.output_file_id).text
+                if batch.output_file_id
+                else ""
+            )
         except openai.OpenAIError as error:
             raise AnmiError(
-                f"{self.options.base_url} does no batches ({error.__class__.__name__}): set batch of the chat endpoint "
-                "to false, or run again if it did not answer"
+                f"{self.options.base_url} does no batches ({error.__class__.__name__}): set batch"
+                " of the chat endpoint to false, or run again if it did not answer"
             ) from None
         for line in text.splitlines():
             found = json.loads(line)
@@ -176,7 +200,11 @@ class Endpoint:
 
     def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        asked: dict[str, Any] = {"model": self.options.model, "temperature": 0, "messages": messages}
+        asked: dict[str, Any] = {
+            "model": self.options.model,
+            "temperature": 0,
+            "messages": messages,
+        }
         if self.options.max_tokens is not None:
             asked["max_tokens"] = self.options.max_tokens
         if schema is not None:
@@ -193,14 +221,19 @@ class Endpoint:
             self._unreached += 1
             if self._unreached >= _GIVE_UP_AFTER:
                 raise AnmiError(
-                    f"{self.options.base_url} cannot be reached; what it answered so far is stored, so run again when "
-                    "it answers, or check base_url"
+                    f"{self.options.base_url} cannot be reached; what it answered so far is stored,"
+                    " so run again when it answers, or check base_url"
                 ) from error
-            return Reply(problem="timed out" if isinstance(error, openai.APITimeoutError) else "no connection")
+            return Reply(
+                problem=(
+                    "timed out" if isinstance(error, openai.APITimeoutError) else "no connection"
+                )
+            )
         except openai.APIStatusError as error:
             if error.status_code in _MISTAKEN:
                 raise AnmiError(
-                    f"{self.options.base_url}/chat/completions answered with status {error.status_code} for the model "
+                    f"{self.options.base_url}/chat/completions answered with status"
+                    f" {error.status_code} for the model "
                     f'"{self.options.model}"; check base_url, model and the key in '
                     f"{self.options.key_variable or 'key_variable, of which there is none'}"
                 ) from None
@@ -218,6 +251,8 @@ def _read(body: Any) -> Reply:
         tokens = (int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0))
         if isinstance(message.get("content"), str):
             return Reply(_THOUGHTS.sub("", message["content"]), tokens=tokens)
-        return Reply(problem="refused" if message.get("refusal") else "malformed answer", tokens=tokens)
+        return Reply(
+            problem="refused" if message.get("refusal") else "malformed answer", tokens=tokens
+        )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return Reply(problem="malformed answer")

@@ -18,10 +18,12 @@ from anmi.candidates import PADDING, Candidates
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.terms import Terms
 
-# Share of the query's terms that the document holds, by idf, and the same by BM25's saturated frequency.
+# Share of the query's terms that the document holds, by idf, and the same by BM25's saturated
+# frequency.
 _BY_TERMS: Final = ("coverage", "match")
-# Cosine with the nearest known positive by vectors and by tf-idf terms, the share of a known positive's terms that the
-# document holds, of the document's terms that a known positive holds, and of a known positive's facts that it states.
+# Cosine with the nearest known positive by vectors and by tf-idf terms, the share of a known
+# positive's terms that the document holds, of the document's terms that a known positive holds, and
+# of a known positive's facts that it states.
 _BY_POSITIVES: Final = ("likeness", "likeness_terms", "containment", "contained", "facts")
 KINDS: Final = (*_BY_TERMS, *_BY_POSITIVES)
 Values = dict[str, NDArray[np.float32]]
@@ -55,8 +57,9 @@ class Material:
 def gather(block: Candidates, material: Material) -> Candidates:
     """Return the block with a column of each of :data:`KINDS` for candidates and for positives.
 
-    ``facts`` is there only for a collection with a graph. Values are NaN in padding and where there is nothing to say:
-    for a query without a known term, or without a positive other than the document itself.
+    ``facts`` is there only for a collection with a graph. Values are NaN in padding and where there
+    is nothing to say: for a query without a known term, or without a positive other than the
+    document itself.
     """
     columns, own = (
         _by_terms(block, documents, material) | _by_positives(block, documents, material)
@@ -70,7 +73,10 @@ def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Materia
     queries = terms.queries([texts[query] for query in block.query_ids.tolist()])
     saturated, held = terms.products(documents, queries, terms.saturated, queries)
     whole = (queries @ np.ones(queries.shape[1], np.float32))[:, None]
-    return {"coverage": _share(held, whole, documents), "match": _share(saturated, whole, documents)}
+    return {
+        "coverage": _share(held, whole, documents),
+        "match": _share(saturated, whole, documents),
+    }
 
 
 def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
@@ -86,31 +92,42 @@ def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Mat
         there = np.maximum(others, 0)
         values = {
             "likeness": similarities(material.vectors[own], material.vectors, others),
-            "likeness_terms": _share(np.minimum(cosine, 1), some[own][:, None] * some[there], others),
+            "likeness_terms": _share(
+                np.minimum(cosine, 1), some[own][:, None] * some[there], others
+            ),
             "containment": _share(overlap, mass[own][:, None], others),
             "contained": _share(overlap, mass[there], others),
         }
         if facts is not None:
             held, (row, slot) = facts[own], np.nonzero(others != PADDING)
             shared = np.zeros(others.shape, np.float32)
-            shared[row, slot] = np.asarray(held[row].multiply(facts[others[row, slot]]).sum(axis=1)).ravel()
+            shared[row, slot] = np.asarray(
+                held[row].multiply(facts[others[row, slot]]).sum(axis=1)
+            ).ravel()
             values["facts"] = _share(shared, np.asarray(held.sum(axis=1)), others)
         for name, found in values.items():
             # A positive is not compared with itself.
-            best[name][rows] = np.fmax(best[name][rows], np.where(others == own[:, None], np.float32(np.nan), found))
+            best[name][rows] = np.fmax(
+                best[name][rows], np.where(others == own[:, None], np.float32(np.nan), found)
+            )
     return best
 
 
-def _share(part: NDArray[np.float32], whole: NDArray[np.float32], documents: NDArray[np.int32]) -> NDArray[np.float32]:
+def _share(
+    part: NDArray[np.float32], whole: NDArray[np.float32], documents: NDArray[np.int32]
+) -> NDArray[np.float32]:
     """Return part [Q, M] / whole [Q, 1] or [Q, M]; NaN in padding and where there is no whole."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where((documents == PADDING) | (whole <= 0), np.nan, part / whole).astype(np.float32)
+        return np.where((documents == PADDING) | (whole <= 0), np.nan, part / whole).astype(
+            np.float32
+        )
 
 
 def facts_of(corpus: pd.DataFrame, graph: pd.DataFrame) -> sparse.csr_matrix | None:
     """Return which document states which fact, float32 [N, F]; None where there are none.
 
-    A fact is a (relation, tail) of ``graph`` whose head is a document, or a triple in ``metadata.triples``.
+    A fact is a (relation, tail) of ``graph`` whose head is a document, or a triple in
+    ``metadata.triples``.
 
     Parameters
     ----------
@@ -121,12 +138,21 @@ def facts_of(corpus: pd.DataFrame, graph: pd.DataFrame) -> sparse.csr_matrix | N
     """
     places = {document: row for row, document in enumerate(corpus.document_id)}
     stated = zip(*(graph.get(name, []) for name in ("head", "relation", "tail")), strict=True)
-    pairs = {(places[head], f"{relation}\x1f{tail}"): None for head, relation, tail in stated if head in places}
+    pairs = {
+        (places[head], f"{relation}\x1f{tail}"): None
+        for head, relation, tail in stated
+        if head in places
+    }
     for row, text in enumerate(corpus.metadata):
         triples = json.loads(text).get("triples") if '"triples"' in text else None
-        pairs |= {(row, json.dumps(triple)): None for triple in (triples if isinstance(triples, list) else [])}
+        pairs |= {
+            (row, json.dumps(triple)): None
+            for triple in (triples if isinstance(triples, list) else [])
+        }
     if not pairs:
         return None
     rows, facts = zip(*pairs, strict=True)
     columns, names = pd.factorize(np.array(facts, dtype=object))
-    return sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (len(corpus), len(names)))
+    return sparse.csr_matrix(
+        (np.ones(len(rows), np.float32), (rows, columns)), (len(corpus), len(names))
+    )

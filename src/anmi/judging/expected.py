@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-# By how much the odds may be wrong as a whole: on collections whose truth had no part in the coefficients a judge was
-# up to sixteen times too cautious, and 2.6 times too bold (benchmarks/calibration.py).
+# By how much the odds may be wrong as a whole: on collections whose truth had no part in the
+# coefficients a judge was up to sixteen times too cautious, and 2.6 times too bold
+# (benchmarks/calibration.py).
 _FACTORS: Final = np.array([1 / 20, 1.0, 3.0])
 _NORMAL: Final = 1.96
 
@@ -18,10 +19,11 @@ _NORMAL: Final = 1.96
 class ExpectedShare:
     """Adds up the probabilities of chosen documents, one block after the other.
 
-    The lower bound is that of a 95 % interval were the odds a twentieth, the upper one were they three times as large.
-    It allows for chance (documents of probabilities p are relevant or not, Σ p(1−p)) and for queries being different:
-    the variance of a ratio over queries (Cochran 1977, §6.4). Documents of one query that are relevant
-    together beyond what their probabilities say make it too narrow.
+    The lower bound is that of a 95 % interval were the odds a twentieth, the upper one were they
+    three times as large. It allows for chance (documents of probabilities p are relevant or not, Σ
+    p(1−p)) and for queries being different: the variance of a ratio over queries (Cochran 1977,
+    §6.4). Documents of one query that are relevant together beyond what their probabilities say
+    make it too narrow.
 
     Examples
     --------
@@ -50,7 +52,10 @@ class ExpectedShare:
         chance = np.asarray(probabilities, np.float64)[known][:, None]
         scaled = _FACTORS * chance / (1 - chance + _FACTORS * chance)
         names, row = np.unique(queries, return_inverse=True)
-        each = [np.bincount(row[place], weights, len(names)) for weights in (np.ones(len(place)), *scaled.T)]
+        each = [
+            np.bincount(row[place], weights, len(names))
+            for weights in (np.ones(len(place)), *scaled.T)
+        ]
         self.documents += len(place)
         self._chance += (scaled * (1 - scaled)).sum(axis=0)
         self._queries.append(np.stack(each, axis=1))
@@ -58,7 +63,11 @@ class ExpectedShare:
     @property
     def share(self) -> float:
         """Mean probability of the documents; NaN of none."""
-        return sum(float(part[:, 2].sum()) for part in self._queries) / self.documents if self.documents else np.nan
+        return (
+            sum(float(part[:, 2].sum()) for part in self._queries) / self.documents
+            if self.documents
+            else np.nan
+        )
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -81,5 +90,8 @@ def share_sentence(share: float, low: float, high: float) -> str:
     '1.8 % (0.9 to 3.1)'
     """
     # Two digits, of small shares two decimals.
-    told = [f"{100 * value:{'.2g' if value >= 0.001 or not value else '.2f'}}" for value in (share, low, high)]
+    told = [
+        f"{100 * value:{'.2g' if value >= 0.001 or not value else '.2f'}}"
+        for value in (share, low, high)
+    ]
     return f"{told[0]} % ({told[1]} to {told[2]})"

@@ -1,9 +1,9 @@
 """P(relevant | evidence): one calibrated judgment from many small ones.
 
-A logistic model over the evidence, each piece also relative to the known positive's own value. Coefficients are
-never negative, since every piece of evidence speaks for relevance, and a ridge pulls them to one another
-when collections with planted truth are fitted for shipping, to the shipped ones when a collection's own hidden
-positives refine them.
+A logistic model over the evidence, each piece also relative to the known positive's own value.
+Coefficients are never negative, since every piece of evidence speaks for relevance, and a ridge
+pulls them to one another when collections with planted truth are fitted for shipping, to the
+shipped ones when a collection's own hidden positives refine them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from anmi.errors import AnmiError, nearest
 
 Values = Mapping[str, NDArray[Any]]
 _TINY: Final = 1e-9
-# From it on what a language model read is promoted, which is wrong in no more than 5 % of the cases.
+# From it on what a language model read is promoted, which is wrong in no more than 5 % of the
+# cases.
 SURE: Final = 0.95
 _SHIPPED: Final = "fused_transfer.json"
 
@@ -48,8 +49,8 @@ class Feature:
     evidence
         Column it belongs to; contributions are summed by it.
     value
-        From the evidence of the candidates [Q, M] and its mean over the known positives [Q, 1] to [Q, M]. Larger
-        values speak for relevance.
+        From the evidence of the candidates [Q, M] and its mean over the known positives [Q, 1] to
+        [Q, M]. Larger values speak for relevance.
     """
 
     evidence: str
@@ -63,7 +64,9 @@ FEATURES: Final[dict[str, Feature]] = {
     "match_ratio": Feature("match", lambda v, own: np.log(np.clip(_ratio(v, own), 0.02, 2))),
     "match_reached": Feature("match", lambda v, own: _closeness(np.minimum(_ratio(v, own), 1))),
     "coverage": Feature("coverage", lambda v, own: _closeness(v["coverage"])),
-    "coverage_reached": Feature("coverage", lambda v, own: _closeness(1 - own["coverage"] + v["coverage"])),
+    "coverage_reached": Feature(
+        "coverage", lambda v, own: _closeness(1 - own["coverage"] + v["coverage"])
+    ),
     "likeness": Feature("likeness", lambda v, own: _closeness(v["likeness"])),
     "likeness_terms": Feature("likeness_terms", lambda v, own: _closeness(v["likeness_terms"])),
     "containment": Feature("containment", lambda v, own: _closeness(v["containment"])),
@@ -82,9 +85,15 @@ def features(block: Candidates) -> NDArray[np.float32]:
     """
     missing = [name for name in EVIDENCE if name not in block.columns]
     if missing:
-        raise AnmiError(f'the evidence "{missing[0]}" has not been gathered for these candidates; run denoising again')
+        raise AnmiError(
+            f'the evidence "{missing[0]}" has not been gathered for these candidates; run denoising'
+            " again"
+        )
     known = block.positives != PADDING
-    own = {name: _mean_known(block.positive_columns[name], known) for name in ("dense", "match", "coverage")}
+    own = {
+        name: _mean_known(block.positive_columns[name], known)
+        for name in ("dense", "match", "coverage")
+    }
     with np.errstate(invalid="ignore"):
         made = [feature.value(block.columns, own) for feature in FEATURES.values()]
     return np.stack(made, axis=2).astype(np.float32)
@@ -124,7 +133,10 @@ class FusedModel:
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
         result = np.minimum(
-            scipy.special.expit(self.standardised(values) @ np.array(self.coefficients) + self.intercept), 1 - _TINY
+            scipy.special.expit(
+                self.standardised(values) @ np.array(self.coefficients) + self.intercept
+            ),
+            1 - _TINY,
         )
         return np.where(np.isnan(values).all(axis=-1), np.nan, result)
 
@@ -136,7 +148,10 @@ class FusedModel:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers by the name of the input."""
-        named = {n: dict(zip(FEATURES, getattr(self, n), strict=True)) for n in ("mean", "scale", "coefficients")}
+        named = {
+            n: dict(zip(FEATURES, getattr(self, n), strict=True))
+            for n in ("mean", "scale", "coefficients")
+        }
         return asdict(self) | named
 
     @staticmethod
@@ -149,12 +164,16 @@ class FusedModel:
             The inputs are not those of this version.
         """
         try:
-            named = {n: tuple(float(raw[n][k]) for k in FEATURES) for n in ("mean", "scale", "coefficients")}
+            named = {
+                n: tuple(float(raw[n][k]) for k in FEATURES)
+                for n in ("mean", "scale", "coefficients")
+            }
             return FusedModel(**named, intercept=float(raw["intercept"]))
         except (KeyError, TypeError, ValueError) as error:
             raise AnmiError(
-                f"the coefficients of the fused judge do not fit this version ({error} is missing, unknown or not a "
-                "number): run denoising again, or benchmarks/fit_fused.py for the shipped ones"
+                f"the coefficients of the fused judge do not fit this version ({error} is missing,"
+                " unknown or not a number): run denoising again, or benchmarks/fit_fused.py for"
+                " the shipped ones"
             ) from error
 
 
@@ -165,10 +184,12 @@ def shipped() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such models by the name
-        of a collection that had no part in them, and ``provenance``.
+        ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such
+        models by the name of a collection that had no part in them, and ``provenance``.
     """
-    found: dict[str, Any] = json.loads(resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(
+        resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8")
+    )
     return found
 
 
@@ -180,7 +201,8 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
     encoder
         Its name.
     without
-        A collection whose truth is to have had no part in the coefficients; None takes those of all.
+        A collection whose truth is to have had no part in the coefficients; None takes those of
+        all.
 
     Raises
     ------
@@ -189,7 +211,9 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
     """
     raw = shipped()
     if without is not None and without not in raw["without"]:
-        raise AnmiError(f'no coefficients were fitted without "{without}"; {nearest(without, raw["without"])}')
+        raise AnmiError(
+            f'no coefficients were fitted without "{without}"; {nearest(without, raw["without"])}'
+        )
     models = raw["models"] if without is None else raw["without"][without]
     return FusedModel.from_dict(models.get(encoder, models["other"]))
 
@@ -216,7 +240,9 @@ def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
     return scipy.special.logit(np.clip(np.asarray(probability, np.float64), _TINY, 1 - _TINY))
 
 
-def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float) -> NDArray[np.float32]:
+def combined(
+    probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float
+) -> NDArray[np.float32]:
     """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
 
     Parameters
@@ -224,7 +250,8 @@ def combined(probability: NDArray[Any], other: NDArray[Any], weight: float, prio
     probability
         P(relevant) by the fused judge, any shape.
     other
-        The second judge's calibrated probability of the same shape; NaN, not judged, changes nothing.
+        The second judge's calibrated probability of the same shape; NaN, not judged, changes
+        nothing.
     weight
         ≥ 0; how far the second judge is trusted.
     prior

@@ -29,17 +29,19 @@ from anmi.judging.prior import (
     most_similar,
     share_by_known,
     with_mean,
-)  # fmt: skip
+)
 
 log = logging.getLogger(__name__)
-# Queries whose labelled document is among the most similar ones, below which nothing is learned from them.
+# Queries whose labelled document is among the most similar ones, below which nothing is learned
+# from them.
 _LEAST_REACHED: Final = 50
 # A mean over the candidates of this many queries is known to within a few per cent of itself.
 _FOR_A_MEAN: Final = 1000
-# Where so many documents may be as relevant as the known positive, nothing is known of them. With a weak encoder half
-# as many seem to be where one is; six real collections have 1.6 to 6.3.
+# Where so many documents may be as relevant as the known positive, nothing is known of them. With a
+# weak encoder half as many seem to be where one is; six real collections have 1.6 to 6.3.
 _TOO_MANY: Final = 25
-# Share of the queries with a group of documents like the positive from which on these are relevant, too.
+# Share of the queries with a group of documents like the positive from which on these are relevant,
+# too.
 _CLUSTERED: Final = 0.4
 _AS_LIKELY: Final = 0.5
 _MOST: Final = 0.9
@@ -55,7 +57,7 @@ class FusedOptions(BaseModel):
     least_queries: int = Field(50, ge=1)
     folds: int = Field(3, ge=2, le=20)
     ridge: float = Field(0.003, ge=0)
-    depth: int = Field(100, ge=1)  # fmt: skip
+    depth: int = Field(100, ge=1)
     hidden: int = Field(4, ge=1)
     most_queries: int = Field(4000, ge=1)
     prior: Literal["shipped", "estimated"] = "estimated"
@@ -88,7 +90,8 @@ class FusedJudge:
     seed
         Of the run; keys the folds.
     collection
-        What is mined, as the parameter ``collection`` says it; decides what ``without: auto`` leaves out.
+        What is mined, as the parameter ``collection`` says it; decides what ``without: auto``
+        leaves out.
     """
 
     options: FusedOptions
@@ -133,13 +136,18 @@ class FusedJudge:
         """Learn coefficients from hidden positives; return why there is too little to learn from, or nothing."""
         if self.options.mode == "transfer":
             return "mode is transfer"
-        reason = f"{several} queries with several positives are fewer than {self.options.least_queries}"
+        reason = (
+            f"{several} queries with several positives are fewer than {self.options.least_queries}"
+        )
         if several >= self.options.least_queries:
             seen = self._hidden(shards, several)
             found = 0 if seen is None else seen.queries
             if seen is not None and found >= self._least_reached:
                 self._learn(seen)
-                log.info("fused judge: learned its coefficients from %d queries with several positives", found)
+                log.info(
+                    "fused judge: learned its coefficients from %d queries with several positives",
+                    found,
+                )
                 return ""
             reason = f"{found} queries have a further positive among the most similar documents"
         return reason
@@ -154,24 +162,30 @@ class FusedJudge:
         self.clustered = grouped >= _CLUSTERED
         if self.clustered:
             log.info(
-                "fused judge: %.0f %% of the queries have a group of documents that resemble the positive far more "
-                "than all others do; it counts them as relevant", 100 * grouped,
-            )  # fmt: skip
+                "fused judge: %.0f %% of the queries have a group of documents that resemble the"
+                " positive far more than all others do; it counts them as relevant",
+                100 * grouped,
+            )
         values = _inputs(near)
-        group = np.concatenate([each[block.filled] for each, block in zip(groups, near, strict=True)])
+        group = np.concatenate(
+            [each[block.filled] for each, block in zip(groups, near, strict=True)]
+        )
         count, reached_share = as_relevant(ahead(shards.only("dense", "bm25")), self.options.depth)
         chance = np.nanmean([model(values) for model in self.models], axis=0)
-        mean = float(np.nanmean(np.where(group & self.clustered, np.fmax(chance, _AS_LIKELY), chance)))
+        mean = float(
+            np.nanmean(np.where(group & self.clustered, np.fmax(chance, _AS_LIKELY), chance))
+        )
         share = min((count - 1) * reached_share * queries / max(len(values), 1), _MOST)
         self.summary |= {"as_relevant": count, "grouped": grouped, "warning": None}
-        # Where they are more than a pool holds, the coefficients were learned from labels that tell nothing.
+        # Where they are more than a pool holds, the coefficients were learned from labels that tell
+        # nothing.
         if count < _TOO_MANY or (share < 2 * mean and count <= self.options.depth):
             return
         if self.options.prior == "estimated":
             self.models = [with_mean(model, values, share)[0] for model in self.models]
         self.summary["warning"] = (
-            f"labelled documents rank no higher than {count:.0f} others of their query, so nobody can tell how many of "
-            "these are relevant, and negatives are drawn from lower ranks"
+            f"labelled documents rank no higher than {count:.0f} others of their query, so nobody"
+            " can tell how many of these are relevant, and negatives are drawn from lower ranks"
         )
         log.warning("fused judge: %s", self.summary["warning"])
 
@@ -182,24 +196,37 @@ class FusedJudge:
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
         say = log.info if self.queries else log.debug
         known = self.encoder in shipped()["models"]
-        blind = "" if known else f" without vectors (encoder {self.encoder} was not among those fitted)"
+        blind = (
+            "" if known else f" without vectors (encoder {self.encoder} was not among those fitted)"
+        )
         say("fused judge: uses the shipped coefficients%s, since %s", blind, reason)
         self.models = [shared]
         if options.prior == "shipped":
             return
         values = _inputs(near)
         by_known = share_by_known(
-            (self._sample(block, self.queries) for block in ahead(shards.only("dense"))), self.material,
-            depth=options.depth, ridge=options.ridge, expected=base, least=self._least_reached,
-        )  # fmt: skip
+            (self._sample(block, self.queries) for block in ahead(shards.only("dense"))),
+            self.material,
+            depth=options.depth,
+            ridge=options.ridge,
+            expected=base,
+            least=self._least_reached,
+        )
         mean = with_mean(shared, values, 0.0)[1]
         model, share = with_mean(shared, values, max(base, (by_known or 0.0) / options.overshoot))
         self.models = [model]
         self.summary |= {
-            "shipped_prior": base, "prior_by_known": by_known, "prior_by_judge": mean, "estimated_prior": share
-        }  # fmt: skip
+            "shipped_prior": base,
+            "prior_by_known": by_known,
+            "prior_by_judge": mean,
+            "estimated_prior": share,
+        }
         alone = f" (shipped coefficients alone: {100 * mean:.2g} %)" if share > mean else ""
-        say("fused judge: assumes that %.2g %% of the most similar documents are relevant%s", 100 * share, alone)
+        say(
+            "fused judge: assumes that %.2g %% of the most similar documents are relevant%s",
+            100 * share,
+            alone,
+        )
 
     @property
     def _least_reached(self) -> int:
@@ -240,8 +267,8 @@ class FusedJudge:
             learnt = standard.take(others)
             if len(np.unique(learnt.labelled)) < 2:
                 raise AnmiError(
-                    f"{options.folds} folds leave no hidden positive to learn from; lower denoising.fused.folds "
-                    "or use mode: transfer"
+                    f"{options.folds} folds leave no hidden positive to learn from; lower"
+                    " denoising.fused.folds or use mode: transfer"
                 )
             chances = np.nan_to_num(centre(seen.values[others]))
             found = float(np.average(chances, weights=learnt.weights * ~learnt.labelled))
@@ -250,26 +277,37 @@ class FusedJudge:
             return fit_contaminated(learnt, np.array(centre.coefficients), options.ridge, expected)
 
         chance, shares = np.zeros(len(seen.values)), []
-        for number, found in enumerate(in_threads(without, range(self.options.folds), os.cpu_count() or 1)):
+        for number, found in enumerate(
+            in_threads(without, range(self.options.folds), os.cpu_count() or 1)
+        ):
             model = replace(centre, coefficients=found.coefficients, intercept=found.intercept)
             held = seen.fold == number
             self.models.append(model)
             shares.append(found.share)
-            # Of being labelled, both kinds weighing the same: f₁ / (f₁ + f) with f₁ / f = relevant / share.
+            # Of being labelled, both kinds weighing the same: f₁ / (f₁ + f) with f₁ / f = relevant
+            # / share.
             relevant = model(seen.values[held])
             chance[held] = relevant / (relevant + found.share)
         share = float(np.mean(shares))
-        log.info("fused judge: about %.2g %% of the most similar unlabelled documents are relevant", 100 * share)
-        method = "hidden positives against unlabelled candidates, each query's of the same weight, cross-fitted"
+        log.info(
+            "fused judge: about %.2g %% of the most similar unlabelled documents are relevant",
+            100 * share,
+        )
+        method = (
+            "hidden positives against unlabelled candidates, each query's of the same weight,"
+            " cross-fitted"
+        )
         judged = {
             "auc": float(roc_auc_score(seen.labelled, chance, sample_weight=seen.weights)),
             "reliability": reliability(chance, seen.labelled, weights=seen.weights),
             "method": method,
         }
         self.summary |= {
-            "mode": "hidden", "hidden_positives": int(seen.labelled.sum()), "estimated_prior": share,
+            "mode": "hidden",
+            "hidden_positives": int(seen.labelled.sum()),
+            "estimated_prior": share,
             "judges": {"fused": judged},
-        }  # fmt: skip
+        }
 
     def probability(self, block: Candidates) -> NDArray[np.float64]:
         """P(relevant) of the candidates of a block that has its evidence, [Q, M]."""
@@ -285,8 +323,8 @@ class FusedJudge:
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its evidence, ``p_evidence``, and ``p_heldout`` of positives that can be hidden.
 
-        ``p_heldout`` is what a known positive would be given were it an unlabelled candidate, by coefficients that
-        did not see its query.
+        ``p_heldout`` is what a known positive would be given were it an unlabelled candidate, by
+        coefficients that did not see its query.
         """
         held = np.full(block.positives.shape, np.nan, np.float32)
         hidden, row, place = hide(block, 0)
@@ -297,7 +335,9 @@ class FusedJudge:
         if self.clustered:
             group = clusters(block.columns["likeness_terms"])
             probability = np.where(group, np.fmax(probability, _AS_LIKELY), probability)
-        return block.with_columns({"p_evidence": probability}, {"p_evidence": held, "p_heldout": held})
+        return block.with_columns(
+            {"p_evidence": probability}, {"p_evidence": held, "p_heldout": held}
+        )
 
 
 def _inputs(blocks: list[Candidates]) -> NDArray[np.float32]:
@@ -306,7 +346,9 @@ def _inputs(blocks: list[Candidates]) -> NDArray[np.float32]:
     return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *parts])
 
 
-def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, NDArray[np.float64]]:
+def contributions(
+    block: Candidates, summary: dict[str, Any], fold: int = 0
+) -> dict[str, NDArray[np.float64]]:
     """What each kind of evidence adds to the log-odds of a block's candidates, [Q, M] by evidence.
 
     Parameters

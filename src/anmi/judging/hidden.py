@@ -1,8 +1,9 @@
 """Hidden positives: known positives that play the false negative.
 
-For a query with several positives one of them is put among its candidates, as if nobody had labelled it, and the others
-stay known. That gives relevant documents to learn and to calibrate on without any false-negative label, measured as
-candidates are: one document beside all that is known of the query.
+For a query with several positives one of them is put among its candidates, as if nobody had
+labelled it, and the others stay known. That gives relevant documents to learn and to calibrate on
+without any false-negative label, measured as candidates are: one document beside all that is known
+of the query.
 """
 
 from __future__ import annotations
@@ -50,14 +51,16 @@ class Examples:
         return len(np.unique(self.query))
 
 
-def examples(parts: Iterable[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]) -> Examples | None:
+def examples(
+    parts: Iterable[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]],
+) -> Examples | None:
     """Take blocks, of which no query is in two, as examples; None where there are none.
 
     Parameters
     ----------
     parts
-        Of each block: rows with a labelled document first and documents of the pool behind it, of which a query may
-        have several; their inputs, [R, M, K]; and the fold of each row, [R].
+        Of each block: rows with a labelled document first and documents of the pool behind it, of
+        which a query may have several; their inputs, [R, M, K]; and the fold of each row, [R].
     """
     found, queries = list[tuple[NDArray[Any], ...]](), 0
     for block, values, fold in parts:
@@ -85,14 +88,16 @@ def hide(
     depth
         Candidates kept per row, the most similar ones.
     most
-        Positives hidden per query, at most, drawn by the query's own stream; None hides each of them.
+        Positives hidden per query, at most, drawn by the query's own stream; None hides each of
+        them.
     seed
         Of the run.
 
     Returns
     -------
     hidden
-        One row per hidden positive, which comes first among the candidates; the query's other positives are known.
+        One row per hidden positive, which comes first among the candidates; the query's other
+        positives are known.
     row, place
         Where in ``block.positives`` the hidden one stands, int64 [R] each.
 
@@ -108,7 +113,11 @@ def hide(
     known = block.positives != PADDING
     hidden = known & (known.sum(axis=1, keepdims=True) > 1)
     if most is not None:
-        draws = np.where(known, seeds.uniform(seed, "judging/hidden", block.query_ids.tolist(), block.positives), 2.0)
+        draws = np.where(
+            known,
+            seeds.uniform(seed, "judging/hidden", block.query_ids.tolist(), block.positives),
+            2.0,
+        )
         hidden &= np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < most
     row, place = np.nonzero(hidden)
     # In the place of each hidden one and behind it stand those that come after it.
@@ -123,13 +132,19 @@ def shown(block: Candidates, depth: int) -> Candidates:
 
 
 def _beside(
-    block: Candidates, row: NDArray[np.int64], place: NDArray[np.int64], others: NDArray[np.int64], depth: int
+    block: Candidates,
+    row: NDArray[np.int64],
+    place: NDArray[np.int64],
+    others: NDArray[np.int64],
+    depth: int,
 ) -> Candidates:
     """Put positives [R] before their rows' nearest candidates; those at the places ``others`` [R, P'] stay known."""
     near = nearest(block, depth)
 
     def placed(own: NDArray[Any], candidates: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([own[row, place][:, None], np.take_along_axis(candidates, near, axis=1)[row]], axis=1)
+        return np.concatenate(
+            [own[row, place][:, None], np.take_along_axis(candidates, near, axis=1)[row]], axis=1
+        )
 
     shared = block.columns.keys() & block.positive_columns.keys()
     documents = placed(block.positives, block.documents)
@@ -138,8 +153,13 @@ def _beside(
         positives=block.positives[row[:, None], others],
         documents=documents,
         source=np.zeros(documents.shape, np.uint8),
-        columns={name: placed(block.positive_columns[name], block.columns[name]) for name in sorted(shared)},
-        positive_columns={name: block.positive_columns[name][row[:, None], others] for name in sorted(shared)},
+        columns={
+            name: placed(block.positive_columns[name], block.columns[name])
+            for name in sorted(shared)
+        },
+        positive_columns={
+            name: block.positive_columns[name][row[:, None], others] for name in sorted(shared)
+        },
     )
 
 
@@ -157,7 +177,10 @@ def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:
     Parameters
     ----------
     similarity
-        Of the hidden document, and behind it of the row's candidates, [R, 1 + depth]; NaN where there is none.
+        Of the hidden document, and behind it of the row's candidates, [R, 1 + depth]; NaN where
+        there is none.
     """
-    least = np.where(np.isnan(similarity[:, 1:]), np.inf, similarity[:, 1:]).min(axis=1, initial=np.inf)
+    least = np.where(np.isnan(similarity[:, 1:]), np.inf, similarity[:, 1:]).min(
+        axis=1, initial=np.inf
+    )
     return (similarity[:, 0] >= least) & np.isfinite(least)

@@ -31,10 +31,16 @@ log = logging.getLogger(__name__)
 _COLUMNS: Final = ["query_id", "document", "odds", "stands", "grade", "snippet"]
 # From this grade on a document answers the query.
 RELEVANT: Final = 2
-_PROPERTIES: Final = {"grade": {"type": "integer", "enum": [0, 1, 2, 3]}, "snippet": {"type": "string"}}
+_PROPERTIES: Final = {
+    "grade": {"type": "integer", "enum": [0, 1, 2, 3]},
+    "snippet": {"type": "string"},
+}
 _SCHEMA: Final = {
-    "type": "object", "properties": _PROPERTIES, "required": [*_PROPERTIES], "additionalProperties": False
-}  # fmt: skip
+    "type": "object",
+    "properties": _PROPERTIES,
+    "required": [*_PROPERTIES],
+    "additionalProperties": False,
+}
 _AROUND: Final = re.compile(r"\A\s*```(?:json)?|```\s*\Z")
 _TAG: Final = re.compile(r"<(?=\s*/?\s*(?:query|document)\b)", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
@@ -43,14 +49,17 @@ _GAP: Final = "\n[…]\n"
 _BYTES: Final = 512
 _MOST_AT_ONCE: Final = 20_000
 _ROUNDS: Final = 3
-# Of what a yes makes positives nothing is known where the fused judge is too cautious, so some others are asked, too.
+# Of what a yes makes positives nothing is known where the fused judge is too cautious, so some
+# others are asked, too.
 _TURNS: Final = (1, 1, 4)
 _EXAMPLES: Final = 20
-# Known pairs: at most so many of each kind, a tenth of the budget; relevant ones must be called so more often by this.
+# Known pairs: at most so many of each kind, a tenth of the budget; relevant ones must be called so
+# more often by this.
 _KNOWN: Final = 50
 _LEAST_KNOWN: Final = 5
 _LEAST_LEAD: Final = 0.25
-# The prior: one answer in ten is wrong, as if ten pairs had been seen, and the fused judge is about right.
+# The prior: one answer in ten is wrong, as if ten pairs had been seen, and the fused judge is about
+# right.
 _PRIOR: Final = (9.0, 1.0)
 _DEVIATIONS: Final = np.array([0.25, 1.5])
 
@@ -69,7 +78,10 @@ class LLMOptions(EndpointOptions):
     @model_validator(mode="after")
     def _cost_is_known(self) -> Self:
         if self.cost is not None and not max(self.prices) > 0:
-            raise ValueError("cost is a limit in money, and prices are 0: give those of a million tokens in and out")
+            raise ValueError(
+                "cost is a limit in money, and prices are 0: give those of a million tokens in"
+                " and out"
+            )
         return self
 
 
@@ -131,7 +143,8 @@ class Reader:
     Attributes
     ----------
     left
-        Questions that may still be asked; stored ones count, so that a run that is repeated is the same.
+        Questions that may still be asked; stored ones count, so that a run that is repeated is the
+        same.
     sent, tokens, problems
         Calls that were made, their tokens in and out, and why some gave no judgment.
     """
@@ -140,28 +153,42 @@ class Reader:
         self.options, self._store, self._language = options, store, language
         self._endpoint = Endpoint(options)
         try:
-            self._system, _, self._user = Path(options.prompt).read_text(encoding="utf-8").partition("\n---\n")
+            self._system, _, self._user = (
+                Path(options.prompt).read_text(encoding="utf-8").partition("\n---\n")
+            )
         except (OSError, UnicodeDecodeError):
             self._user = ""
         if not {"{query}", "{document}"} <= {*re.findall(r"\{\w+\}", self._user)}:
             raise AnmiError(
-                f"denoising.llm.prompt: {options.prompt} must be a file that holds instructions, a line --- and below "
-                "it {query} and {document}"
+                f"denoising.llm.prompt: {options.prompt} must be a file that holds instructions, a"
+                " line --- and below it {query} and {document}"
             )
         parts = (options.base_url, options.model, str(options.max_tokens), self._system, self._user)
         self.fingerprint = digest("llm", *parts).hex()
-        self.left, self.sent, self.tokens, self.problems = options.calls, 0, np.zeros(2, np.int64), Counter[str]()
+        self.left, self.sent, self.tokens, self.problems = (
+            options.calls,
+            0,
+            np.zeros(2, np.int64),
+            Counter[str](),
+        )
 
     @property
     def money(self) -> float:
         """What was spent."""
         return float(self.tokens @ np.array(self.options.prices)) / 1e6
 
-    def read(self, queries: Sequence[str], documents: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+    def read(
+        self, queries: Sequence[str], documents: Sequence[str]
+    ) -> tuple[NDArray[np.float64], list[str]]:
         """Return grades [n], NaN where none came or the budget is spent, and the snippets."""
         longest, language = self.options.max_characters, self._language
         shown = [
-            join(*(_TAG.sub("‹", text) for text in (query, best_passages(query, document, longest, language))))
+            join(
+                *(
+                    _TAG.sub("‹", text)
+                    for text in (query, best_passages(query, document, longest, language))
+                )
+            )
             for query, document in zip(queries[: self.left], documents[: self.left], strict=True)
         ]
         self.left -= len(shown)
@@ -181,7 +208,9 @@ class Reader:
         """Return how many questions the money left pays for; a few until their price is known."""
         if self.options.cost is None:
             return _MOST_AT_ONCE
-        each = self.money / self.sent if self.money else self.options.cost / self.options.concurrency
+        each = (
+            self.money / self.sent if self.money else self.options.cost / self.options.concurrency
+        )
         return min(int((self.options.cost - self.money) / each), _MOST_AT_ONCE)
 
     def _question(self, pair: str) -> tuple[str, str]:
@@ -229,12 +258,17 @@ class Errors:
 
     def after(self, odds: NDArray[np.float64], grades: NDArray[Any]) -> NDArray[np.float64]:
         """Return corrected log-odds after grades, of which NaN adds nothing."""
-        said = np.where(grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false))
+        said = np.where(
+            grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false)
+        )
         return self.right(odds) + np.where(np.isfinite(grades), np.log(said), 0.0)
 
 
 def fit_errors(
-    odds: NDArray[np.float64], yes: NDArray[np.bool_], relevant: NDArray[np.bool_], far: NDArray[np.bool_]
+    odds: NDArray[np.float64],
+    yes: NDArray[np.bool_],
+    relevant: NDArray[np.bool_],
+    far: NDArray[np.bool_],
 ) -> Errors:
     """Fit all four numbers by maximum a posteriori; which candidates are relevant is not known.
 
@@ -245,7 +279,9 @@ def fit_errors(
     relevant, far
         Whether labelled positives and random documents were.
     """
-    counts = np.array([_PRIOR, _PRIOR[::-1]]) + [np.bincount(~each, minlength=2) for each in (relevant, far)]
+    counts = np.array([_PRIOR, _PRIOR[::-1]]) + [
+        np.bincount(~each, minlength=2) for each in (relevant, far)
+    ]
 
     def objective(point: NDArray[np.float64]) -> float:
         hit, false = scipy.special.expit(point[:2])
@@ -264,12 +300,14 @@ def fit_errors(
 class Read:
     """Adds to blocks what was answered of some of their candidates, and what follows from it for the others.
 
-    ``llm`` is the grade. ``p_evidence`` becomes the probability after the answer, or that of the recalibrated judge.
+    ``llm`` is the grade. ``p_evidence`` becomes the probability after the answer, or that of the
+    recalibrated judge.
 
     Attributes
     ----------
     table
-        A row for each candidate that was asked about: ``query_id, document, odds, stands, grade, snippet``.
+        A row for each candidate that was asked about: ``query_id, document, odds, stands, grade,
+        snippet``.
     """
 
     table: pd.DataFrame
@@ -291,8 +329,13 @@ class Read:
         own = dict[str, NDArray[Any]]()
         for name in {"p_evidence", "p_heldout"} & block.positive_columns.keys():
             odds = log_odds(block.positive_columns[name])
-            own |= {name: scipy.special.expit(self.errors.right(odds)), SHIFT: self.errors.right(odds) - odds}
-        return block.with_columns({"p_evidence": scipy.special.expit(after), GRADE: grades, SHIFT: after - before}, own)
+            own |= {
+                name: scipy.special.expit(self.errors.right(odds)),
+                SHIFT: self.errors.right(odds) - odds,
+            }
+        return block.with_columns(
+            {"p_evidence": scipy.special.expit(after), GRADE: grades, SHIFT: after - before}, own
+        )
 
 
 @dataclass
@@ -330,20 +373,29 @@ class LLMJudge:
         rounds = 1 if self.reader.options.batch else _ROUNDS
         for number in range(rounds if trusted else 0):
             more = self._worth_it(shards, read, self.reader.left // (rounds - number))
-            table = pd.concat([*([read.table] if len(read.table) else []), self._read(more)], ignore_index=True)
+            table = pd.concat(
+                [*([read.table] if len(read.table) else []), self._read(more)], ignore_index=True
+            )
             judged = table[table.grade.notna()]
             errors = fit_errors(judged.odds.to_numpy(float), _said(judged).to_numpy(bool), *yes)
             read = Read(table, errors)
         self._summarise(read, yes, trusted)
         return read if trusted else None
 
-    def gains(self, block: Candidates, chosen: Candidates, errors: Errors) -> list[NDArray[np.float64]]:
+    def gains(
+        self, block: Candidates, chosen: Candidates, errors: Errors
+    ) -> list[NDArray[np.float64]]:
         """Return the chances that a call finds a false negative, a positive, and what may become one, [Q, M] each."""
         chance = block.columns["p_evidence"].astype(np.float64)
         yes = errors.false + (errors.hit - errors.false) * chance
-        after = scipy.special.expit(errors.after(_odds_before(block), np.full(chance.shape, RELEVANT)))
+        after = scipy.special.expit(
+            errors.after(_odds_before(block), np.full(chance.shape, RELEVANT))
+        )
         maybe = (chosen.of_kind("uncertain", "promoted") | chosen.undecided) & (after >= 0.5)
-        found = [np.where(chosen.negatives, chance * errors.hit, 0), np.where(maybe & (after >= SURE), yes, 0)]
+        found = [
+            np.where(chosen.negatives, chance * errors.hit, 0),
+            np.where(maybe & (after >= SURE), yes, 0),
+        ]
         return [*found, np.where(maybe & (after < SURE), yes, 0)]
 
     def _worth_it(self, shards: CandidateShards, read: Read, most: int) -> pd.DataFrame:
@@ -351,38 +403,61 @@ class LLMJudge:
         best = [pd.DataFrame(columns=[*_COLUMNS, "gain", "kind"])]
         for block in map(read, shards):
             chosen = self.select(block)
-            fresh = block.filled & np.isnan(read.grades(block, -1)) & np.isnan(block.columns.get(MARKED, np.nan))
+            fresh = (
+                block.filled
+                & np.isnan(read.grades(block, -1))
+                & np.isnan(block.columns.get(MARKED, np.nan))
+            )
             for kind, gain in enumerate(self.gains(block, chosen, read.errors)):
                 rows, slots = np.nonzero(fresh & (gain > 0))
-                best.append(pd.DataFrame({
-                    "query_id": block.query_ids[rows], "document": block.documents[rows, slots],
-                    "odds": _odds_before(block)[rows, slots],
-                    "stands": chosen.negatives[rows, slots], "gain": gain[rows, slots], "kind": kind,
-                }).nlargest(most, "gain"))  # fmt: skip
+                best.append(
+                    pd.DataFrame(
+                        {
+                            "query_id": block.query_ids[rows],
+                            "document": block.documents[rows, slots],
+                            "odds": _odds_before(block)[rows, slots],
+                            "stands": chosen.negatives[rows, slots],
+                            "gain": gain[rows, slots],
+                            "kind": kind,
+                        }
+                    ).nlargest(most, "gain")
+                )
         found = pd.concat([each for each in best if len(each)] or best).sort_values(
             ["gain", "query_id", "document"], ascending=[False, True, True]
         )
-        turn = found.groupby("kind").cumcount() * found.kind.map(dict(enumerate(_TURNS))).astype(int)
+        turn = found.groupby("kind").cumcount() * found.kind.map(dict(enumerate(_TURNS))).astype(
+            int
+        )
         return found.iloc[np.argsort(turn, kind="stable")[:most]]
 
     def _known(self, shards: CandidateShards, most: int) -> list[pd.DataFrame]:
         """Draw labelled positives, and random documents that are no candidates of their queries."""
         parts = []
         for block in shards.only():
-            draws = seeds.uniform(self.seed, "llm/known", block.query_ids, np.array([[0, 1]] * len(block), np.int32))
+            draws = seeds.uniform(
+                self.seed, "llm/known", block.query_ids, np.array([[0, 1]] * len(block), np.int32)
+            )
             document = (draws[:, 1] * len(self.document_texts)).astype(int)
             near = (np.hstack([block.documents, block.positives]) == document[:, None]).any(axis=1)
-            parts.append(pd.DataFrame({
-                "query_id": block.query_ids, "draw": draws[:, 0], "relevant": block.positives[:, 0],
-                "far": np.where(near, PADDING, document),
-            }))  # fmt: skip
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "query_id": block.query_ids,
+                        "draw": draws[:, 0],
+                        "relevant": block.positives[:, 0],
+                        "far": np.where(near, PADDING, document),
+                    }
+                )
+            )
         drawn = pd.concat(parts).sort_values("draw")
         tables = (drawn.rename(columns={kind: "document"}) for kind in ("relevant", "far"))
         return [table[table.document != PADDING].head(most) for table in tables]
 
     def _read(self, table: pd.DataFrame) -> pd.DataFrame:
         queries = [self.query_texts[str(query)] for query in table.query_id]
-        grades, snippets = self.reader.read(queries, [self.document_texts[int(each)] for each in table.document])
+        grades, snippets = self.reader.read(
+            queries, [self.document_texts[int(each)] for each in table.document]
+        )
         return table.assign(grade=grades, snippet=snippets)
 
     def _trusted(self, relevant: NDArray[np.bool_], far: NDArray[np.bool_]) -> bool:
@@ -391,10 +466,17 @@ class LLMJudge:
         if enough and relevant.mean() - far.mean() >= _LEAST_LEAD:
             return True
         log.warning(
-            "%s calls %d of %d labelled positives relevant and %d of %d random documents, so its answers are not "
-            "used%s; take another model or prompt, or more than %d calls (denoising.llm)", self.reader.options.model,
-            relevant.sum(), len(relevant), far.sum(), len(far), "" if enough else ": too few", 10 * _LEAST_KNOWN,
-        )  # fmt: skip
+            "%s calls %d of %d labelled positives relevant and %d of %d random documents, so its"
+            " answers are not used%s; take another model or prompt, or more than %d calls"
+            " (denoising.llm)",
+            self.reader.options.model,
+            relevant.sum(),
+            len(relevant),
+            far.sum(),
+            len(far),
+            "" if enough else ": too few",
+            10 * _LEAST_KNOWN,
+        )
         return False
 
     def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
@@ -406,27 +488,41 @@ class LLMJudge:
         stands, others = judged[judged.stands.astype(bool)], judged[~judged.stands.astype(bool)]
         called, promoted = int(_said(stands).sum()), int((others.after >= SURE).sum())
         said = (
-            f"{model} read {len(stands)} negatives and called {called} relevant, and {len(others)} others, {promoted} "
-            f"of which it makes positives; it calls {errors.hit:.0%} of relevant documents relevant and "
-            f"{errors.false:.1%} of others; {reader.sent} calls cost {reader.money:.2f}."
+            f"{model} read {len(stands)} negatives and called {called} relevant, and {len(others)}"
+            f" others, {promoted} of which it makes positives; it calls {errors.hit:.0%} of"
+            f" relevant documents relevant and {errors.false:.1%} of others; {reader.sent} calls"
+            f" cost {reader.money:.2f}."
         )
         moved = judged.iloc[np.argsort(judged.before - judged.after, kind="stable")[:_EXAMPLES]]
         examples = [
-            {"query": self.query_texts[row["query_id"]], "document": self.document_texts[row["document"]][:300]}
+            {
+                "query": self.query_texts[row["query_id"]],
+                "document": self.document_texts[row["document"]][:300],
+            }
             | {name: row[name] for name in ("query_id", "snippet", "grade", "before", "after")}
             for row in moved.to_dict("records")
         ]
         self.summary = {
-            "model": model, "calls": reader.sent, "tokens": reader.tokens.tolist(), "cost": reader.money,
-            "problems": dict(reader.problems), "used": trusted, "errors": asdict(errors),
-            "said": said if trusted else "", "others_promoted": promoted,
-            "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes], "examples": examples,
-        }  # fmt: skip
+            "model": model,
+            "calls": reader.sent,
+            "tokens": reader.tokens.tolist(),
+            "cost": reader.money,
+            "problems": dict(reader.problems),
+            "used": trusted,
+            "errors": asdict(errors),
+            "said": said if trusted else "",
+            "others_promoted": promoted,
+            "known": [{"asked": len(each), "called_relevant": int(each.sum())} for each in yes],
+            "examples": examples,
+        }
         if reader.problems:
             log.warning(
-                "%d of %d calls to %s gave no judgment (%s); they are asked again next time", reader.problems.total(),
-                reader.sent, model, reasons(reader.problems),
-            )  # fmt: skip
+                "%d of %d calls to %s gave no judgment (%s); they are asked again next time",
+                reader.problems.total(),
+                reader.sent,
+                model,
+                reasons(reader.problems),
+            )
         if trusted:
             log.info("%s", said)
 

@@ -31,7 +31,8 @@ class PairwiseJudge(Protocol):
         Returns
         -------
         numpy.ndarray
-            [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either side.
+            [n] in [0, 1]; ½ for a tie, NaN where the judge failed – missing, never a win for either
+            side.
         """
 
 
@@ -48,8 +49,9 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     Returns
     -------
     float
-        T in score units, between 1/100 and 100 times the spread of the differences. The upper end means that the
-        judge cannot tell positives from candidates, and every preference is then close to ½.
+        T in score units, between 1/100 and 100 times the spread of the differences. The upper end
+        means that the judge cannot tell positives from candidates, and every preference is then
+        close to ½.
 
     Examples
     --------
@@ -61,14 +63,20 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
     difference = (positive[:, None] - others).astype(np.float64)
     difference = difference[np.isfinite(difference)]
     if len(difference) == 0:
-        raise AnmiError("no judged (positive, candidate) pair to fit a temperature on; judge more candidates")
+        raise AnmiError(
+            "no judged (positive, candidate) pair to fit a temperature on; judge more candidates"
+        )
     difference = difference[:: max(1, len(difference) // _MAX_DIFFERENCES)]
     scale = float(np.abs(difference).mean()) or 1.0
 
     def loss(log_temperature: float) -> float:
-        return -float(scipy.special.log_expit(difference / (scale * np.exp(log_temperature))).mean())
+        return -float(
+            scipy.special.log_expit(difference / (scale * np.exp(log_temperature))).mean()
+        )
 
-    found = scipy.optimize.minimize_scalar(loss, bounds=(np.log(0.01), np.log(100.0)), method="bounded")
+    found = scipy.optimize.minimize_scalar(
+        loss, bounds=(np.log(0.01), np.log(100.0)), method="bounded"
+    )
     return scale * float(np.exp(found.x))
 
 
@@ -100,8 +108,8 @@ def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
 def fit_slope(preferences: Floats) -> float:
     """Fit the slope that makes pooled preferences as confident as they are right, by maximum likelihood.
 
-    The mean of several calibrated probabilities is underconfident (Ranjan & Gneiting, "Combining probability
-    forecasts", 2010), which narrows every gap; see :func:`sharpen`.
+    The mean of several calibrated probabilities is underconfident (Ranjan & Gneiting, "Combining
+    probability forecasts", 2010), which narrows every gap; see :func:`sharpen`.
 
     Parameters
     ----------
@@ -123,13 +131,16 @@ def sharpen(preferences: Floats, slope: float) -> Floats:
     return scipy.special.expit(slope * scipy.special.logit(preferences))
 
 
-def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+def comparisons(
+    query_ids: Sequence[str], sizes: Ints, degree: int, seed: int
+) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
-    Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most ``degree`` nodes gets
-    all of its pairs instead. Walecki's construction splits the complete graph into Hamiltonian cycles that share no
-    pair (Alspach, "The wonderful Walecki construction", 2008); random ones of them are taken, over randomly numbered
-    nodes, so there is nothing to repair however few the nodes.
+    Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most
+    ``degree`` nodes gets all of its pairs instead. Walecki's construction splits the complete graph
+    into Hamiltonian cycles that share no pair (Alspach, "The wonderful Walecki construction",
+    2008); random ones of them are taken, over randomly numbered nodes, so there is nothing to
+    repair however few the nodes.
 
     Parameters
     ----------
@@ -164,7 +175,8 @@ def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -
     place = np.arange(width)[None, :]
     inside = (place < sizes[:, None]) & ~whole[:, None]
     follower = np.where(place + 1 < sizes[:, None], place + 1, 0)
-    # 0, 1, −1, 2, −2, …: two neighbours sum to 0 or 1, so two cycles that start at different places share no pair.
+    # 0, 1, −1, 2, −2, …: two neighbours sum to 0 or 1, so two cycles that start at different places
+    # share no pair.
     zigzag = np.where(place % 2 == 0, place // 2, -(place // 2))
     parts = []
     for cycle in range(min(degree // 2, width)):
@@ -172,8 +184,12 @@ def comparisons(query_ids: Sequence[str], sizes: Ints, degree: int, seed: int) -
         order = np.take_along_axis(number, np.minimum(around, width - 1), axis=1)
         parts.append((order, np.take_along_axis(order, follower, axis=1), inside))
     pairs = np.triu_indices(min(degree, width), 1)
-    every = np.broadcast_to(whole[:, None], (len(sizes), len(pairs[0]))) & (pairs[1][None, :] < sizes[:, None])
-    parts.append((np.broadcast_to(pairs[0], every.shape), np.broadcast_to(pairs[1], every.shape), every))
+    every = np.broadcast_to(whole[:, None], (len(sizes), len(pairs[0]))) & (
+        pairs[1][None, :] < sizes[:, None]
+    )
+    parts.append(
+        (np.broadcast_to(pairs[0], every.shape), np.broadcast_to(pairs[1], every.shape), every)
+    )
     first, second, valid = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
     return first.astype(np.int64), second.astype(np.int64), valid
 

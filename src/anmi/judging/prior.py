@@ -1,11 +1,12 @@
 """How many of the most similar documents are relevant, where the collection has no positive to hide.
 
-Coefficients carry over from collection to collection, the share of relevant documents that they expect does not: on
-SciFact the shipped ones expect 0.2 % where 1.2 % were hidden. So probabilities are raised until their mean over the
-most similar documents is a share that is to be reckoned with: the odds of all are multiplied by one factor, as under a
-label shift (Saerens et al. 2002, "Adjusting the Outputs of a Classifier to New a Priori Probabilities"). That paper's
-own way to the share, EM over the candidates, is of no use here, since it takes for granted that the densities carry
-over: on three of six collections it ends at 0 (benchmarks/calibration.py).
+Coefficients carry over from collection to collection, the share of relevant documents that they
+expect does not: on SciFact the shipped ones expect 0.2 % where 1.2 % were hidden. So probabilities
+are raised until their mean over the most similar documents is a share that is to be reckoned with:
+the odds of all are multiplied by one factor, as under a label shift (Saerens et al. 2002,
+"Adjusting the Outputs of a Classifier to New a Priori Probabilities"). That paper's own way to the
+share, EM over the candidates, is of no use here, since it takes for granted that the densities
+carry over: on three of six collections it ends at 0 (benchmarks/calibration.py).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from anmi.judging.evidence import Material, gather
 from anmi.judging.fused import FEATURES, FusedModel
 from anmi.judging.hidden import Examples, examples, nearest, reached, shown
 
-# Two thirds of all shares are expected within a factor of about seven of the prior: between the collections that the
-# shipped coefficients were fitted on they differ by a factor of six.
+# Two thirds of all shares are expected within a factor of about seven of the prior: between the
+# collections that the shipped coefficients were fitted on they differ by a factor of six.
 _SPREAD: Final = 2.0
 # A query's hundred nearest candidates tell as much as about ten independent ones: they are alike.
 _INDEPENDENT: Final = 10.0
@@ -33,8 +34,9 @@ _HIGHEST: Final = 300.0
 # Ranks up to which known positives are counted, and how many of a query's at most.
 _RANKS: Final = np.array([1, 2, 3, 5, 10, 20, 40, 100])
 _POSITIVES: Final = 8
-# A group of documents that are like the positive: how many at least and at most, how much like it by tf-idf, and by how
-# much the next is less so. On six real collections 2 to 26 % of the queries have one, on paraphrases 94 % and more.
+# A group of documents that are like the positive: how many at least and at most, how much like it
+# by tf-idf, and by how much the next is less so. On six real collections 2 to 26 % of the queries
+# have one, on paraphrases 94 % and more.
 _FEWEST, _WIDEST, _ALIKE, _FALL = 3, 60, 0.15, 2.0
 
 
@@ -57,14 +59,16 @@ class Contaminated:
     share: float
 
 
-def fit_contaminated(seen: Examples, centre: NDArray[Any], ridge: float, expected: float) -> Contaminated:
+def fit_contaminated(
+    seen: Examples, centre: NDArray[Any], ridge: float, expected: float
+) -> Contaminated:
     """Fit coefficients and share together by penalised maximum likelihood.
 
     Parameters
     ----------
     seen
-        Examples whose inputs are finite and standardised. Labelled documents and those of the pool are made to weigh
-        the same; the more queries there are, the less the expected share matters.
+        Examples whose inputs are finite and standardised. Labelled documents and those of the pool
+        are made to weigh the same; the more queries there are, the less the expected share matters.
     centre
         Coefficients that the ridge pulls to, [K].
     ridge
@@ -86,15 +90,19 @@ def fit_contaminated(seen: Examples, centre: NDArray[Any], ridge: float, expecte
     labelled, weights = seen.labelled, seen.weights
     share = np.where(labelled, weights, 0).sum()
     weight = np.where(labelled, 0.5 * weights / share, 0.5 * weights / (weights.sum() - share))
-    width, values, start = seen.values.shape[1], seen.values.astype(np.float64), float(scipy.special.logit(expected))
+    width, values, start = (
+        seen.values.shape[1],
+        seen.values.astype(np.float64),
+        float(scipy.special.logit(expected)),
+    )
     pull = 1 / (_SPREAD**2 * _INDEPENDENT * seen.queries)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         slopes, odds = point[:width], float(point[width + 1])
         of_pool, other = (float(share) for share in scipy.special.expit([odds, -odds]))
         ratio = values @ slopes + point[width]
-        # f₁/f₀, and from it the densities of the pool and of both kinds together, over f₀: one exponential and two
-        # logarithms, of which nearly all of the time is.
+        # f₁/f₀, and from it the densities of the pool and of both kinds together, over f₀: one
+        # exponential and two logarithms, of which nearly all of the time is.
         relevant = np.exp(np.minimum(ratio, _HIGHEST))
         pool = of_pool * relevant + other
         both = relevant + pool
@@ -110,7 +118,9 @@ def fit_contaminated(seen: Examples, centre: NDArray[Any], ridge: float, expecte
 
     first = np.concatenate([np.maximum(centre, 0.1), [0.0, start]])
     bounds, options = [(0.0, None)] * width + [(None, None)] * 2, {"maxiter": 500}
-    found = scipy.optimize.minimize(objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options=options).x
+    found = scipy.optimize.minimize(
+        objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options=options
+    ).x
     *slopes, intercept, odds = found.tolist()
     return Contaminated(tuple(slopes), intercept + odds, float(scipy.special.expit(odds)))
 
@@ -123,13 +133,20 @@ _FARTHEST: Final = 40.0
 
 
 def share_by_known(
-    blocks: Iterable[Candidates], material: Material, *, depth: int, ridge: float, expected: float, least: int
+    blocks: Iterable[Candidates],
+    material: Material,
+    *,
+    depth: int,
+    ridge: float,
+    expected: float,
+    least: int,
 ) -> float | None:
     """Return the share of relevant documents among the most similar, by what known positives and candidates say.
 
-    It compares ``dense``, ``match`` and ``coverage`` of the known positives with those of the candidates
-    (:func:`anmi.judging.prior.fit_contaminated`). Known positives are seldom average relevant documents, and
-    these three kinds of evidence never tell surely, so it is rather an upper bound.
+    It compares ``dense``, ``match`` and ``coverage`` of the known positives with those of the
+    candidates (:func:`anmi.judging.prior.fit_contaminated`). Known positives are seldom average
+    relevant documents, and these three kinds of evidence never tell surely, so it is rather an
+    upper bound.
 
     Parameters
     ----------
@@ -142,7 +159,8 @@ def share_by_known(
     ridge, expected
         Of the fit.
     least
-        Queries with a known positive among the most similar documents, below which there is nothing to learn: None.
+        Queries with a known positive among the most similar documents, below which there is nothing
+        to learn: None.
     """
     wanted = [FEATURES[name] for name in _OF_THE_QUERY]
 
@@ -157,8 +175,12 @@ def share_by_known(
     if seen is None or seen.queries < least:
         return None
     scale = np.nanstd(seen.values, axis=0)
-    inputs = np.nan_to_num((seen.values - np.nanmean(seen.values, axis=0)) / np.where(scale > _FLAT, scale, 1))
-    return fit_contaminated(replace(seen, values=inputs), np.zeros(len(wanted)), ridge, expected).share
+    inputs = np.nan_to_num(
+        (seen.values - np.nanmean(seen.values, axis=0)) / np.where(scale > _FLAT, scale, 1)
+    )
+    return fit_contaminated(
+        replace(seen, values=inputs), np.zeros(len(wanted)), ridge, expected
+    ).share
 
 
 def most_similar(blocks: Iterable[Candidates], material: Material, depth: int) -> list[Candidates]:
@@ -181,10 +203,11 @@ def most_similar(blocks: Iterable[Candidates], material: Material, depth: int) -
 def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]:
     """Return an upper bound on the relevant documents of a query, and the share of known positives that are reached.
 
-    Were the known positive any one of n relevant documents, each as likely as the others, then it would be among the
-    first k of a ranking with a chance of at most k/n, whatever the ranking. So n is at most k over the share of queries
-    in which it is, and the smallest such bound of all k and of both rankings, by vectors and by terms, is returned.
-    Where labels were given to what ranks highest, or queries were written from a document, it is too small.
+    Were the known positive any one of n relevant documents, each as likely as the others, then it
+    would be among the first k of a ranking with a chance of at most k/n, whatever the ranking. So n
+    is at most k over the share of queries in which it is, and the smallest such bound of all k and
+    of both rankings, by vectors and by terms, is returned. Where labels were given to what ranks
+    highest, or queries were written from a document, it is too small.
 
     Parameters
     ----------
@@ -201,7 +224,9 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
         for place, name in enumerate(name for name in ("dense", "bm25") if name in block.columns):
             own = block.positive_columns[name][:, :_POSITIVES]
             other = np.where(block.filled, block.columns[name], np.nan)[:, None, :]
-            above, level = ((same(other, own[:, :, None])).sum(axis=2) for same in (np.greater, np.equal))
+            above, level = (
+                (same(other, own[:, :, None])).sum(axis=2) for same in (np.greater, np.equal)
+            )
             rank = np.where(np.isnan(own), np.inf, 1 + above + level / 2)
             within[place] += [float((weight * (rank < last + 1)).sum()) for last in _RANKS]
             found += float((weight * (rank <= depth)).sum()) if name == "dense" else 0.0
@@ -212,8 +237,9 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
 def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Mark groups of candidates that are far more like the positive than all others are, bool [Q, M].
 
-    The likeness falls to less than half from the last of a group of at least three to the next document, and only there
-    for the last time. Paraphrases are like that, and so are translations, and the parts of a series.
+    The likeness falls to less than half from the last of a group of at least three to the next
+    document, and only there for the last time. Paraphrases are like that, and so are translations,
+    and the parts of a series.
 
     Examples
     --------
@@ -228,18 +254,21 @@ def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
     return (values >= least) & (size >= _FEWEST)[:, None]
 
 
-def with_mean(model: FusedModel, values: NDArray[np.float32], least: float) -> tuple[FusedModel, float]:
+def with_mean(
+    model: FusedModel, values: NDArray[np.float32], least: float
+) -> tuple[FusedModel, float]:
     """Return a model whose mean probability is at least a given share, and that mean.
 
-    Probabilities are never lowered: what makes a judge doubt many documents may be that many are relevant, and a
-    candidate that is doubted wrongly costs less than one that is trusted wrongly.
+    Probabilities are never lowered: what makes a judge doubt many documents may be that many are
+    relevant, and a candidate that is doubted wrongly costs less than one that is trusted wrongly.
 
     Parameters
     ----------
     model
         Whose order of candidates is kept.
     values
-        Inputs of the documents that the share is of, [n, K]; those of which nothing is known do not count.
+        Inputs of the documents that the share is of, [n, K]; those of which nothing is known do not
+        count.
     least
         The share, between 0 and 1.
 

@@ -50,7 +50,9 @@ def sentence(error: ValidationError, model: Any, what: str, name: str = "") -> s
     said = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("model_type", "dict_type"):
         said = f"settings by name were expected, as in {place}.NAME=VALUE"
-    given = f", not {first['input']!r}" if isinstance(first["input"], (str, int, float, list)) else ""
+    given = (
+        f", not {first['input']!r}" if isinstance(first["input"], (str, int, float, list)) else ""
+    )
     # What settings do not allow together is about none of them alone.
     return f'{what} "{place}": {said}{given}' if place else said
 
@@ -97,7 +99,10 @@ class BM25Params(Params):
     @model_validator(mode="after")
     def _only_one_has_it(self) -> BM25Params:
         if self.epsilon and self.engine != "rank_bm25":
-            raise ValueError(f'epsilon is a setting of rank_bm25, and the engine is "{self.engine}"; leave it out')
+            raise ValueError(
+                f'epsilon is a setting of rank_bm25, and the engine is "{self.engine}"; leave'
+                " it out"
+            )
         return self
 
 
@@ -144,13 +149,19 @@ class EloParams(RatingOptions):
     @model_validator(mode="after")
     def _every_judge_is_known(self) -> Self:
         if strange := sorted(set(self.judges) - MEASURED):
-            raise ValueError(f'judges weighs "{strange[0]}", which no stage measures: {nearest(strange[0], MEASURED)}')
+            raise ValueError(
+                f'judges weighs "{strange[0]}", which no stage measures:'
+                f" {nearest(strange[0], MEASURED)}"
+            )
         if unknown := [name for name in self.pairwise_judges if name not in self.pairwise]:
             raise ValueError(
-                f'pairwise_judges weighs "{unknown[0]}", which pairwise does not describe; describe it there'
+                f'pairwise_judges weighs "{unknown[0]}", which pairwise does not describe; describe'
+                " it there"
             )
         if idle := [name for name in self.pairwise if name not in self.pairwise_judges]:
-            raise ValueError(f'pairwise describes "{idle[0]}", which has no weight; name it in pairwise_judges')
+            raise ValueError(
+                f'pairwise describes "{idle[0]}", which has no weight; name it in pairwise_judges'
+            )
         return self
 
 
@@ -180,7 +191,9 @@ class EvaluationParams(Params):
     """What is measured, and how sure one wants to be."""
 
     split: Literal["test", "dev"] = "test"
-    cutoffs: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field((1, 5, 10, 20, 50, 100), min_length=1)
+    cutoffs: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(
+        (1, 5, 10, 20, 50, 100), min_length=1
+    )
     ranked: Literal["cutoffs", "all"] = "cutoffs"
     resamples: int = Field(10_000, ge=100, le=1_000_000)
     confidence: float = Field(0.95, gt=0, lt=1)
@@ -223,7 +236,8 @@ def model_name(params: RetrainParams, collection: str) -> str:
     if params.model is not None:
         return params.model
     scheme, _, place = collection.partition(":")
-    # Of an identifier such as beir/scifact/train every part says something, of a path only the last one does.
+    # Of an identifier such as beir/scifact/train every part says something, of a path only the last
+    # one does.
     last = place if scheme == "ir_datasets" else place.strip().rstrip("/").rpartition("/")[2]
     slug = re.sub(r"[^\w.]+", "-", last, flags=re.ASCII).strip("-.")
     return "-".join(part for part in ("anmi", scheme, slug) if part)[:100]

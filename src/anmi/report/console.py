@@ -18,17 +18,27 @@ from anmi.report import sentences as words
 from anmi.search.hybrid import Hit
 
 NOTHING_MINED: Final = (
-    "No negatives were mined, since the collection has no training labels; training rests on pseudo-queries."
+    "No negatives were mined, since the collection has no training labels; training rests on"
+    " pseudo-queries."
 )
 AUDITED: Final = (
-    "recipe", "main threshold", "false negatives", "95 % interval", "gap", "coverage", "queries lost", "negatives",
-)  # fmt: skip
+    "recipe",
+    "main threshold",
+    "false negatives",
+    "95 % interval",
+    "gap",
+    "coverage",
+    "queries lost",
+    "negatives",
+)
 _SNIPPET: Final = 120
 # A path is shown whole, on several lines if need be, so that the file can be opened.
 _ID: Final = 200
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
+def _table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
+) -> Table:
     """Return a table, of whose columns the first ones are texts and the others numbers; texts are no markup."""
     table = Table(title=escape(title), title_justify="left")
     for place, name in enumerate(columns):
@@ -41,14 +51,21 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], le
 def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     """Return the systems as rows, the headline metrics as columns.
 
-    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty. What is deployed comes first.
+    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty. What is deployed
+    comes first.
     """
     rows = []
     for system in reversed(words.systems(results)):
         found = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
         change = None if system == words.ZERO_SHOT else words.difference(comparisons, system)
         delta = words.told(change) if change else "–"
-        rows.append([words.system_name(system), *(f"{entry['value']:.3f}" if entry else "–" for entry in found), delta])
+        rows.append(
+            [
+                words.system_name(system),
+                *(f"{entry['value']:.3f}" if entry else "–" for entry in found),
+                delta,
+            ]
+        )
     names = [words.metric_name(metric).replace("@", "\n@") for metric in words.HEADLINE_METRICS]
     columns = ["system", *names, "Δ nDCG@10 vs zero-shot\n[95 % interval]"]
     return _table("Results on the test queries", columns, rows)
@@ -61,11 +78,16 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
     for system in reversed(words.systems(results)):
         found = [words.lookup(results, system, words.METRIC, name) for name in counts]
         # Two decimals, so that three buckets fit a terminal.
-        ends = [words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found]
-        cells = [f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)]
+        ends = [
+            words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found
+        ]
+        cells = [
+            f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)
+        ]
         rows.append([words.system_name(system), *cells])
     columns = [
-        f"{name}\n{count:,} {'query' if count == 1 else 'queries'}" + ("\ntoo few" if count < FEW else "")
+        f"{name}\n{count:,} {'query' if count == 1 else 'queries'}"
+        + ("\ntoo few" if count < FEW else "")
         for name, count in counts.items()
     ]
     title = f"{words.metric_name(words.METRIC)} on labelled, unlabelled and new documents"
@@ -81,12 +103,34 @@ def rejections_table(funnel: Sequence[Mapping[str, Any]]) -> Table:
 def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return what each part of the collection gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
     cells = [
-        [str(row["source"]), *(f"{row[name]:,}" for name in ("queries", "passed", "failed")),
-         words.percent(row["passed"], row["queries"]), *(f"{row[name]:,}" for name in ("rows", "examples")),
-         *("–" if row[f"negatives_{name}"] is None else f"{round(row[f'negatives_{name}'], 2):,}"
-           for name in ("mean", "min", "max"))] for row in rows
-    ]  # fmt: skip
-    columns = ("source", "queries", "passed", "failed", "pass rate", "rows", "examples", "mean", "min", "max")
+        [
+            str(row["source"]),
+            *(f"{row[name]:,}" for name in ("queries", "passed", "failed")),
+            words.percent(row["passed"], row["queries"]),
+            *(f"{row[name]:,}" for name in ("rows", "examples")),
+            *(
+                (
+                    "–"
+                    if row[f"negatives_{name}"] is None
+                    else f"{round(row[f'negatives_{name}'], 2):,}"
+                )
+                for name in ("mean", "min", "max")
+            ),
+        ]
+        for row in rows
+    ]
+    columns = (
+        "source",
+        "queries",
+        "passed",
+        "failed",
+        "pass rate",
+        "rows",
+        "examples",
+        "mean",
+        "min",
+        "max",
+    )
     made = _table("Negatives by source", columns, cells)
     made.caption = "passed: the positive is within the BM25 top of its query; "
     made.caption += "examples: positives and negatives; mean, min, max: negatives per row"
@@ -118,7 +162,9 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
         told = f"at most {100 * expected['high']:.2g} %"
     sentence = f"The judge expects {told} of {expected['judged']:,} negatives to be relevant"
     if expected.get("basis") == "other collections":
-        sentence += ", a share assumed from other collections since few queries here have several labels"
+        sentence += (
+            ", a share assumed from other collections since few queries here have several labels"
+        )
     sentence += f"; {expected['doubtful']:,} were taken in doubt" if expected["doubtful"] else ""
     return sentence + (f". Warning: {expected['warning']}" if expected.get("warning") else "")
 
@@ -138,7 +184,9 @@ def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dens
             rank, score = getattr(hit, f"{part}_rank"), getattr(hit, f"{part}_score")
             cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]
         rows.append(cells)
-    return _table(visible(_cut(question)), ("#", "document", "title and text", "score", *parts), rows, 3)
+    return _table(
+        visible(_cut(question)), ("#", "document", "title and text", "score", *parts), rows, 3
+    )
 
 
 def _cut(text: str) -> str:
@@ -148,8 +196,9 @@ def _cut(text: str) -> str:
 def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
     """Return every recipe as it is: false negatives, gap and coverage, the cleanest first.
 
-    Rows are those of :func:`anmi.evaluation.audit.audit_recipes`; the summary has the ``collection`` and, under
-    ``audit``, the numbers of ``queries`` and, by kind, of ``planted`` documents.
+    Rows are those of :func:`anmi.evaluation.audit.audit_recipes`; the summary has the
+    ``collection`` and, under ``audit``, the numbers of ``queries`` and, by kind, of ``planted``
+    documents.
     """
     found = summary["audit"]
     planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
@@ -163,10 +212,25 @@ def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
     for row in recipes.sort_values("false_negative_rate", kind="stable").to_dict("records"):
         threshold = "" if math.isnan(row["threshold"]) else f" = {row['threshold']:g}"
         rate, low, high = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
-        shares = [f"{rate:.2%}", f"{low:.2%} to {high:.2%}", f"{row['gap']:.3f}"] if math.isfinite(rate) else ["–"] * 3
-        found = [*shares, f"{row['coverage']:.1%}", f"{row['queries_lost']:,}", f"{row['negatives']:,}"]
+        shares = (
+            [f"{rate:.2%}", f"{low:.2%} to {high:.2%}", f"{row['gap']:.3f}"]
+            if math.isfinite(rate)
+            else ["–"] * 3
+        )
+        found = [
+            *shares,
+            f"{row['coverage']:.1%}",
+            f"{row['queries_lost']:,}",
+            f"{row['negatives']:,}",
+        ]
         setting = f"{row['setting']}{threshold}" if row["setting"] else "none"
-        cells.append((row["recipe"], setting, *(["cannot be run here", *[""] * 5] if row["failed"] else found)))
+        cells.append(
+            (
+                row["recipe"],
+                setting,
+                *(["cannot be run here", *[""] * 5] if row["failed"] else found),
+            )
+        )
     return cells
 
 
@@ -176,6 +240,8 @@ def judges_table(judges: pd.DataFrame) -> Table:
     for row in judges.to_dict("records"):
         known = f"{row['auc']:.3f}", words.between(row["auc_low"], row["auc_high"])
         auc = ("–", "–") if math.isnan(row["auc"]) else known
-        rows.append((row["judge"], *auc, *(f"{row[name]:,}" for name in ("planted", "others", "missing"))))
+        rows.append(
+            (row["judge"], *auc, *(f"{row[name]:,}" for name in ("planted", "others", "missing")))
+        )
     columns = ("judge", "AUC", "95 % interval", "planted", "others", "not judged")
     return _table("Judges: AUC on planted against other candidates", columns, rows)

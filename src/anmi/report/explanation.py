@@ -33,20 +33,34 @@ STYLES = {"negative": "bold", "promoted": "green", "uncertain": "yellow", "unsaf
 STYLES |= dict.fromkeys(("unwanted", "rejected", "query dropped"), "dim")
 # Shown below the value they belong to.
 _UNDER: Final = {
-    "bm25": ("#", "bm25_rank"), "dense": ("#", "dense_rank"), "elo": ("±", "elo_se"), "gap": ("±", "gap_se"),
-}  # fmt: skip
+    "bm25": ("#", "bm25_rank"),
+    "dense": ("#", "dense_rank"),
+    "elo": ("±", "elo_se"),
+    "gap": ("±", "gap_se"),
+}
 _FIRST: Final = ("dense", "bm25", "p_relevant", "elo", "gap", "cross")
-# What a student is trained towards is no judgment of its own, and the order of fused ranks is that of the rows.
-_HIDDEN: Final = {"soft_label", "fused", "preferred", "related", *(name for _, name in _UNDER.values())}
+# What a student is trained towards is no judgment of its own, and the order of fused ranks is that
+# of the rows.
+_HIDDEN: Final = {
+    "soft_label",
+    "fused",
+    "preferred",
+    "related",
+    *(name for _, name in _UNDER.values()),
+}
 _SMALL: Final = 0.05
 # Cells of everything but document, scores and rule, borders included.
 _OTHERS: Final = 33
 
 
 def explain(
-    row: Candidates, corpus: pd.DataFrame, fused: Mapping[str, Any] | None = None, query: str = "", seed: int = 0,
+    row: Candidates,
+    corpus: pd.DataFrame,
+    fused: Mapping[str, Any] | None = None,
+    query: str = "",
+    seed: int = 0,
     wanted: int | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Say of each candidate of a query what was measured and what was decided, by which rule.
 
     Parameters
@@ -56,7 +70,8 @@ def explain(
     corpus
         ``document_id, title, text``; a document's index is its row.
     fused
-        The artifact ``fused_judge``; without it, or without its evidence in the block, no evidence is told.
+        The artifact ``fused_judge``; without it, or without its evidence in the block, no evidence
+        is told.
     query, seed
         Its text and the seed of the run, which say whose coefficients judged it.
     wanted
@@ -65,12 +80,14 @@ def explain(
     Returns
     -------
     dict
-        ``dropped`` (None, or ``step`` and ``rule``), ``figures`` of the query, ``positives`` (first the one that
-        candidates are compared with) and ``candidates`` in the block's order, with their ``count``. A candidate has its
-        ``place`` from 1, ``source``, ``scores`` by column (and the Elo ``gap`` to that positive), ``verdict``
-        (``negative``, ``not drawn``, ``query dropped``, or the kind of the rule that decided), ``step``, ``rule``,
-        ``here`` (the rule in this query's numbers), ``why`` (all of this in one phrase), ``weight``, ``choice``,
-        ``tier``, and under ``evidence`` what each kind adds to the log-odds. Numbers that were not measured are None.
+        ``dropped`` (None, or ``step`` and ``rule``), ``figures`` of the query, ``positives`` (first
+        the one that candidates are compared with) and ``candidates`` in the block's order, with
+        their ``count``. A candidate has its ``place`` from 1, ``source``, ``scores`` by column (and
+        the Elo ``gap`` to that positive), ``verdict`` (``negative``, ``not drawn``, ``query
+        dropped``, or the kind of the rule that decided), ``step``, ``rule``, ``here`` (the rule in
+        this query's numbers), ``why`` (all of this in one phrase), ``weight``, ``choice``,
+        ``tier``, and under ``evidence`` what each kind adds to the log-odds. Numbers that were not
+        measured are None.
     """
     legend, rules = row.legend, row.rules
     dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
@@ -82,17 +99,25 @@ def explain(
     candidates = []
     for place in np.flatnonzero(row.filled[0]):
         name = legend[row.verdict[0, place]]
-        choice, tier = (_plain(row.columns[n][0, place]) if n in row.columns else None for n in ("choice", "tier"))
+        choice, tier = (
+            _plain(row.columns[n][0, place]) if n in row.columns else None
+            for n in ("choice", "tier")
+        )
         rule = rules.get(name)
         found = {
-            "place": int(place) + 1, **_document(corpus, row.documents[0, place]),
+            "place": int(place) + 1,
+            **_document(corpus, row.documents[0, place]),
             "source": [source for source, bit in SOURCES.items() if row.source[0, place] & bit],
-            "scores": _scores(row, place), "verdict": rule.kind if rule else "rejected", "step": name,
-            "rule": rule.text if rule else "", "here": in_numbers(rule.text, row, place) if rule else "",
-            "weight": _plain(row.weight[0, place]), "choice": None if choice is None else int(choice),
+            "scores": _scores(row, place),
+            "verdict": rule.kind if rule else "rejected",
+            "step": name,
+            "rule": rule.text if rule else "",
+            "here": in_numbers(rule.text, row, place) if rule else "",
+            "weight": _plain(row.weight[0, place]),
+            "choice": None if choice is None else int(choice),
             "tier": None if tier is None else TIERS[int(tier)],
             "evidence": {n: _plain(part[0, place]) for n, part in parts.items()},
-        }  # fmt: skip
+        }
         if row.verdict[0, place] == NEGATIVE:
             found |= {"verdict": "negative", "step": ""}
         elif row.verdict[0, place] == OPEN:
@@ -100,18 +125,26 @@ def explain(
             found |= {"verdict": verdict, "step": dropped, "rule": why_dropped}
         candidates.append(found | {"why": _why(found, taken, wanted)})
     positives = [
-        _document(corpus, document) | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
+        _document(corpus, document)
+        | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
         for place, document in enumerate(row.positives[0])
         if document != PADDING
     ]
     figures = {name: _plain(values[0]) for name, values in row.query_columns.items()}
-    found = {"dropped": {"step": dropped, "rule": why_dropped} if dropped else None, "figures": figures}
+    found = {
+        "dropped": {"step": dropped, "rule": why_dropped} if dropped else None,
+        "figures": figures,
+    }
     return found | {"positives": positives, "count": len(candidates), "candidates": candidates}
 
 
 def fold_of_query(fused: Mapping[str, Any], query: str, seed: int) -> int:
     """Return whose coefficients judged a query: 0 for shipped ones."""
-    return int(fold_of([query], len(fused["models"]), seed)[0]) if len(fused.get("models", [])) > 1 else 0
+    return (
+        int(fold_of([query], len(fused["models"]), seed)[0])
+        if len(fused.get("models", [])) > 1
+        else 0
+    )
 
 
 def _document(corpus: pd.DataFrame, index: int) -> dict[str, str]:
@@ -121,7 +154,11 @@ def _document(corpus: pd.DataFrame, index: int) -> dict[str, str]:
 
 
 def _scores(row: Candidates, place: Any) -> dict[str, float | None]:
-    found = {n: _plain(values[0, place]) for n, values in row.columns.items() if n not in ("choice", "tier")}
+    found = {
+        n: _plain(values[0, place])
+        for n, values in row.columns.items()
+        if n not in ("choice", "tier")
+    }
     if "elo" in row.columns and "elo" in row.positive_columns:
         found["gap"] = _plain(row.positive_columns["elo"][0, 0] - row.columns["elo"][0, place])
     return found
@@ -129,7 +166,10 @@ def _scores(row: Candidates, place: Any) -> dict[str, float | None]:
 
 def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
     if candidate["verdict"] == "negative":
-        parts = [f"choice {candidate['choice']} of {taken}" if candidate["choice"] else "", candidate["tier"] or ""]
+        parts = [
+            f"choice {candidate['choice']} of {taken}" if candidate["choice"] else "",
+            candidate["tier"] or "",
+        ]
         return ", ".join(part for part in parts if part)
     if candidate["verdict"] == "not drawn":
         if wanted == 0:
@@ -138,7 +178,11 @@ def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
         if wanted is not None and taken < wanted:
             return "the sampler had no value for it"
         return f"{taken} taken before it"
-    told = f"{candidate['rule']} ({candidate['here']})" if candidate["here"] else str(candidate["rule"])
+    told = (
+        f"{candidate['rule']} ({candidate['here']})"
+        if candidate["here"]
+        else str(candidate["rule"])
+    )
     if candidate["step"] == candidate["verdict"] and told:
         return told
     return f"{candidate['step']}: {told}" if told else str(candidate["step"])
@@ -159,7 +203,11 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     """
 
     def positive(column: str) -> float:
-        return float(row.positive_columns[column][0, 0]) if column in row.positive_columns else math.inf
+        return (
+            float(row.positive_columns[column][0, 0])
+            if column in row.positive_columns
+            else math.inf
+        )
 
     def candidate(column: str) -> float:
         return float(row.columns[column][0, place]) if column in row.columns else math.nan
@@ -180,32 +228,45 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
 
 
 def not_a_candidate(
-    document: int, row: Candidates, corpus: pd.DataFrame, group: Mapping[str, str], itself: str = "",
+    document: int,
+    row: Candidates,
+    corpus: pd.DataFrame,
+    group: Mapping[str, str],
+    itself: str = "",
     labelled: Collection[str] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Say why a document of the corpus is not among the candidates of a query.
 
-    ``labelled`` are the documents that labels call relevant, measured or not. ``group`` gives by the id of a document
-    that repeats another's text the id of the first that has it; ``itself`` is the id of the document that the query is
-    itself or has the text of, empty where there is none.
+    ``labelled`` are the documents that labels call relevant, measured or not. ``group`` gives by
+    the id of a document that repeats another's text the id of the first that has it; ``itself`` is
+    the id of the document that the query is itself or has the text of, empty where there is none.
     """
     ids = corpus["document_id"]
     positives = ids.iloc[row.positives[0][row.positives[0] != PADDING]].astype(str).tolist()
     name = str(ids.iloc[document])
     if name in positives:
-        return f"it is a positive of the query{', the one that is compared with' if name == positives[0] else ''}"
+        return (
+            "it is a positive of the"
+            f" query{', the one that is compared with' if name == positives[0] else ''}"
+        )
     if name in labelled:
-        return "it is a positive of the query, which was not measured: dense.positives says how many of them are"
+        return (
+            "it is a positive of the query, which was not measured: dense.positives says how many"
+            " of them are"
+        )
     for positive in (*positives, *labelled):
         if group.get(name, name) == group.get(positive, positive):
             return f"it has the text of the positive {positive}, and so is no negative"
     if itself and group.get(name, name) == group.get(itself, itself):
         return "it is the query itself, or has its text, and so is no negative"
-    counts = {source: int(((row.source[0] & bit) > 0)[row.filled[0]].sum()) for source, bit in SOURCES.items()}
+    counts = {
+        source: int(((row.source[0] & bit) > 0)[row.filled[0]].sum())
+        for source, bit in SOURCES.items()
+    }
     known = ", ".join(f"{count} from {source}" for source, count in counts.items() if count)
     return (
-        f"no source retrieved it for this query (candidates: {known or 'none'}); bm25.depth and dense.depth say how "
-        "deep each goes"
+        f"no source retrieved it for this query (candidates: {known or 'none'}); bm25.depth and"
+        " dense.depth say how deep each goes"
     )
 
 
@@ -218,13 +279,15 @@ def _plain(value: Any) -> float | None:
 def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     """Return the positives and candidates of one query, each with the rule that decided on it.
 
-    The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far as ``width`` cells
-    hold them, those first that most rules go by. Under each document stands the start of its text, under a score its
-    rank or standard error, under a rule the evidence that moved the fused judge most, in log-odds against an average
-    candidate.
+    The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far
+    as ``width`` cells hold them, those first that most rules go by. Under each document stands the
+    start of its text, under a score its rank or standard error, under a rule the evidence that
+    moved the fused judge most, in log-odds against an average candidate.
     """
     rows = found["candidates"]
-    shown = [row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")]
+    shown = [
+        row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")
+    ]
     longest = max(cell_len(row["document_id"]) for row in (*found["positives"], *shown))
     # As wide as the longest id, but wide enough for the start of a text.
     room, rule = max(22, min(longest, width // 4)), max(17, width // 5)
@@ -238,7 +301,9 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     table.add_column("why", min_width=rule)
     table.add_column("weight", justify="right", no_wrap=True)
 
-    def add(place: str, row: Mapping[str, Any], source: list[str], told: Sequence[str], style: str) -> None:
+    def add(
+        place: str, row: Mapping[str, Any], source: list[str], told: Sequence[str], style: str
+    ) -> None:
         start = Text(row["start"])
         start.truncate(room, overflow="ellipsis")
         # An id is there to be copied, so it is never cut.
@@ -247,13 +312,24 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
         table.add_row(place, document, *map(Text, (*scores, *told)), style=style)
 
     for place, row in enumerate(found["positives"]):
-        add("+", row, ["qrels"], ("positive", "" if place else "compared with", ""), "dim green" if place else "green")
+        add(
+            "+",
+            row,
+            ["qrels"],
+            ("positive", "" if place else "compared with", ""),
+            "dim green" if place else "green",
+        )
     for row in shown:
         why = "\n".join(text for text in (row["why"], strongest(row["evidence"])) if text)
         told = (row["verdict"], why, number(row["weight"]))
         add(str(row["place"]), row, row["source"], told, STYLES.get(row["verdict"], ""))
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items())
-    table.caption = f"{len(shown)} of {len(rows)} candidates shown (--top); {counts}. Everything about one: --doc ID"
+    counts = ", ".join(
+        f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items()
+    )
+    table.caption = (
+        f"{len(shown)} of {len(rows)} candidates shown (--top); {counts}. Everything about one:"
+        " --doc ID"
+    )
     return table
 
 
@@ -297,7 +373,10 @@ def strongest(evidence: Mapping[str, float | None], count: int = 3) -> str:
     >>> strongest({"match": 0.2, "coverage": -1.5, "facts": 0.01})
     'coverage -1.5, match +0.2'
     """
-    known = sorted(((abs(v), n, v) for n, v in evidence.items() if v is not None and abs(v) >= _SMALL), reverse=True)
+    known = sorted(
+        ((abs(v), n, v) for n, v in evidence.items() if v is not None and abs(v) >= _SMALL),
+        reverse=True,
+    )
     return ", ".join(f"{name} {value:+.1f}" for _, name, value in known[:count])
 
 
@@ -308,7 +387,11 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
     """
     first = found["positives"][0]
     table = Table("name", "value", "the positive")
-    table.columns[0].no_wrap, table.columns[1].overflow, table.columns[2].overflow = True, "fold", "fold"
+    table.columns[0].no_wrap, table.columns[1].overflow, table.columns[2].overflow = (
+        True,
+        "fold",
+        "fold",
+    )
 
     def add(name: str, value: str, beside: str = "", style: str = "") -> None:
         table.add_row(*(Text(cell) for cell in (name, value, beside)), style=style)
@@ -324,7 +407,10 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
         add("place", f"{candidate['place']} of {found['count']}")
     evidence, scores = candidate.get("evidence") or {}, candidate["scores"]
     rows = {name: number(value) for name, value in scores.items() if name not in evidence}
-    moved = {name: f"{number(scores.get(name))} ({part or 0:+.2f} log-odds)" for name, part in evidence.items()}
+    moved = {
+        name: f"{number(scores.get(name))} ({part or 0:+.2f} log-odds)"
+        for name, part in evidence.items()
+    }
     for section in (rows, moved):
         table.add_section()
         for name, told in section.items():

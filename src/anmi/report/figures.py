@@ -1,6 +1,7 @@
 """The figures of the report, as plotly specifications in plain dictionaries.
 
-Colours of text, grid and background are left to the page, which knows whether it is shown light or dark.
+Colours of text, grid and background are left to the page, which knows whether it is shown light or
+dark.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ import pandas as pd
 from anmi.evaluation.generalisation import ALL
 from anmi.report import sentences as words
 
-# After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both backgrounds.
+# After Okabe and Ito, darkened or lightened until each has a contrast of at least 3 : 1 on both
+# backgrounds.
 BASELINE_COLOURS: Final = {"bm25": "#C77700", "zero_shot": "#8A8F98", "hybrid": "#3F9B4B"}
 TRAINED_COLOURS: Final = ("#2F7FC1", "#0F8FA8", "#8C7A00", "#A0568A")
 POSITIVE, KEPT, REJECTED = "#009E73", "#CC79A7", "#D55E00"
 JUDGE, NEUTRAL = "#7D74D4", "#8A8F98"
-ZONES: Final = (("danger", 100.0), ("soft", 200.0), ("Goldilocks", 400.0), ("medium", 600.0), ("easy", math.inf))
+ZONES: Final = (
+    ("danger", 100.0),
+    ("soft", 200.0),
+    ("Goldilocks", 400.0),
+    ("medium", 600.0),
+    ("easy", math.inf),
+)
 SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
 # Characters of a line; plotly breaks none.
 _NOTE_WIDTH: Final = 100
@@ -38,16 +46,23 @@ _TAKEN: Final = "rejected"
 _NOT_DRAWN: Final = "not drawn"
 # Colour and pattern of the bars of the funnel, by where candidates went.
 _WAYS: Final = {
-    "all": ("#6B7A90", ""), _TAKEN: (REJECTED, "/"), "uncertain": (NEUTRAL, "."), "promoted": (POSITIVE, "x"),
-    _NOT_DRAWN: ("#B08FA6", "-"), "negatives": (KEPT, ""),
-}  # fmt: skip
+    "all": ("#6B7A90", ""),
+    _TAKEN: (REJECTED, "/"),
+    "uncertain": (NEUTRAL, "."),
+    "promoted": (POSITIVE, "x"),
+    _NOT_DRAWN: ("#B08FA6", "-"),
+    "negatives": (KEPT, ""),
+}
 # A share of fewer says little.
 _LEAST: Final = 20
-# Sources of drawn negatives by their name in the log: how they are written, and their colour; from easy to hard.
+# Sources of drawn negatives by their name in the log: how they are written, and their colour; from
+# easy to hard.
 SOURCES: Final = {
-    "share_random": ("random", NEUTRAL), "share_graph": ("graph", TRAINED_COLOURS[0]), "share_edit": ("edit", KEPT),
+    "share_random": ("random", NEUTRAL),
+    "share_graph": ("graph", TRAINED_COLOURS[0]),
+    "share_edit": ("edit", KEPT),
     "share_latent": ("latent", REJECTED),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -70,18 +85,31 @@ class Figure:
         """
         import plotly.graph_objects as go
 
-        layout, lines = self.spec["layout"], textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH)
+        layout, lines = (
+            self.spec["layout"],
+            textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH),
+        )
         top, bottom = 85 + 18 * len(lines), 60
-        room = {"margin": {"l": 60, "r": 20, "t": top, "b": bottom}, "height": layout["height"] + top + bottom}
-        title = {"text": html.escape(self.title, quote=False), "subtitle": {"text": "<br>".join(lines)}}
+        room = {
+            "margin": {"l": 60, "r": 20, "t": top, "b": bottom},
+            "height": layout["height"] + top + bottom,
+        }
+        title = {
+            "text": html.escape(self.title, quote=False),
+            "subtitle": {"text": "<br>".join(lines)},
+        }
         place = {"y": 1 - 20 / room["height"], "yanchor": "top", "yref": "container"}
-        return go.Figure({"data": self.spec["data"], "layout": layout | room | {"title": title | place}})
+        return go.Figure(
+            {"data": self.spec["data"], "layout": layout | room | {"title": title | place}}
+        )
 
 
 def colours(recipes: Iterable[str]) -> dict[str, str]:
     """Return one colour per system, the same wherever it is shown."""
     trained = [recipe for recipe in recipes if recipe not in BASELINE_COLOURS]
-    return BASELINE_COLOURS | {r: TRAINED_COLOURS[i % len(TRAINED_COLOURS)] for i, r in enumerate(trained)}
+    return BASELINE_COLOURS | {
+        r: TRAINED_COLOURS[i % len(TRAINED_COLOURS)] for i, r in enumerate(trained)
+    }
 
 
 def metrics(results: pd.DataFrame) -> Figure | None:
@@ -101,7 +129,12 @@ def buckets(results: pd.DataFrame) -> Figure | None:
 
 
 def _dots(
-    results: pd.DataFrame, rows: Sequence[tuple[str, str, str]], x: str, name: str, title: str, over: str
+    results: pd.DataFrame,
+    rows: Sequence[tuple[str, str, str]],
+    x: str,
+    name: str,
+    title: str,
+    over: str,
 ) -> Figure | None:
     """Draw a row of dots for each (label, metric, bucket), and a colour and shape per system."""
     names = words.systems(results)
@@ -109,18 +142,32 @@ def _dots(
     # What is deployed comes first.
     for place, system in enumerate(reversed(names)):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
-        found = [(i + offset, words.lookup(results, system, metric, of)) for i, (_, metric, of) in enumerate(rows)]
+        found = [
+            (i + offset, words.lookup(results, system, metric, of))
+            for i, (_, metric, of) in enumerate(rows)
+        ]
         shown = [(y, entry) for y, entry in found if entry]
-        traces.append(scatter(
-            words.system_name(system), [entry["value"] for _, entry in shown], [y for y, _ in shown], "markers",
-            error_x=error_bars([entry for _, entry in shown]), hovertemplate="%{x:.3f}",
-            marker={"color": palette[system], "size": 10, "symbol": symbols[system]},
-        ))  # fmt: skip
+        traces.append(
+            scatter(
+                words.system_name(system),
+                [entry["value"] for _, entry in shown],
+                [y for y, _ in shown],
+                "markers",
+                error_x=error_bars([entry for _, entry in shown]),
+                hovertemplate="%{x:.3f}",
+                marker={"color": palette[system], "size": 10, "symbol": symbols[system]},
+            )
+        )
     if not any(trace["x"] for trace in traces):
         return None
     layout, ticks = plot_layout(140 + 65 * len(rows), x, ""), list(range(len(rows)))
     labels = [label for label, _, _ in rows]
-    layout["yaxis"] |= {"tickvals": ticks, "ticktext": labels, "range": [len(ticks) - 0.5, -0.5], "zeroline": False}
+    layout["yaxis"] |= {
+        "tickvals": ticks,
+        "ticktext": labels,
+        "range": [len(ticks) - 0.5, -0.5],
+        "zeroline": False,
+    }
     note = f"Dots are means over {over}, bars 95 % intervals. Further right is better."
     return Figure(name, title, note, {"data": traces, "layout": layout})
 
@@ -129,27 +176,43 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Score histograms of positives, kept and rejected candidates, one figure per score."""
     figures = []
     for column, entry in by_column.items():
-        rejected = {f"rejected: {step}": np.asarray(counts) for step, counts in entry["rejected"].items()}
+        rejected = {
+            f"rejected: {step}": np.asarray(counts) for step, counts in entry["rejected"].items()
+        }
         every = {"positives": entry["positives"], "kept": entry["kept"]}
-        every |= {"rejected": sum(rejected.values(), np.zeros(1))} | (rejected if len(rejected) > 1 else {})
-        dashes, colours_of = ("solid", "dash", "dot", *DASHES), {"positives": POSITIVE, "kept": KEPT}
+        every |= {"rejected": sum(rejected.values(), np.zeros(1))} | (
+            rejected if len(rejected) > 1 else {}
+        )
+        dashes, colours_of = (
+            ("solid", "dash", "dot", *DASHES),
+            {"positives": POSITIVE, "kept": KEPT},
+        )
         traces = [
             scatter(
-                f"{name} ({int(np.sum(counts)):,})", entry["edges"], _shares(counts), hovertemplate="%{y:.1f} %",
-                visible=True if place < 3 else "legendonly", line={
-                    "color": colours_of.get(name, REJECTED), "width": 2.5 if place < 3 else 1.2, "shape": "hv",
+                f"{name} ({int(np.sum(counts)):,})",
+                entry["edges"],
+                _shares(counts),
+                hovertemplate="%{y:.1f} %",
+                visible=True if place < 3 else "legendonly",
+                line={
+                    "color": colours_of.get(name, REJECTED),
+                    "width": 2.5 if place < 3 else 1.2,
+                    "shape": "hv",
                     "dash": dashes[place if place < 3 else 3 + (place - 3) % len(DASHES)],
                 },
             )
-            for place, (name, counts) in enumerate(every.items()) if np.sum(counts)
-        ]  # fmt: skip
+            for place, (name, counts) in enumerate(every.items())
+            if np.sum(counts)
+        ]
         if traces:
             score = SCORES.get(column, column)
             layout = plot_layout(460, score, "share of the group (%)")
             note = "Each group adds up to 100 %; its size stands in the legend."
             note += " Click a step in the legend to show it alone." if len(rejected) > 1 else ""
             title = f"{score[0].upper()}{score[1:]}: who was kept"
-            figures.append(Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout}))
+            figures.append(
+                Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout})
+            )
     return figures
 
 
@@ -158,14 +221,24 @@ def training(log: pd.DataFrame) -> Figure | None:
     if log.empty:
         return None
 
-    def line(name: str, values: pd.Series, width: float = 2.5, shape: str = "linear", **more: Any) -> dict[str, Any]:
-        style = {"color": TRAINED_COLOURS[0], "width": width, "shape": shape, "dash": more.pop("dash", "solid")}
+    def line(
+        name: str, values: pd.Series, width: float = 2.5, shape: str = "linear", **more: Any
+    ) -> dict[str, Any]:
+        style = {
+            "color": TRAINED_COLOURS[0],
+            "width": width,
+            "shape": shape,
+            "dash": more.pop("dash", "solid"),
+        }
         return {"name": name, "y": plain(values), "line": style} | more
 
     smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
     each = line("loss, each step", log["loss"], 1, opacity=0.5)
     panels = [("loss (nats)", [each, line("loss, moving mean", smooth)])]
-    note = "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each epoch."
+    note = (
+        "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each"
+        " epoch."
+    )
     if "temperature" in log and log["temperature"].notna().any():
         panels.append(("temperature", [line("temperature", log["temperature"])]))
     if "high" in log:
@@ -175,8 +248,16 @@ def training(log: pd.DataFrame) -> Figure | None:
         window = [lower] if np.isinf(log["high"]).all() else [upper, lower | {"fill": "tonexty"}]
         panels += [("difficulty", [line("difficulty", log["difficulty"], shape="hv")])]
         panels += [("gap (Elo)" if by_elo else "place in the pool", window)]
-        panels += [("inside (%)", [line("negatives inside", 100 * log["inside"], 1, "hv")])] if "inside" in log else []
-        of = "gaps to the positive" if by_elo else "places in a row's pool, 0 the first and 1 the last"
+        panels += (
+            [("inside (%)", [line("negatives inside", 100 * log["inside"], 1, "hv")])]
+            if "inside" in log
+            else []
+        )
+        of = (
+            "gaps to the positive"
+            if by_elo
+            else "places in a row's pool, 0 the first and 1 the last"
+        )
         note += f" The negatives of a step are drawn inside the window of {of}; "
         note += "if a row has too few there, the nearest outside follow."
     if "dev_ndcg@10" in log and log["dev_ndcg@10"].notna().any():
@@ -186,7 +267,9 @@ def training(log: pd.DataFrame) -> Figure | None:
     return Figure("training", "The training, step by step", note, over_steps(log, panels))
 
 
-def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]) -> dict[str, Any]:
+def over_steps(
+    log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]
+) -> dict[str, Any]:
     """Return plots over the steps one above the other, each a title and its lines, as a specification."""
     step = log["step"].tolist()
     layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
@@ -195,33 +278,55 @@ def over_steps(log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any
         axis, top = "" if i == 0 else str(i + 1), 1 - i / len(panels)
         place = {"domain": [top - 0.86 / len(panels), top], "automargin": True}
         layout[f"yaxis{axis}"] = {"title": {"text": title, "standoff": 8}} | place
-        traces += [{"type": "scatter", "mode": "lines", "x": step, "yaxis": f"y{axis}"} | line for line in lines]
+        traces += [
+            {"type": "scatter", "mode": "lines", "x": step, "yaxis": f"y{axis}"} | line
+            for line in lines
+        ]
     layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
     return {"data": traces, "layout": layout | {"showlegend": False}}
 
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
-    known = {name: found for name, entry in by_name.items() if (found := entry.get("reliability") or {}).get("bins")}
+    known = {
+        name: found
+        for name, entry in by_name.items()
+        if (found := entry.get("reliability") or {}).get("bins")
+    }
     figures = []
     for place, (judge, reliability) in enumerate(known.items()):
         bins = pd.DataFrame(reliability["bins"])
         sizes = 7 + 17 * np.sqrt(bins["count"] / max(bins["count"].max(), 1.0))
         traces = [
-            scatter("perfect", [0, 1], [0, 1], line={"color": NEUTRAL, "dash": "dot"}, hoverinfo="skip"),
             scatter(
-                judge, bins.predicted.tolist(), bins.observed.tolist(), "lines+markers",
-                text=[f"{count:,} pairs" for count in bins["count"]], line={"color": JUDGE, "width": 1.5},
+                "perfect", [0, 1], [0, 1], line={"color": NEUTRAL, "dash": "dot"}, hoverinfo="skip"
+            ),
+            scatter(
+                judge,
+                bins.predicted.tolist(),
+                bins.observed.tolist(),
+                "lines+markers",
+                text=[f"{count:,} pairs" for count in bins["count"]],
+                line={"color": JUDGE, "width": 1.5},
                 marker={"color": JUDGE, "size": sizes.tolist(), "opacity": 0.85},
                 hovertemplate="predicted %{x:.2f}, observed %{y:.2f}, %{text}",
             ),
-        ]  # fmt: skip
-        layout = plot_layout(420, "predicted probability of relevance", "observed share of relevant pairs")
+        ]
+        layout = plot_layout(
+            420, "predicted probability of relevance", "observed share of relevant pairs"
+        )
         layout["xaxis"]["range"] = layout["yaxis"]["range"] = [-0.05, 1.05]
-        note = "On the dotted line the judge is right as often as it says. The larger the dot, the more judged pairs."
+        note = (
+            "On the dotted line the judge is right as often as it says. The larger the dot, the"
+            " more judged pairs."
+        )
         if (error := reliability.get("expected_calibration_error")) is not None:
             note += f" Expected calibration error {error:.3f}."
-        figures.append(Figure(f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout}))
+        figures.append(
+            Figure(
+                f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout}
+            )
+        )
     return figures
 
 
@@ -231,25 +336,50 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         return None
     edges = np.asarray(gap["edges"], np.float64)
     bars = {
-        "type": "bar", "x": ((edges[1:] + edges[:-1]) / 2).tolist(), "y": list(gap["counts"]),
-        "width": np.diff(edges).tolist(), "marker": {"color": KEPT, "opacity": 0.9},
+        "type": "bar",
+        "x": ((edges[1:] + edges[:-1]) / 2).tolist(),
+        "y": list(gap["counts"]),
+        "width": np.diff(edges).tolist(),
+        "marker": {"color": KEPT, "opacity": 0.9},
         "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
-    }  # fmt: skip
+    }
     low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
     layout["xaxis"]["range"] = [low, high]
-    above = {"y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left", "showarrow": False, "textangle": -35}
+    above = {
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "xanchor": "left",
+        "showarrow": False,
+        "textangle": -35,
+    }
     ends = [low, *(min(border, high) for _, border in ZONES)]
-    notes = [above | {"x": (max(ends[i], low) + ends[i + 1]) / 2, "text": name} for i, (name, _) in enumerate(ZONES)]
-    line = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": {"color": NEUTRAL, "width": 1.5, "dash": "dash"}}
+    notes = [
+        above | {"x": (max(ends[i], low) + ends[i + 1]) / 2, "text": name}
+        for i, (name, _) in enumerate(ZONES)
+    ]
+    line = {
+        "type": "line",
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": {"color": NEUTRAL, "width": 1.5, "dash": "dash"},
+    }
     shapes = [line | {"x0": border, "x1": border} for _, border in ZONES[:-1]]
     layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
     layout["margin"] |= {"t": 64}
     note = (
-        f"{gap['count']:,} negatives, mean gap {gap['mean']:.0f}, median {gap['median']:.0f}. Dashed lines are the "
-        "borders of the zones: a small gap means as good as the positive, hence doubtful."
+        f"{gap['count']:,} negatives, mean gap {gap['mean']:.0f}, median {gap['median']:.0f}."
+        " Dashed lines are the borders of the zones: a small gap means as good as the positive,"
+        " hence doubtful."
     )
-    return Figure("elo-gap", "How far the negatives lie below their positive", note, {"data": [bars], "layout": layout})
+    return Figure(
+        "elo-gap",
+        "How far the negatives lie below their positive",
+        note,
+        {"data": [bars], "layout": layout},
+    )
 
 
 def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -262,27 +392,54 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
     bars = [("all candidates", total, "all")]
     for row in steps:
-        way = _NOT_DRAWN if row["kind"] == "undecided" else row["kind"] if row["kind"] in _WAYS else _TAKEN
-        bars += [(html.escape(str(row["step"]).replace("_", " ")), row["candidates"], way)] * (row["candidates"] > 0)
+        way = (
+            _NOT_DRAWN
+            if row["kind"] == "undecided"
+            else row["kind"]
+            if row["kind"] in _WAYS
+            else _TAKEN
+        )
+        bars += [(html.escape(str(row["step"]).replace("_", " ")), row["candidates"], way)] * (
+            row["candidates"] > 0
+        )
     bars += [("→ negatives", drawn, "negatives")] if drawn else []
     labels = [label for label, _, _ in bars]
     traces = []
     for way, (colour, shape) in _WAYS.items():
         if mine := {label: count for label, count, kind in bars if kind == way}:
-            traces.append({
-                "type": "bar", "orientation": "h", "name": way, "y": [*mine], "x": [*mine.values()],
-                "text": [f"{count:,}{_of_all(count / total)}" for count in mine.values()], "textposition": "outside",
-                "cliponaxis": False, "marker": {"color": colour, "pattern": {"shape": shape}},
-                "hovertemplate": "%{y}: %{text}",
-            })  # fmt: skip
-    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "") | {"barmode": "overlay"}
+            traces.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": way,
+                    "y": [*mine],
+                    "x": [*mine.values()],
+                    "text": [f"{count:,}{_of_all(count / total)}" for count in mine.values()],
+                    "textposition": "outside",
+                    "cliponaxis": False,
+                    "marker": {"color": colour, "pattern": {"shape": shape}},
+                    "hovertemplate": "%{y}: %{text}",
+                }
+            )
+    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "") | {
+        "barmode": "overlay"
+    }
     # Room for the longest label on a phone.
     powers = [10**power for power in range(0, int(math.log10(total)) + 1, 2)]
-    layout["xaxis"] |= {"type": "log", "range": [-0.1, 1.6 * math.log10(total) + 0.3], "tickvals": powers}
+    layout["xaxis"] |= {
+        "type": "log",
+        "range": [-0.1, 1.6 * math.log10(total) + 0.3],
+        "tickvals": powers,
+    }
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
     note = "The steps in their order, with their share of all candidates."
     note += f" These took nothing: {', '.join(idle)}." if idle else ""
-    return Figure("funnel", "What each step took out of the candidates", note, {"data": traces, "layout": layout})
+    return Figure(
+        "funnel",
+        "What each step took out of the candidates",
+        note,
+        {"data": traces, "layout": layout},
+    )
 
 
 def _of_all(share: float) -> str:
@@ -293,43 +450,64 @@ def _of_all(share: float) -> str:
 def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     """Draw which share of chosen and of rejected candidates is relevant, by how near they are.
 
-    From :class:`anmi.evaluation.diagnostics.RelevanceByNearness`: lines for what the judge expects, open marks for
-    what is relevant in truth, where that is known. None where too little was judged.
+    From :class:`anmi.evaluation.diagnostics.RelevanceByNearness`: lines for what the judge expects,
+    open marks for what is relevant in truth, where that is known. None where too little was judged.
     """
     if not found:
         return None
     edges, traces, truth = np.asarray(found["edges"]), [], 0
-    for name, colour, symbol, dash in (("rejected", REJECTED, "diamond", "dash"), ("chosen", KEPT, "circle", "solid")):
+    for name, colour, symbol, dash in (
+        ("rejected", REJECTED, "diamond", "dash"),
+        ("chosen", KEPT, "circle", "solid"),
+    ):
         rows = pd.DataFrame(found[name]).assign(near=(edges[:-1] + edges[1:]) / 2)
         judged = rows[rows.judged >= _LEAST]
         known = rows[(rows.known >= _LEAST) & (rows.relevant > 0)]
         truth += len(known)
         traces += [
             scatter(
-                f"{name}, as the judge expects", judged.near.tolist(), (100 * judged.expected).tolist(),
-                "lines+markers", text=[f"of {count:,} judged" for count in judged.judged],
-                hovertemplate="%{y:.2f} % %{text}", marker={"color": colour, "size": 8, "symbol": symbol},
+                f"{name}, as the judge expects",
+                judged.near.tolist(),
+                (100 * judged.expected).tolist(),
+                "lines+markers",
+                text=[f"of {count:,} judged" for count in judged.judged],
+                hovertemplate="%{y:.2f} % %{text}",
+                marker={"color": colour, "size": 8, "symbol": symbol},
                 line={"color": colour, "width": 2.5, "dash": dash},
             ),
             scatter(
-                f"{name}, known to be relevant", known.near.tolist(), (100 * known.relevant / known.known).tolist(),
-                "markers", text=[f"{row.relevant:,} of {row.known:,}" for row in known.itertuples()],
+                f"{name}, known to be relevant",
+                known.near.tolist(),
+                (100 * known.relevant / known.known).tolist(),
+                "markers",
+                text=[f"{row.relevant:,} of {row.known:,}" for row in known.itertuples()],
                 hovertemplate="%{y:.2f} %, %{text}",
-                marker={"color": colour, "size": 11, "symbol": f"{symbol}-open", "line": {"width": 2}},
+                marker={
+                    "color": colour,
+                    "size": 11,
+                    "symbol": f"{symbol}-open",
+                    "line": {"width": 2},
+                },
             ),
-        ]  # fmt: skip
+        ]
     traces = [trace for trace in traces if trace["x"]]
     if not traces:
         return None
     layout = plot_layout(420, "similarity less the positive's (right: harder)", "relevant (%)")
     layout["yaxis"] |= {"type": "log", "dtick": 1}
     note = (
-        "The nearer a candidate is to the query, the more it teaches, and the likelier it is a false negative."
-        f"{words.of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are left out."
+        "The nearer a candidate is to the query, the more it teaches, and the likelier it is a"
+        f" false negative.{words.of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are"
+        " left out."
     )
     if truth:
-        note += " Open marks show the share of candidates that are known to be relevant though no label says so."
-    return Figure("nearness", "False negatives against hardness", note, {"data": traces, "layout": layout})
+        note += (
+            " Open marks show the share of candidates that are known to be relevant though no label"
+            " says so."
+        )
+    return Figure(
+        "nearness", "False negatives against hardness", note, {"data": traces, "layout": layout}
+    )
 
 
 def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
@@ -343,31 +521,58 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     palette, traces = colours(names), []
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
-        traces.append(scatter(
-            words.system_name(system), [row["hardness"] for row in mine], [row["value"] for row in mine],
-            "lines+markers", error_y=error_bars(mine), text=[f"{row['queries']:,} queries" for row in mine],
-            marker={"color": palette[system], "size": 8, "symbol": SYMBOLS[place % len(SYMBOLS)]},
-            line={"color": palette[system], "width": 2}, hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
-        ))  # fmt: skip
+        traces.append(
+            scatter(
+                words.system_name(system),
+                [row["hardness"] for row in mine],
+                [row["value"] for row in mine],
+                "lines+markers",
+                error_y=error_bars(mine),
+                text=[f"{row['queries']:,} queries" for row in mine],
+                marker={
+                    "color": palette[system],
+                    "size": 8,
+                    "symbol": SYMBOLS[place % len(SYMBOLS)],
+                },
+                line={"color": palette[system], "width": 2},
+                hovertemplate="hardness %{x:.2f}: %{y:.3f}, %{text}",
+            )
+        )
     layout = plot_layout(420, "hardness of the query (0 to 1)", f"mean {words.metric_name(metric)}")
-    note = "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right is harder."
-    return Figure("hardness", "Retrieval quality by the hardness of queries", note, {"data": traces, "layout": layout})
+    note = (
+        "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right"
+        " is harder."
+    )
+    return Figure(
+        "hardness",
+        "Retrieval quality by the hardness of queries",
+        note,
+        {"data": traces, "layout": layout},
+    )
 
 
 def sources(log: pd.DataFrame) -> Figure | None:
     """Stack the shares of the sources that negatives were drawn from over the steps; None where they were mined."""
-    shown = {column: entry for column, entry in SOURCES.items() if column in log and (log[column] > 0).any()}
+    shown = {
+        column: entry
+        for column, entry in SOURCES.items()
+        if column in log and (log[column] > 0).any()
+    }
     if not shown:
         return None
     window = max(1, len(log) // 100)
     # The mean of what adds up to 1 adds up to 1.
     lines = [
         {
-            "name": name, "y": plain(100 * log[column].rolling(window, min_periods=1).mean()), "stackgroup": "sources",
-            "line": {"width": 0.5, "color": colour}, "fillcolor": colour, "hovertemplate": "%{y:.1f} %",
+            "name": name,
+            "y": plain(100 * log[column].rolling(window, min_periods=1).mean()),
+            "stackgroup": "sources",
+            "line": {"width": 0.5, "color": colour},
+            "fillcolor": colour,
+            "hovertemplate": "%{y:.1f} %",
         }
         for column, (name, colour) in shown.items()
-    ]  # fmt: skip
+    ]
     spec = over_steps(log, [("negatives (%)", lines)])
     spec["layout"] |= {"height": 340, "showlegend": True, "hovermode": "x unified"}
     spec["layout"]["yaxis"] |= {"range": [0, 100], "domain": [0, 1]}
@@ -378,28 +583,43 @@ def sources(log: pd.DataFrame) -> Figure | None:
 def latent_neighbours(table: pd.DataFrame) -> Figure | None:
     """Draw the five nearest documents of the first six watched queries over the steps; None where none was watched.
 
-    A row for each query and rank, a column for each time that the index was made, in each cell the entity. Colours say
-    whether it is another one than the query asks for, and so a negative.
+    A row for each query and rank, a column for each time that the index was made, in each cell the
+    entity. Colours say whether it is another one than the query asks for, and so a negative.
     """
     if table.empty:
         return None
     shown = table[table.query_id.isin(sorted(set(table.query_id))[:6])]
     kind = np.select([shown.usable, shown.uri == shown.own_uri], [2, 0], 1)
     uri = shown.uri.where(shown.uri != "", shown.document_id).map(html.escape)
-    cells = shown.assign(kind=kind, uri=uri).set_index(["query_id", "rank", "step"])[["kind", "uri"]]
+    cells = shown.assign(kind=kind, uri=uri).set_index(["query_id", "rank", "step"])[
+        ["kind", "uri"]
+    ]
     kinds, uris = cells["kind"].unstack(), cells["uri"].unstack(fill_value="")  # noqa: PD010
     ways = {"own entity": POSITIVE, "barred": NEUTRAL, "negative": REJECTED}
     trace = {
-        "type": "heatmap", "x": [*map(str, kinds.columns)], "z": [plain(line) for line in kinds.to_numpy(float)],
-        "y": [html.escape(f"{query} · {rank}") for query, rank in kinds.index], "customdata": uris.to_numpy().tolist(),
-        "text": uris.map(lambda uri: uri.rpartition("/")[2]).to_numpy().tolist(), "texttemplate": "%{text}",
-        "hovertemplate": "%{y}: %{customdata}<extra></extra>", "zmin": -0.5, "zmax": 2.5, "xgap": 1, "ygap": 1,
-        "colorscale": [[(i + end) / 3, colour] for i, colour in enumerate(ways.values()) for end in (0, 1)],
+        "type": "heatmap",
+        "x": [*map(str, kinds.columns)],
+        "z": [plain(line) for line in kinds.to_numpy(float)],
+        "y": [html.escape(f"{query} · {rank}") for query, rank in kinds.index],
+        "customdata": uris.to_numpy().tolist(),
+        "text": uris.map(lambda uri: uri.rpartition("/")[2]).to_numpy().tolist(),
+        "texttemplate": "%{text}",
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+        "zmin": -0.5,
+        "zmax": 2.5,
+        "xgap": 1,
+        "ygap": 1,
+        "colorscale": [
+            [(i + end) / 3, colour] for i, colour in enumerate(ways.values()) for end in (0, 1)
+        ],
         "colorbar": {"tickvals": [0, 1, 2], "ticktext": [*ways]},
-    }  # fmt: skip
+    }
     layout = plot_layout(80 + 20 * len(kinds), "step (optimiser updates)", "")
     layout["xaxis"]["type"], layout["yaxis"]["autorange"] = "category", "reversed"
-    note = "Rows: query and rank. Columns: when the index was made. Cells: the neighbour's entity, its URI on hovering."
+    note = (
+        "Rows: query and rank. Columns: when the index was made. Cells: the neighbour's entity, its"
+        " URI on hovering."
+    )
     title = "The five nearest documents as training went on"
     return Figure("neighbours", title, note, {"data": [trace], "layout": layout})
 
@@ -424,7 +644,13 @@ def plot_layout(height: int, x: str, y: str) -> dict[str, Any]:
         "margin": {"l": 8, "r": 16, "t": 16, "b": 8},
         "xaxis": {"title": {"text": x}, "automargin": True},
         "yaxis": {"title": {"text": y}, "automargin": True},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         "hovermode": "closest",
     }
 

@@ -43,7 +43,8 @@ class Section(NamedTuple):
 def page(**values: Any) -> str:
     """Return the report as one self-contained HTML document, texts escaped.
 
-    It is UTF-8 text with plotly.js inside, compressed (2 MB). Its content security policy forbids fetching anything.
+    It is UTF-8 text with plotly.js inside, compressed (2 MB). Its content security policy forbids
+    fetching anything.
     """
     return _template("page.html.jinja").render(values, plotly=_plotly()).lstrip()
 
@@ -91,34 +92,54 @@ def embedded(figure: Figure) -> Markup:
     return Markup(spec)
 
 
-_LINKING: Final = {"linking_accuracy": "first entity right", "linking_mrr_10": "MRR@10 over entities"}
+_LINKING: Final = {
+    "linking_accuracy": "first entity right",
+    "linking_mrr_10": "MRR@10 over entities",
+}
 
 
 def render(found: Mapping[str, Any]) -> str:
     """Return the report as one self-contained HTML document.
 
-    By name it is given the inputs of the node ``render_report``: artifacts, and the parameters encoder and recipe.
+    By name it is given the inputs of the node ``render_report``: artifacts, and the parameters
+    encoder and recipe.
     """
     results, info, recipe = found["results"], found["collection_info"], found["recipe"]
     measured, compared = (pd.DataFrame(results[name]) for name in ("rows", "comparisons"))
     facts = {"collection": info["collection"], "recipe": recipe, "encoder": found["encoder"]}
-    facts |= {"prompts": _prompts(found["training_summary"], found["encoder_info"]), "marks": results.get("marks")}
-    counts = {"documents": info["documents"], **{f"{split} queries": count for split, count in info["queries"].items()}}
-    facts |= {name: f"{count:,}" for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))}
-    said = (words.composition(results.get("hybrid")), words.pseudo_query_notice(results.get("test_queries")))
+    facts |= {
+        "prompts": _prompts(found["training_summary"], found["encoder_info"]),
+        "marks": results.get("marks"),
+    }
+    counts = {
+        "documents": info["documents"],
+        **{f"{split} queries": count for split, count in info["queries"].items()},
+    }
+    facts |= {
+        name: f"{count:,}"
+        for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))
+    }
+    said = (
+        words.composition(results.get("hybrid")),
+        words.pseudo_query_notice(results.get("test_queries")),
+    )
     hidden = ("reliability", "judges", "models")
     parameters = {
         "collection": info,
         "mining encoder": found["encoder_info"],
         "training": found["training_summary"],
     } | {
-        name.replace("fused_", "fused "): {key: value for key, value in found[name].items() if key not in hidden}
+        name.replace("fused_", "fused "): {
+            key: value for key, value in found[name].items() if key not in hidden
+        }
         for name in ("cross_encoder", "fused_judge")
     }
     sections = _sections(found, measured, compared)
     return page(
         title=f"{recipe} on {info['collection']}",
-        where=words.where(info["collection"], recipe, str(results.get("run") or ""), results["date"]),
+        where=words.where(
+            info["collection"], recipe, str(results.get("run") or ""), results["date"]
+        ),
         facts={name: fact for name, fact in facts.items() if fact},
         verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(measured, compared)),
         sentences=[*filter(None, said)],
@@ -135,40 +156,64 @@ def _prompts(training_summary: Mapping[str, Any], encoder_info: Mapping[str, Any
     return "; ".join(texts + ([f"mining: {in_words(mined)}"] if mined and mined != trained else []))
 
 
-def _sections(found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.DataFrame) -> Iterator[Section]:
+def _sections(
+    found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.DataFrame
+) -> Iterator[Section]:
     # What is deployed comes first.
     names = words.systems(results)[::-1]
     yield Section(
-        "Results", [] if names else ["No test query was asked, so there are no results."],
+        "Results",
+        [] if names else ["No test query was asked, so there are no results."],
         ["system", *map(words.metric_name, words.HEADLINE_METRICS)],
-        [[words.system_name(name), *(_result(results, comparisons, name, of) for of in words.HEADLINE_METRICS)]
-         for name in names],
+        [
+            [
+                words.system_name(name),
+                *(_result(results, comparisons, name, of) for of in words.HEADLINE_METRICS),
+            ]
+            for name in names
+        ],
         [figures.metrics(results)],
-        "Below each value stands its 95 % interval over queries (bootstrap). Δ is the difference from zero-shot on the "
-        "same queries, with the p-value of a paired permutation test.",
-    )  # fmt: skip
+        "Below each value stands its 95 % interval over queries (bootstrap). Δ is the difference"
+        " from zero-shot on the same queries, with the p-value of a paired permutation test.",
+    )
     counts = words.bucket_counts(results)
-    by_name = {name: [_value(words.lookup(results, name, words.METRIC, of)) for of in counts] for name in names}
+    by_name = {
+        name: [_value(words.lookup(results, name, words.METRIC, of)) for of in counts]
+        for name in names
+    }
     yield Section(
-        "Labelled, unlabelled and new documents", list(filter(None, [words.warning(results, comparisons)])),
+        "Labelled, unlabelled and new documents",
+        list(filter(None, [words.warning(results, comparisons)])),
         ["system", *(words.bucket_name(name, count) for name, count in counts.items())],
-        [[words.system_name(name), *values] for name, values in by_name.items() if counts], [figures.buckets(results)],
-        "nDCG@10. Labelled: a training label names one of the query's relevant documents. New: mining and training saw "
-        "none of them, as with documents that come later. Unlabelled: all other queries.",
-    )  # fmt: skip
+        [[words.system_name(name), *values] for name, values in by_name.items() if counts],
+        [figures.buckets(results)],
+        "nDCG@10. Labelled: a training label names one of the query's relevant documents. New:"
+        " mining and training saw none of them, as with documents that come later. Unlabelled: all"
+        " other queries.",
+    )
     yield from _mined(found["selection_summary"], found["results"]["false_negatives"])
     shown = figures.distributions(found["selection_summary"]["distributions"])
     yield Section("Scores of positives, kept and rejected candidates", figures=shown)
     judges = words.judge_entries(found["cross_encoder"], found["fused_judge"])
     yield Section(
-        "Judges", [], ["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
-        [_judge(name, entry) for name, entry in judges.items()], figures.judges(judges),
-        "AUC: how often a judge scores a document labelled relevant above one that is not. Calibration error: mean "
-        "distance between the probabilities a judge gives and the shares observed.",
-    )  # fmt: skip
+        "Judges",
+        [],
+        ["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
+        [_judge(name, entry) for name, entry in judges.items()],
+        figures.judges(judges),
+        "AUC: how often a judge scores a document labelled relevant above one that is not."
+        " Calibration error: mean distance between the probabilities a judge gives and the shares"
+        " observed.",
+    )
     llm = found["llm_judge"]
     read = [
-        [row["query"], row["snippet"] or "–", f"{row['grade']:.0f}", f"{row['before']:.2f}", f"{row['after']:.2f}"]
+        [
+            row["query"],
+            row["snippet"] or "–",
+            f"{row['grade']:.0f}",
+            f"{row['before']:.2f}",
+            f"{row['after']:.2f}",
+        ]
         for row in llm.get("examples", ())
     ]
     header = ["query", "quoted from the document", "grade", "P before", "P after"]
@@ -176,33 +221,61 @@ def _sections(found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.D
     hardness = found["hardness_results"]
     metric = str(hardness.get("metric", ""))
     buckets = [
-        [words.system_name(str(row["system"])), str(row["bucket"]), f"{row['queries']:,.0f}", f"{row[metric]:.3f}",
-         f"{row['rank_not_found']:,.0f}"] for row in hardness.get("buckets", ())
-    ]  # fmt: skip
+        [
+            words.system_name(str(row["system"])),
+            str(row["bucket"]),
+            f"{row['queries']:,.0f}",
+            f"{row[metric]:.3f}",
+            f"{row['rank_not_found']:,.0f}",
+        ]
+        for row in hardness.get("buckets", ())
+    ]
     yield Section(
-        "By the hardness of queries", [],
-        ["system", "queries that are", "queries", words.metric_name(metric), "not found"], buckets,
+        "By the hardness of queries",
+        [],
+        ["system", "queries that are", "queries", words.metric_name(metric), "not found"],
+        buckets,
         [figures.hardness(hardness.get("profile", ()), metric)],
-        "Hardness depends on the text alone: its length, the variety of its characters, its punctuation and words of "
-        "another script or language. Easy is below 0.3, hard above 0.7.",
-    )  # fmt: skip
+        "Hardness depends on the text alone: its length, the variety of its characters, its"
+        " punctuation and words of another script or language. Easy is below 0.3, hard above 0.7.",
+    )
     yield _pseudo_queries(found["pseudo_query_summary"])
     drawn = [draw(found["training_log"]) for draw in (figures.training, figures.sources)]
-    yield Section("Training", figures=[*drawn, figures.latent_neighbours(found["latent_neighbours"])])
+    yield Section(
+        "Training", figures=[*drawn, figures.latent_neighbours(found["latent_neighbours"])]
+    )
     yield from _facts(found["knowledge_metrics"], found["neighbours"])
 
 
-def _mined(selection: Mapping[str, Any], false_negatives: Mapping[str, Any] | None) -> Iterator[Section]:
+def _mined(
+    selection: Mapping[str, Any], false_negatives: Mapping[str, Any] | None
+) -> Iterator[Section]:
     truth = "; ".join(map(str.strip, words.false_negatives_lines(false_negatives)))
-    said = [f"{text[0].upper()}{text[1:]}." for text in (truth, expected_sentence(selection.get("expected"))) if text]
-    steps = [["\n".join(filter(None, row[:2])), *row[2:]] for row in words.funnel_rows(selection["funnel"])]
-    drawn = [figures.funnel(selection["funnel"]), figures.relevance_by_nearness(selection.get("by_nearness"))]
+    said = [
+        f"{text[0].upper()}{text[1:]}."
+        for text in (truth, expected_sentence(selection.get("expected")))
+        if text
+    ]
+    steps = [
+        ["\n".join(filter(None, row[:2])), *row[2:]]
+        for row in words.funnel_rows(selection["funnel"])
+    ]
+    drawn = [
+        figures.funnel(selection["funnel"]),
+        figures.relevance_by_nearness(selection.get("by_nearness")),
+    ]
     yield Section(
-        "From candidates to negatives", said, ["step", "candidates", "share", "queries"], steps,
+        "From candidates to negatives",
+        said,
+        ["step", "candidates", "share", "queries"],
+        steps,
         [*drawn, figures.elo_gap(selection["gaps"].get("elo") or {})],
         "kedro anmi explain QUERY shows what became of each candidate of a query.",
-    )  # fmt: skip
-    origins = [[f"{kind}: {name}", *told] for kind, name, *told in words.origin_rows(selection.get("origins") or {})]
+    )
+    origins = [
+        [f"{kind}: {name}", *told]
+        for kind, name, *told in words.origin_rows(selection.get("origins") or {})
+    ]
     yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], origins)
 
 
@@ -211,19 +284,23 @@ def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
     rows = []
     for kind, counts in kinds.items():
         dropped = sorted((counts.get("dropped") or {}).items(), key=lambda item: -item[1])
-        told = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
+        told = (
+            ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
+        )
         rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", told])
     if not rows:
         return Section("What the corpus taught")
     said = (
-        f"{sum(counts['kept'] for counts in kinds.values()):,} pseudo-queries were made of {summary['documents']:,} "
-        f"documents and kept. Training sees nothing of {summary['new']:,} documents, to measure what it does with "
-        "documents that come later."
+        f"{sum(counts['kept'] for counts in kinds.values()):,} pseudo-queries were made of"
+        f" {summary['documents']:,} documents and kept. Training sees nothing of {summary['new']:,}"
+        " documents, to measure what it does with documents that come later."
     )
     return Section("What the corpus taught", [said], ["kind", "made", "kept", "dropped"], rows)
 
 
-def _facts(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]) -> Iterator[Section]:
+def _facts(
+    knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]
+) -> Iterator[Section]:
     """Yield what a graph lets one measure: how well facts differ from false variants, and which entity is found."""
     shares = neighbours.get("shares") or {}
     tested = {system: found for system, found in knowledge.items() if "factuality" in found}
@@ -234,27 +311,54 @@ def _facts(knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, 
     rows = []
     for kind in ("", *kinds):
         cells = [_of_kind(found, kind) for found in tested.values()]
-        rows.append([kind or "all false kinds", *(_value(cell, name) for cell in cells for name in ("auc", "paired"))])
-    columns = [f"{words.system_name(system)}: {name}" for system in tested for name in ("AUC", "own nearer")]
+        rows.append(
+            [
+                kind or "all false kinds",
+                *(_value(cell, name) for cell in cells for name in ("auc", "paired")),
+            ]
+        )
+    columns = [
+        f"{words.system_name(system)}: {name}"
+        for system in tested
+        for name in ("AUC", "own nearer")
+    ]
     yield Section(
-        "Facts: the own document against false variants of it", [], ["kind", *columns], rows if tested else [],
-        note="AUC: how often the similarity of a held-out query to its own document lies above that of any query to a "
-        "variant. Own nearer: how often the own document is nearer to its query than a variant. A half is chance.",
-    )  # fmt: skip
+        "Facts: the own document against false variants of it",
+        [],
+        ["kind", *columns],
+        rows if tested else [],
+        note=(
+            "AUC: how often the similarity of a held-out query to its own document lies above that"
+            " of any query to a variant. Own nearer: how often the own document is nearer to its"
+            " query than a variant. A half is chance."
+        ),
+    )
     linked = [
-        [words.system_name(system), *(_value(found, name) for name in _LINKING), f"{found['linking_queries']:,}"]
+        [
+            words.system_name(system),
+            *(_value(found, name) for name in _LINKING),
+            f"{found['linking_queries']:,}",
+        ]
         for system, found in knowledge.items()
     ]
     near = {name: f"{100 * share:.1f}\u00a0%" for name, share in shares.items()}
     said = (
-        f"Of the {neighbours['depth']} nearest documents of {neighbours['queries']:,} queries {near['right']} are "
-        f"labelled relevant, {near['entails']} state all facts of a relevant one, and {near['same_uri']} are about the "
-        "right entity." if neighbours.get("queries") else ""
-    )  # fmt: skip
+        f"Of the {neighbours['depth']} nearest documents of {neighbours['queries']:,} queries"
+        f" {near['right']} are labelled relevant, {near['entails']} state all facts of a relevant"
+        f" one, and {near['same_uri']} are about the right entity."
+        if neighbours.get("queries")
+        else ""
+    )
     yield Section(
-        "Entities: whose document is found", [said] if said else [], ["system", *_LINKING.values(), "queries"], linked,
-        note="Documents found are replaced by the entity they are about, each entity at its first document.",
-    )  # fmt: skip
+        "Entities: whose document is found",
+        [said] if said else [],
+        ["system", *_LINKING.values(), "queries"],
+        linked,
+        note=(
+            "Documents found are replaced by the entity they are about, each entity at its first"
+            " document."
+        ),
+    )
 
 
 def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -264,11 +368,15 @@ def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _result(results: pd.DataFrame, comparisons: pd.DataFrame, system: str, metric: str) -> str:
-    change = None if system == words.ZERO_SHOT else words.difference(comparisons, system, metric=metric)
+    change = (
+        None if system == words.ZERO_SHOT else words.difference(comparisons, system, metric=metric)
+    )
     value = _value(words.lookup(results, system, metric))
     if not change:
         return value
-    cell = Toned(f"{value}\nΔ {words.signed(change['difference'])}, {words.p_value(change['p_value'])}")
+    cell = Toned(
+        f"{value}\nΔ {words.signed(change['difference'])}, {words.p_value(change['p_value'])}"
+    )
     cell.tone = "good" if change["low"] > 0 else "bad" if change["high"] < 0 else ""
     return cell
 
@@ -280,12 +388,21 @@ def _value(found: Mapping[str, Any] | None, name: str = "value") -> str:
         return "–"
     ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
     low, high = (found.get(end) for end in ends)
-    return f"{value:.3f}" if low is None or high is None else f"{value:.3f}\n{words.between(low, high)}"
+    return (
+        f"{value:.3f}"
+        if low is None or high is None
+        else f"{value:.3f}\n{words.between(low, high)}"
+    )
 
 
 def _judge(name: str, entry: Mapping[str, Any]) -> list[str]:
     reliability = entry.get("reliability") or {}
     pairs = sum(row["count"] for row in reliability.get("bins") or [])
     error = {"value": reliability.get("expected_calibration_error") if pairs else None}
-    return [name, _value({"value": entry.get("auc")}), _value(error), f"{pairs:,}" if pairs else "–",
-            entry.get("method") or "not stated"]  # fmt: skip
+    return [
+        name,
+        _value({"value": entry.get("auc")}),
+        _value(error),
+        f"{pairs:,}" if pairs else "–",
+        entry.get("method") or "not stated",
+    ]

@@ -46,8 +46,8 @@ def judge_entries(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the ``judges`` of a report from what the judging stages wrote.
 
-    A ``cross_encoder`` without a reliability, as when nothing was judged, is left out. Under ``judges`` the fused judge
-    names others; one of the name ``cross_encoder`` replaces that above.
+    A ``cross_encoder`` without a reliability, as when nothing was judged, is left out. Under
+    ``judges`` the fused judge names others; one of the name ``cross_encoder`` replaces that above.
 
     Examples
     --------
@@ -82,7 +82,11 @@ def step_name(row: Mapping[str, Any]) -> str:
     >>> step_name({"step": "promote", "kind": "promoted"}), step_name({"step": "uncertain", "kind": "uncertain"})
     ('promoted: promote', 'uncertain')
     """
-    return str(row["step"]) if not is_step(row) or row["kind"] == row["step"] else f"{row['kind']}: {row['step']}"
+    return (
+        str(row["step"])
+        if not is_step(row) or row["kind"] == row["step"]
+        else f"{row['kind']}: {row['step']}"
+    )
 
 
 def percent(count: int, total: int) -> str:
@@ -100,9 +104,16 @@ def funnel_rows(funnel: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return what became of the candidates as cells: step, rule, candidates, their share, queries; no idle step."""
     total = next((row["candidates"] for row in funnel if row["kind"] == "total"), 0)
     return [
-        (step_name(row), str(row.get("rule") or ""), f"{row['candidates']:,}", percent(row["candidates"], total),
-         f"{row['queries']:,}") for row in funnel if row["candidates"] or row["queries"]
-    ]  # fmt: skip
+        (
+            step_name(row),
+            str(row.get("rule") or ""),
+            f"{row['candidates']:,}",
+            percent(row["candidates"], total),
+            f"{row['queries']:,}",
+        )
+        for row in funnel
+        if row["candidates"] or row["queries"]
+    ]
 
 
 def origin_rows(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...]]:
@@ -118,8 +129,10 @@ def origin_rows(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...
     kinds = {"source": origins.get("sources", {}), "tier": origins.get("tiers", {})}
     return [
         (kind, name.replace("+", " + "), f"{count:,}", percent(count, sum(counts.values())))
-        for kind, counts in kinds.items() if kind == "source" or len(counts) > 1 for name, count in counts.items()
-    ]  # fmt: skip
+        for kind, counts in kinds.items()
+        if kind == "source" or len(counts) > 1
+        for name, count in counts.items()
+    ]
 
 
 def systems(results: pd.DataFrame) -> list[str]:
@@ -153,16 +166,25 @@ def of_bucket(table: pd.DataFrame, bucket: str) -> pd.DataFrame:
     return table if bucket == ALL else table[:0]
 
 
-def lookup(results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL) -> Mapping[str, float] | None:
+def lookup(
+    results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL
+) -> Mapping[str, float] | None:
     """Return ``value, low, high`` of one system and metric, over all queries or those of a bucket, or None."""
     results = of_bucket(results, bucket)
     if not len(results):
         return None
-    return _last(results[(results["recipe"] == recipe) & (results["metric"] == metric)], ["value", "low", "high"])
+    return _last(
+        results[(results["recipe"] == recipe) & (results["metric"] == metric)],
+        ["value", "low", "high"],
+    )
 
 
 def difference(
-    comparisons: pd.DataFrame, system: str, metric: str = "ndcg@10", bucket: str = ALL, baseline: str = ZERO_SHOT
+    comparisons: pd.DataFrame,
+    system: str,
+    metric: str = "ndcg@10",
+    bucket: str = ALL,
+    baseline: str = ZERO_SHOT,
 ) -> Mapping[str, float] | None:
     """Return ``difference, low, high, p_value`` of a system against another; None also of too few queries."""
     comparisons = of_bucket(comparisons, bucket)
@@ -175,7 +197,11 @@ def difference(
 
 def _last(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[str, float] | None:
     # JSON writes an end that an interval lacks as null.
-    return {column: float(pd.to_numeric(rows[column].iloc[-1])) for column in columns} if len(rows) else None
+    return (
+        {column: float(pd.to_numeric(rows[column].iloc[-1])) for column in columns}
+        if len(rows)
+        else None
+    )
 
 
 def signed(value: float) -> str:
@@ -191,7 +217,10 @@ def signed(value: float) -> str:
 
 
 def between(
-    low: float | None, high: float | None, write: Callable[[float], str] = "{:.3f}".format, joint: str = " to "
+    low: float | None,
+    high: float | None,
+    write: Callable[[float], str] = "{:.3f}".format,
+    joint: str = " to ",
 ) -> str:
     """Write an interval; of a single query there is none.
 
@@ -228,7 +257,9 @@ def where(collection: str, recipe: str, run: str, date: str) -> str:
     'docs:notes/*.md · recipe anmi · run 2026-01-01T00.00.00.000Z · 2026-01-01 00:00 UTC'
     """
     when = f"{date[:16].replace('T', ' ')} UTC" if date.endswith("+00:00") else date
-    return " · ".join(filter(None, (collection, recipe and f"recipe {recipe}", run and f"run {run}", when)))
+    return " · ".join(
+        filter(None, (collection, recipe and f"recipe {recipe}", run and f"run {run}", when))
+    )
 
 
 def pseudo_query_notice(test_queries: str | None) -> str:
@@ -250,8 +281,9 @@ def pseudo_query_notice(test_queries: str | None) -> str:
 def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     """Say how what is deployed does against every other system, where there are queries enough to say it.
 
-    That is on documents that nobody labelled and on new ones; on all test queries where neither have enough. What is
-    deployed is the hybrid where there is one, else what was trained. Results without buckets are about all queries.
+    That is on documents that nobody labelled and on new ones; on all test queries where neither
+    have enough. What is deployed is the hybrid where there is one, else what was trained. Results
+    without buckets are about all queries.
     """
     counts = bucket_counts(results)
     rows = of_bucket(results, ALL)
@@ -259,21 +291,29 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     if total < FEW and ("queries" in rows or rows.empty):
         noun = "query" if total == 1 else "queries"
         return (
-            f"Too few to measure: {total:,} test {noun}, and {FEW} are the least that tell systems apart. To measure "
-            "the search, ask it questions in `kedro anmi serve` and mark the answers."
+            f"Too few to measure: {total:,} test {noun}, and {FEW} are the least that tell systems"
+            " apart. To measure the search, ask it questions in `kedro anmi serve` and mark the"
+            " answers."
         )
     enough = [name for name in _OF if counts.get(name, 0) >= FEW]
-    said = [_against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]]
+    said = [
+        _against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]
+    ]
     few = [f"{counts[name]:,} {_OF[name]}" for name in _OF if 0 < counts.get(name, 0) < FEW]
     said.append(f"Too few to measure: {', '.join(few)}." if few and any(said) else "")
     if counts and not counts.keys() & _OF.keys():
-        said.append("A training query's label names a document of each, so nothing is known about other documents.")
+        said.append(
+            "A training query's label names a document of each, so nothing is known about other"
+            " documents."
+        )
     return " ".join(filter(None, said))
 
 
 def told(change: Mapping[str, float]) -> str:
     """Write a difference with its interval."""
-    return f"{signed(change['difference'])} [{between(change['low'], change['high'], signed, ', ')}]"
+    return (
+        f"{signed(change['difference'])} [{between(change['low'], change['high'], signed, ', ')}]"
+    )
 
 
 def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, count: int) -> str:
@@ -284,15 +324,26 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
         change = difference(comparisons, names[-1], METRIC, bucket, baseline=other)
         before = lookup(results, other, METRIC, bucket)
         if change and before:
-            relation = "above" if change["low"] > 0 else "below" if change["high"] < 0 else "not clearly different from"
+            relation = (
+                "above"
+                if change["low"] > 0
+                else "below"
+                if change["high"] < 0
+                else "not clearly different from"
+            )
             by = f"{signed(change['difference'])}, {p_value(change['p_value'])}"
-            against.setdefault(relation, []).append(f"{system_name(other)} {before['value']:.3f} ({by})")
+            against.setdefault(relation, []).append(
+                f"{system_name(other)} {before['value']:.3f} ({by})"
+            )
     if not (own and against):
         return ""
     asked = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
     said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in against.items())
     value = f"{own['value']:.3f} [{between(own['low'], own['high'], joint=', ')}]"
-    return f"{asked[0].upper()}{asked[1:]}, {system_name(names[-1])} has {metric_name(METRIC)} {value}: {said}."
+    return (
+        f"{asked[0].upper()}{asked[1:]}, {system_name(names[-1])} has {metric_name(METRIC)}"
+        f" {value}: {said}."
+    )
 
 
 def composition(hybrid: Mapping[str, Any] | None) -> str:
@@ -306,10 +357,16 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
     if not fit.get("queries"):
         return f"hybrid: {made}, weights that no dev query chose."
     if fit["kind"] == "none":
-        return f"hybrid: {made}, the default, as {fit['queries']:,} {kind} are too few to choose weights."
+        return (
+            f"hybrid: {made}, the default, as {fit['queries']:,} {kind} are too few to choose"
+            " weights."
+        )
     which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
     there = ", ".join(f"{system_name(part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
-    return f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there: {there}."
+    return (
+        f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there:"
+        f" {there}."
+    )
 
 
 def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
@@ -320,27 +377,38 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
             untrained = system in (BM25, ZERO_SHOT) or system.endswith(RUN_ENDINGS)
             change = None if untrained else difference(comparisons, system, METRIC, bucket)
             if change and change["high"] < 0:
-                worse.append(f"{system_name(system)} {_OF[bucket]} ({told(change)}, {p_value(change['p_value'])})")
+                worse.append(
+                    f"{system_name(system)} {_OF[bucket]} ({told(change)},"
+                    f" {p_value(change['p_value'])})"
+                )
     if not worse:
         return ""
     return (
-        f"Warning: training lost quality against zero-shot: {', '.join(worse)}. What was gained elsewhere may not "
-        "reach new questions."
+        f"Warning: training lost quality against zero-shot: {', '.join(worse)}. What was gained"
+        " elsewhere may not reach new questions."
     )
 
 
 def false_negatives_lines(found: Mapping[str, Any] | None) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
-    From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing where it is not known.
+    From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing
+    where it is not known.
     """
     if not found:
         return []
     share = "none chosen" if not found["total"] else f"{found['share']:.1%}"
-    hidden = "" if found["known"] else "no unlabelled relevant document of these queries is known, so more may hide"
+    hidden = (
+        ""
+        if found["known"]
+        else "no unlabelled relevant document of these queries is known, so more may hide"
+    )
     return [
-        f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives are in truth relevant "
-        f"({share}, 95 % interval over queries {found['low']:.1%} to {found['high']:.1%})",
+        (
+            f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives are"
+            f" in truth relevant ({share}, 95 % interval over queries {found['low']:.1%} to"
+            f" {found['high']:.1%})"
+        ),
         *(f"  {said}" for said in (hidden, judged_by(found.get("judge") or {})) if said),
     ]
 
@@ -359,7 +427,9 @@ def judged_by(judge: Mapping[str, Any]) -> str:
         return ""
     if judge["without"]:
         return f"scored with coefficients fitted without {judge['without']}"
-    return f"scored with coefficients fitted on {', '.join(judge['fitted_on'])}, so in-sample on these"
+    return (
+        f"scored with coefficients fitted on {', '.join(judge['fitted_on'])}, so in-sample on these"
+    )
 
 
 def of_the_hardest(found: Mapping[str, Any], least: int) -> str:
@@ -372,4 +442,7 @@ def of_the_hardest(found: Mapping[str, Any], least: int) -> str:
             return ""
         share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
         shares.append(f"{100 * share:.1f} % of the {name} ones")
-    return f" Of those at least as near as the positive, the judge expects {' and '.join(shares)} to be relevant."
+    return (
+        f" Of those at least as near as the positive, the judge expects {' and '.join(shares)} to"
+        " be relevant."
+    )

@@ -54,7 +54,9 @@ class BM25Index:
         self.tokenize = tokenize
 
     @staticmethod
-    def build(texts: Sequence[str], language: str, kind: str = "auto", **settings: Any) -> BM25Index:
+    def build(
+        texts: Sequence[str], language: str, kind: str = "auto", **settings: Any
+    ) -> BM25Index:
         """Cut and index texts; see the class for the parameters."""
         return BM25Index.of_terms(Terms.cut(texts, language, kind), **settings)
 
@@ -64,7 +66,8 @@ class BM25Index:
     ) -> BM25Index:
         """Index documents that are cut into terms; see the class for the parameters.
 
-        All terms of some documents are weighed at a time; bm25s itself would go document by document.
+        All terms of some documents are weighed at a time; bm25s itself would go document by
+        document.
         """
         import bm25s
 
@@ -72,17 +75,25 @@ class BM25Index:
         if engine == "rank_bm25":
             held = counts.getnnz(axis=0)
             idf = np.log(len(lengths) - held + 0.5) - np.log(held + 0.5)
-            # Terms in more than half of the documents have a negative idf, in place of which epsilon stands.
+            # Terms in more than half of the documents have a negative idf, in place of which
+            # epsilon stands.
             idf = (k1 + 1) * np.where(idf < 0, epsilon * idf[held > 0].mean(), idf)
         scale = k1 * ((1 - b) + b * lengths / max(lengths.mean(), 1e-9))
         weights = np.empty(len(counts.data), np.float32)
         for first in range(0, len(lengths), _DOCUMENTS):
             ends = counts.indptr[first : first + _DOCUMENTS + 1]
-            some, own = slice(ends[0], ends[-1]), np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
-            weights[some] = idf[counts.indices[some]] * (counts.data[some] / (own + counts.data[some]))
+            some, own = (
+                slice(ends[0], ends[-1]),
+                np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends)),
+            )
+            weights[some] = idf[counts.indices[some]] * (
+                counts.data[some] / (own + counts.data[some])
+            )
         postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
         made = bm25s.BM25(method="lucene", k1=k1, b=b)
-        made.scores = {name: getattr(postings, name) for name in _ARRAYS} | {"num_docs": len(lengths)}
+        made.scores = {name: getattr(postings, name) for name in _ARRAYS} | {
+            "num_docs": len(lengths)
+        }
         made.vocab_dict, made.nonoccurrence_array = terms.vocabulary, None
         made.unique_token_ids_set = set(terms.vocabulary.values())
         how = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
@@ -110,8 +121,8 @@ class BM25Index:
         Returns
         -------
         documents
-            int32 [Q, k], best first, -1 where fewer than k documents share a term with the query; equal scores stand
-            in the order of the corpus.
+            int32 [Q, k], best first, -1 where fewer than k documents share a term with the query;
+            equal scores stand in the order of the corpus.
         scores
             float32 [Q, k], 0 where there is no document.
         """
@@ -124,11 +135,15 @@ class BM25Index:
 
         def look(part: slice, full: Floats) -> Floats:
             documents = wanted[part]
-            return np.where(documents < 0, np.nan, np.take_along_axis(full, np.maximum(documents, 0), axis=1))
+            return np.where(
+                documents < 0, np.nan, np.take_along_axis(full, np.maximum(documents, 0), axis=1)
+            )
 
         return self._searched(queries, k, look)
 
-    def search_and_spread(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats, Floats]:
+    def search_and_spread(
+        self, queries: Sequence[str], k: int
+    ) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return what :meth:`search` does, and the standard deviation of the scores of all documents, float32 [Q]."""
         return self._searched(queries, k, lambda _, full: full.std(axis=1))
 
@@ -148,7 +163,8 @@ class BM25Index:
         queries
             Q texts.
         width
-            Documents per query that the caller looks at, at most; bounds how many queries come at a time.
+            Documents per query that the caller looks at, at most; bounds how many queries come at a
+            time.
         """
         from anmi.retrieval.sums import add_postings
 
@@ -160,14 +176,20 @@ class BM25Index:
             part = slice(start, start + step)
             full = room[: len(rows[part])]
             full.fill(0)
-            # As bm25s does itself, in the same order, less the scores that it makes anew for each query.
+            # As bm25s does itself, in the same order, less the scores that it makes anew for each
+            # query.
             add_postings(*self._terms(rows[part]), *self._postings, full)
             yield part, full
 
     def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the row and the number of each known token, [T] each."""
         number = self._engine.vocab_dict
-        found = [(row, number[token]) for row, tokens in enumerate(rows) for token in tokens if token in number]
+        found = [
+            (row, number[token])
+            for row, tokens in enumerate(rows)
+            for token in tokens
+            if token in number
+        ]
         pairs = np.array(found, np.int64).reshape(-1, 2)
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
@@ -177,7 +199,9 @@ class BM25Index:
         The score of a document is the sum over the terms of a query, as often as each occurs in it.
         """
         starts, documents, weights = self._postings
-        terms = sorted(self._engine.vocab_dict, key=self._engine.vocab_dict.__getitem__)[: len(starts) - 1]
+        terms = sorted(self._engine.vocab_dict, key=self._engine.vocab_dict.__getitem__)[
+            : len(starts) - 1
+        ]
         shape = (self.settings["documents"], len(starts) - 1)
         return sparse.csc_matrix((weights, documents, starts), shape).tocsr(), terms
 

@@ -1,8 +1,9 @@
 """The corpus's own encoder is a table with a vector for each piece of the words of its documents.
 
-A vector is made of two halves. One is the piece's place in a latent semantic analysis of the corpus, which knows what
-stands together here, in any language. The other is what MiniLM, asked for the piece alone, knows of it. Together they
-start where a small transformer does, and training moves them on. It is saved as a plain sentence-transformers model.
+A vector is made of two halves. One is the piece's place in a latent semantic analysis of the
+corpus, which knows what stands together here, in any language. The other is what MiniLM, asked for
+the piece alone, knows of it. Together they start where a small transformer does, and training moves
+them on. It is saved as a plain sentence-transformers model.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ HALF: Final = 256
 PIECES: Final = 30_000
 # Documents that are read for all of it: more tell little that is new, and a million take minutes.
 READ: Final = 200_000
-# Longer ones are read in parts of so many characters, each as a document: what stands in megabytes stands nowhere
-# together, and memory is bounded.
+# Longer ones are read in parts of so many characters, each as a document: what stands in megabytes
+# stands nowhere together, and memory is bounded.
 _PART: Final = re.compile(r"(?s).{1,100000}(?!\S)|.{1,100000}")
 # Characters of different words that pieces are learned of, which takes time by their number.
 _LEARNED: Final = 500_000
-# Characters that a piece of MiniLM's holds, of a text in a script that it knows: at least 2.3 of English, German and
-# Spanish, at most 1.3 of Arabic, Hindi, Chinese and Korean, whose meaning it cannot know.
+# Characters that a piece of MiniLM's holds, of a text in a script that it knows: at least 2.3 of
+# English, German and Spanish, at most 1.3 of Arabic, Hindi, Chinese and Korean, whose meaning it
+# cannot know.
 _KNOWN_SCRIPT: Final = 2.0
 _UNKNOWN: Final = "[UNK]"
 _ITERATIONS: Final = 4
@@ -43,7 +45,9 @@ _ITERATIONS: Final = 4
 Distil = Callable[[list[str]], NDArray[np.float32]]
 
 
-def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tuple[Any, NDArray[np.float32]]:
+def corpus_encoder(
+    texts: Texts, seed: int, distil: Distil, spelled: Any
+) -> tuple[Any, NDArray[np.float32]]:
     """Make the encoder of a corpus.
 
     Parameters
@@ -60,7 +64,8 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     Returns
     -------
     tokenizer, table
-        Of the library tokenizers, and float32 [V, 512] or narrower; the first row is that of unknown words, all 0.
+        Of the library tokenizers, and float32 [V, 512] or narrower; the first row is that of
+        unknown words, all 0.
 
     Raises
     ------
@@ -76,24 +81,31 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     counts, found = counted_texts(given, _cut, alone=True)
     words = list(found)
     if not words:
-        raise AnmiError(f"the {len(texts)} documents hold no word, so that they have no encoder of their own")
+        raise AnmiError(
+            f"the {len(texts)} documents hold no word, so that they have no encoder of their own"
+        )
     times = np.asarray(counts.sum(axis=0)).ravel()
     weight = np.float32(_weight(words, times, spelled))
     tokenizer = _of_pieces(words, times)
     number = tokenizer.get_vocab()
     names = sorted(number, key=number.__getitem__)
-    counts = counts @ counted([each.tokens for each in tokenizer.encode_batch(words)], number, grow=False)
+    counts = counts @ counted(
+        [each.tokens for each in tokenizer.encode_batch(words)], number, grow=False
+    )
     seen = np.asarray(counts.sum(axis=0)).ravel()
     seen[0] = 0
     table, idf = _latent(counts, seed)
     known = np.array([len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)])
-    # What only one document has leads to that document by its own half, and asking for it takes half of the time. Where
-    # there are fewer documents than dimensions that half is narrow, of a single document one number.
+    # What only one document has leads to that document by its own half, and asking for it takes
+    # half of the time. Where there are fewer documents than dimensions that half is narrow, of a
+    # single document one number.
     frequency = counts.getnnz(axis=0) * (known & (seen > 0))
     asked = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
     if len(asked):
         meaning = np.zeros((len(names), min(HALF, len(asked))), np.float32)
-        meaning[asked] = _principal(distil([names[place] for place in asked]), seen[asked], meaning.shape[1])
+        meaning[asked] = _principal(
+            distil([names[place] for place in asked]), seen[asked], meaning.shape[1]
+        )
         table = np.hstack([table, weight * meaning])
     table *= idf[:, None]
     table[seen == 0] = 0
@@ -108,7 +120,9 @@ def save(tokenizer: Any, table: NDArray[np.float32], folder: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
     module = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(table))
-    SentenceTransformer(modules=[module, Normalize()], device="cpu").save(str(folder), create_model_card=False)
+    SentenceTransformer(modules=[module, Normalize()], device="cpu").save(
+        str(folder), create_model_card=False
+    )
 
 
 def _parts(model: Any) -> Any:
@@ -116,7 +130,9 @@ def _parts(model: Any) -> Any:
     from tokenizers import Tokenizer, normalizers
 
     tokenizer = Tokenizer(model)
-    lowered = normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False, lowercase=True)
+    lowered = normalizers.BertNormalizer(
+        handle_chinese_chars=False, strip_accents=False, lowercase=True
+    )
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), lowered])
     tokenizer.pre_tokenizer = words_and_signs()
     return tokenizer
@@ -143,7 +159,9 @@ def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     return tokenizer
 
 
-def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _latent(
+    counts: sparse.csr_matrix, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the unit vector of each piece by latent semantic analysis, [V, K], and its idf, [V]."""
     from sklearn.utils.extmath import randomized_svd
 
@@ -168,7 +186,9 @@ def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
     """Return the weight of what MiniLM says, by how well it spells the most frequent words."""
     most = np.argsort(-times, kind="stable")[:PIECES]
     chosen = [words[place] for place in most]
-    pieces, characters = (np.array(list(map(len, each))) for each in (_spelled(chosen, spelled), chosen))
+    pieces, characters = (
+        np.array(list(map(len, each))) for each in (_spelled(chosen, spelled), chosen)
+    )
     share = float(times[most] @ characters) / max(float(times[most] @ pieces), 1.0)
     return 1.0 if share >= _KNOWN_SCRIPT else 0.5
 

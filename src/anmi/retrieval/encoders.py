@@ -23,7 +23,15 @@ from anmi.errors import AnmiError, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
 from anmi.retrieval import kinds
-from anmi.retrieval.kinds import OWN, Prompts, exact_precision, is_routed, is_static, prompts_of, settle_prompts
+from anmi.retrieval.kinds import (
+    OWN,
+    Prompts,
+    exact_precision,
+    is_routed,
+    is_static,
+    prompts_of,
+    settle_prompts,
+)
 from anmi.retrieval.model_folder import checked_model, is_folder, is_sparse_folder, loading
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
 from anmi.store import Number, Run, Store
@@ -42,7 +50,8 @@ NAMES: Final = ("minilm", "static")
 # The name of the encoder that is made of the corpus, whose folder is an artifact.
 OF_CORPUS: Final = "corpus"
 STATIC_DIMENSIONS: Final = 256
-# How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half the room.
+# How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half
+# the room.
 STORED: Final[Number] = "float16"
 
 
@@ -71,8 +80,14 @@ def verify(file: Path, sha256: str) -> None:
 
 def check_name(name: str) -> None:
     """Raise an AnmiError unless ``name`` is known, an existing folder, or like ``organisation/model``."""
-    if not (name in NAMES or is_folder(name) or (name.count("/") == 1 and not name.startswith((".", "/")))):
-        others = f"{nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model"
+    if not (
+        name in NAMES
+        or is_folder(name)
+        or (name.count("/") == 1 and not name.startswith((".", "/")))
+    ):
+        others = (
+            f"{nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model"
+        )
         raise AnmiError(f'unknown encoder "{name}"; {others}')
 
 
@@ -87,14 +102,17 @@ def place_of(encoder: str, corpus_encoder: Path) -> str:
     return str(corpus_encoder) if encoder == OF_CORPUS else encoder
 
 
-def load_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> SentenceTransformer:
+def load_encoder(
+    name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN
+) -> SentenceTransformer:
     """Load a bi-encoder that knows its prompts, or a sparse retriever, which has none.
 
     Parameters
     ----------
     name
-        ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one vector per token, made once
-        and kept in ``models``), a folder, or the name of a sentence-transformers model.
+        ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one vector per
+        token, made once and kept in ``models``), a folder, or the name of a sentence-transformers
+        model.
     models
         Folder where distilled models are kept.
     max_length
@@ -124,10 +142,13 @@ def load_encoder(name: str, models: Path, max_length: int | None = None, prompts
 
 
 @lru_cache(maxsize=1)
-def cached_encoder(name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN) -> Encoder:
+def cached_encoder(
+    name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN
+) -> Encoder:
     """Return an encoder of :func:`load_encoder`; a static one as a table, without PyTorch. The last one is kept.
 
-    Its vectors are those of :func:`load_encoder`'s model but for the rounding of sums, and its fingerprint is the same.
+    Its vectors are those of :func:`load_encoder`'s model but for the rounding of sums, and its
+    fingerprint is the same.
     """
     check_name(name)
     table = None
@@ -172,17 +193,22 @@ def _folder_of(name: str, models: Path) -> Path:
     log.info("Distilling MiniLM to a static embedding (once; about a minute)")
     torch.manual_seed(0)
     with kinds.quiet(), aside(target) as folder:
-        table = StaticEmbedding.from_distillation(str(source), device=kinds.device(), pca_dims=STATIC_DIMENSIONS)
-        SentenceTransformer(modules=[table, Normalize()], device="cpu").save(str(folder), create_model_card=False)
+        table = StaticEmbedding.from_distillation(
+            str(source), device=kinds.device(), pca_dims=STATIC_DIMENSIONS
+        )
+        SentenceTransformer(modules=[table, Normalize()], device="cpu").save(
+            str(folder), create_model_card=False
+        )
     return target
 
 
 def fingerprint(model: Any, *extra: str) -> str:
     """Return a hash of everything in a model that changes its output.
 
-    That is: the weights and their type, what each module does, the configuration, tokenizer and longest input of each
-    network, the prompts and the dimensions kept. Not: where the model lies, the releases it was saved with, and which
-    implementation of attention runs it. It is the same in every process.
+    That is: the weights and their type, what each module does, the configuration, tokenizer and
+    longest input of each network, the prompts and the dimensions kept. Not: where the model lies,
+    the releases it was saved with, and which implementation of attention runs it. It is the same in
+    every process.
 
     Parameters
     ----------
@@ -194,7 +220,9 @@ def fingerprint(model: Any, *extra: str) -> str:
     prompts: Any = prompts_of(model)
     if not hasattr(model, "encode_query"):
         # A cross-encoder is asked without a role, with the prompt that it uses by default.
-        prompts = (getattr(model, "prompts", None) or {}).get(getattr(model, "default_prompt_name", None))
+        prompts = (getattr(model, "prompts", None) or {}).get(
+            getattr(model, "default_prompt_name", None)
+        )
     elif not any(prompts.values()):
         prompts = None
     return _digest(model, prompts, extra)
@@ -217,20 +245,30 @@ def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
     for name, tensor in sorted(model.state_dict().items()):
         state.update(f"[{name!r},{tensor.dtype},{_as_text(tuple(tensor.shape))}]".encode())
         state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    state.update(f"[{','.join([_as_text(_modules_of(model)), *rest])}]".encode(errors="surrogatepass"))
+    state.update(
+        f"[{','.join([_as_text(_modules_of(model)), *rest])}]".encode(errors="surrogatepass")
+    )
     return state.hexdigest()
 
 
-# Settings that say where a model comes from or how it is run, not what it computes; the type of the weights is taken
-# from the weights.
+# Settings that say where a model comes from or how it is run, not what it computes; the type of the
+# weights is taken from the weights.
 _ORIGIN: Final = re.compile(
     r"_?name_or_path|transformers_version|architectures|(torch_)?dtype|_?attn_implementation.*|is_local|files_loaded|.*_file"
 )
-# What a tokenizer does besides what its Rust backend knows; the last two are those of plain word tokenizers.
+# What a tokenizer does besides what its Rust backend knows; the last two are those of plain word
+# tokenizers.
 _TOKENIZER_SETTINGS: Final = (
-    "truncation_side", "padding_side", "special_tokens_map", "pad_token_type_id", "model_input_names",
-    "split_special_tokens", "chat_template", "do_lower_case", "stop_words",
-)  # fmt: skip
+    "truncation_side",
+    "padding_side",
+    "special_tokens_map",
+    "pad_token_type_id",
+    "model_input_names",
+    "split_special_tokens",
+    "chat_template",
+    "do_lower_case",
+    "stop_words",
+)
 
 
 def _as_text(value: Any) -> str:
@@ -251,11 +289,16 @@ def _modules_of(model: Any) -> list[Any]:
     for path, module in model.named_modules():
         if not path:
             continue
-        settings = module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
+        settings = (
+            module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
+        )
         # A router's is that of its routes, and where they differ it warns of it.
-        longest = None if type(module).__name__ == "Router" else getattr(module, "max_seq_length", None)
+        longest = (
+            None if type(module).__name__ == "Router" else getattr(module, "max_seq_length", None)
+        )
         found.append((path, type(module).__name__, settings, longest))
-        # The layers of a network share its configuration, the routes of a model may share a tokenizer.
+        # The layers of a network share its configuration, the routes of a model may share a
+        # tokenizer.
         config: Any = getattr(module, "config", None)
         tokenizer: Any = getattr(module, "tokenizer", None)
         if hasattr(config, "to_dict") and id(config) not in seen:
@@ -269,7 +312,11 @@ def _modules_of(model: Any) -> list[Any]:
 def _without_origin(value: Any) -> Any:
     """Leave out, at any depth, the settings that say where a model comes from or how it is run."""
     if isinstance(value, Mapping):
-        return {key: _without_origin(each) for key, each in value.items() if not _ORIGIN.fullmatch(str(key))}
+        return {
+            key: _without_origin(each)
+            for key, each in value.items()
+            if not _ORIGIN.fullmatch(str(key))
+        }
     return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
 
 
@@ -278,20 +325,32 @@ def _tokenizer_settings(tokenizer: Any) -> Any:
     settings = {name: getattr(tokenizer, name, None) for name in _TOKENIZER_SETTINGS}
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
-        # A call leaves its truncation and padding behind; with them the first use would change the fingerprint.
+        # A call leaves its truncation and padding behind; with them the first use would change the
+        # fingerprint.
         return settings, json.loads(backend.to_str()) | {"truncation": None, "padding": None}
     vocabulary = tokenizer.get_vocab()
     made_with = _without_origin(getattr(tokenizer, "init_kwargs", {}))
     # Those of sentence-transformers give their words in the order of their numbers.
     words = vocabulary if isinstance(vocabulary, Mapping) else list(vocabulary)
-    return settings, type(tokenizer).__name__, words, getattr(tokenizer, "added_tokens_decoder", {}), made_with
+    return (
+        settings,
+        type(tokenizer).__name__,
+        words,
+        getattr(tokenizer, "added_tokens_decoder", {}),
+        made_with,
+    )
 
 
 def encode(
-    model: Encoder, texts: Sequence[str], store: Store | None = None, precision: str = "auto", batch_size: int = 64,
-    description: str = "", role: Role | None = None,
+    model: Encoder,
+    texts: Sequence[str],
+    store: Store | None = None,
+    precision: str = "auto",
+    batch_size: int = 64,
+    description: str = "",
+    role: Role | None = None,
     elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
-) -> NDArray[np.float32]:  # fmt: skip
+) -> NDArray[np.float32]:
     """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
 
     Parameters
@@ -309,9 +368,11 @@ def encode(
     description
         Label of the progress bar; none when empty.
     role
-        What the texts are. A model with prompts, or with separate encoders for queries and documents, asks for it.
+        What the texts are. A model with prompts, or with separate encoders for queries and
+        documents, asks for it.
     elsewhere
-        Does the same where the store's ``run`` calls it, such as :func:`embed_by_name`; None computes here.
+        Does the same where the store's ``run`` calls it, such as :func:`embed_by_name`; None
+        computes here.
 
     Raises
     ------
@@ -321,13 +382,13 @@ def encode(
     Returns
     -------
     numpy.ndarray
-        float32 [T, D], rows of length 1 (0 for a text without a known token), with a store of numbers as it keeps
-        them, of half the digits.
+        float32 [T, D], rows of length 1 (0 for a text without a known token), with a store of
+        numbers as it keeps them, of half the digits.
     """
     if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(
-            "the encoder has separate weights or prompts for queries and documents and cannot encode texts of which it "
-            "is not known what they are; use one without here"
+            "the encoder has separate weights or prompts for queries and documents and cannot"
+            " encode texts of which it is not known what they are; use one without here"
         )
 
     asked = table_of(model) or model
@@ -343,11 +404,15 @@ def encode(
         # Small enough for several workers to have some of even a small change.
         compute, batch, run = elsewhere, batch_size, store.run
     prints = embedding_fingerprint(asked, precision, role)
-    with tqdm(total=len(texts), desc=description, unit="text", disable=not description or None, delay=2) as bar:
+    with tqdm(
+        total=len(texts), desc=description, unit="text", disable=not description or None, delay=2
+    ) as bar:
         return store.vectors(prints, texts, compute, batch, bar, run=run, number=STORED)
 
 
-def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None) -> NDArray[np.float32]:
+def embed(
+    model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None
+) -> NDArray[np.float32]:
     """Compute unit vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
     # Never None, which would be the default prompt.
     prompt = prompts_of(model)[role] if role else ""
@@ -363,18 +428,31 @@ def embed(model: Encoder, texts: list[str], precision: str, batch_size: int, rol
     with torch.inference_mode(), kinds.autocast(exact_precision(model, precision)):
         for group in groups:
             result[group] = model.encode(
-                [texts[place] for place in group], prompt=prompt, batch_size=len(group), normalize_embeddings=True,
-                show_progress_bar=False, convert_to_numpy=True, **route,
-            )  # fmt: skip
+                [texts[place] for place in group],
+                prompt=prompt,
+                batch_size=len(group),
+                normalize_embeddings=True,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+                **route,
+            )
     return result
 
 
 def embed_by_name(
-    encoder: str, models: Path, max_length: int | None, prompts: Prompts, precision: str, batch_size: int, role: Role,
+    encoder: str,
+    models: Path,
+    max_length: int | None,
+    prompts: Prompts,
+    precision: str,
+    batch_size: int,
+    role: Role,
     texts: list[str],
-) -> NDArray[np.float32]:  # fmt: skip
+) -> NDArray[np.float32]:
     """Do what :func:`embed` does by an encoder of :func:`cached_encoder`; other machines must find the same files."""
-    return embed(cached_encoder(encoder, models, max_length, prompts), texts, precision, batch_size, role)
+    return embed(
+        cached_encoder(encoder, models, max_length, prompts), texts, precision, batch_size, role
+    )
 
 
 def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> None:
@@ -383,7 +461,11 @@ def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> 
 
     minilm: Any = load_encoder("minilm", store.path / "models")
     made = corpus_encoder(
-        texts, seed, spelled=minilm.tokenizer.backend_tokenizer,
-        distil=lambda words: encode(minilm, words, store, batch_size=512, description="reading words"),
-    )  # fmt: skip
+        texts,
+        seed,
+        spelled=minilm.tokenizer.backend_tokenizer,
+        distil=lambda words: encode(
+            minilm, words, store, batch_size=512, description="reading words"
+        ),
+    )
     save(*made, folder)

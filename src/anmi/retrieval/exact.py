@@ -1,8 +1,9 @@
 """Exact nearest neighbours of unit vectors are found by blocked matrix products with a running threshold.
 
-The last bits of a matrix product depend on the shape of its blocks and on the number of threads. So products only
-choose whom to score: a document stays as long as rounding may hide that it is among the best, and what stays is scored
-by one formula that looks at nothing but the two vectors. Results are the same for any blocks, shards and threads.
+The last bits of a matrix product depend on the shape of its blocks and on the number of threads. So
+products only choose whom to score: a document stays as long as rounding may hide that it is among
+the best, and what stays is scored by one formula that looks at nothing but the two vectors. Results
+are the same for any blocks, shards and threads.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
 
-# Of one product: enough of both for BLAS to be at its best, and scores that stay in the processor's last cache.
+# Of one product: enough of both for BLAS to be at its best, and scores that stay in the processor's
+# last cache.
 _ROWS: Final = 512
 _BLOCK: Final = 8192
 # Of queries and wanted documents, which bounds memory where all documents are wanted.
@@ -53,7 +55,9 @@ def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int3
     from anmi.retrieval.sums import dot_products
 
     values = np.empty(documents.shape, np.float32)
-    dot_products(np.ascontiguousarray(queries, np.float32), np.asarray(embeddings), documents, values)
+    dot_products(
+        np.ascontiguousarray(queries, np.float32), np.asarray(embeddings), documents, values
+    )
     values[documents < 0] = np.nan
     return values
 
@@ -71,8 +75,8 @@ def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int
     Returns
     -------
     documents, scores
-        int32 and float32 [Q, k], best first; equal scores stand in the order of the corpus. -1 and -inf where vectors
-        are NaN.
+        int32 and float32 [Q, k], best first; equal scores stand in the order of the corpus. -1 and
+        -inf where vectors are NaN.
 
     Examples
     --------
@@ -81,7 +85,10 @@ def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int
     [[0, 1]]
     """
     embeddings = np.asarray(embeddings)
-    documents, scores = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
+    documents, scores = (
+        np.empty((len(queries), k), np.int32),
+        np.empty((len(queries), k), np.float32),
+    )
     step = max(1, min(_ROWS, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         some = np.ascontiguousarray(queries[start : start + step], np.float32)
@@ -111,7 +118,8 @@ def _among_the_best(queries: Floats, embeddings: Floats, k: int) -> NDArray[np.i
         rows, documents = np.concatenate([rows, row]), np.concatenate([documents, place + start])
         values = np.concatenate([values, scores[row, place]])
         if len(rows) > _KEPT * k * len(queries) or start + _BLOCK >= count:
-            # Raise the threshold to the k-th best so far, and drop what is below it. Values are from -1 to 1.
+            # Raise the threshold to the k-th best so far, and drop what is below it. Values are
+            # from -1 to 1.
             order = np.argsort(8.0 * rows - values)
             rows, documents, values = rows[order], documents[order], values[order]
             kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1

@@ -15,7 +15,8 @@ Method = Literal["convex", "rrf"]
 # Lists of 1,000 brought .001 nDCG@10 on dev queries of four collections.
 DEPTH: Final = 100
 _MOST_PASSAGES: Final = 5
-# A part of this name has scored whatever it does not list; others list all documents that share a term with the query.
+# A part of this name has scored whatever it does not list; others list all documents that share a
+# term with the query.
 _DENSE: Final = "dense"
 
 
@@ -61,9 +62,13 @@ def by_document(found: Ranked, first: NDArray[np.int32]) -> tuple[Ranked, NDArra
     """
     once = repeats_blanked(np.where(found.documents == PADDING, PADDING, first[found.documents]))
     order = np.argsort(once == PADDING, axis=1, kind="stable")
-    documents, passages = (np.take_along_axis(values, order, axis=1) for values in (once, found.documents))
+    documents, passages = (
+        np.take_along_axis(values, order, axis=1) for values in (once, found.documents)
+    )
     none, scores = documents == PADDING, np.take_along_axis(found.scores, order, axis=1)
-    return Ranked(documents, np.where(none, 0, scores).astype(np.float32)), np.where(none, PADDING, passages)
+    return Ranked(documents, np.where(none, 0, scores).astype(np.float32)), np.where(
+        none, PADDING, passages
+    )
 
 
 def crowd(first: NDArray[np.int32]) -> int:
@@ -73,8 +78,9 @@ def crowd(first: NDArray[np.int32]) -> int:
 
 # By part: ``bm25``, ``dense`` or ``sparse``.
 Lists: TypeAlias = Mapping[str, Ranked]
-# What scores of a part are divided by to be compared: of BM25, whose scores grow with the terms of the query, the
-# standard deviation of each query's scores over all documents, [Q]; of a retriever one number for all queries.
+# What scores of a part are divided by to be compared: of BM25, whose scores grow with the terms of
+# the query, the standard deviation of each query's scores over all documents, [Q]; of a retriever
+# one number for all queries.
 Spreads: TypeAlias = Mapping[str, NDArray[np.floating[Any]] | float]
 
 
@@ -86,7 +92,8 @@ class Fused(NamedTuple):
     documents, scores
         As in :class:`Ranked`; -1 and 0 in padding.
     part_ranks, part_scores
-        By part, float32 [Q, k] of the same documents; NaN where the part does not list the document.
+        By part, float32 [Q, k] of the same documents; NaN where the part does not list the
+        document.
     """
 
     documents: NDArray[np.int32]
@@ -113,17 +120,18 @@ def fuse(
     spreads
         See :data:`Spreads`. None: scores are taken as they are.
     method
-        ``convex``: the sum of weight · score / spread over the parts, where a document that a part does not list counts
-        as the last of its list; where it shares no term with the query, as when the list of BM25 or of a sparse
-        retriever is not full, it has 0. ``rrf``: reciprocal rank fusion, the sum of 1 / (60 + rank) (Cormack et al.
-        2009).
+        ``convex``: the sum of weight · score / spread over the parts, where a document that a part
+        does not list counts as the last of its list; where it shares no term with the query, as
+        when the list of BM25 or of a sparse retriever is not full, it has 0. ``rrf``: reciprocal
+        rank fusion, the sum of 1 / (60 + rank) (Cormack et al. 2009).
     weights
         Of the parts, each at least 0; unused by ``rrf``. None: all count the same.
 
     Returns
     -------
     Fused
-        Best first; documents of equal score stand in the order of their reciprocal ranks, then of the corpus.
+        Best first; documents of equal score stand in the order of their reciprocal ranks, then of
+        the corpus.
 
     Examples
     --------
@@ -137,10 +145,14 @@ def fuse(
     if method == "rrf":
         scores = fused_rank(*found.part_ranks.values())
     else:
-        scores = mixed([given[name] for name in lists], [*comparable(found, lists, spreads or {}).values()])
+        scores = mixed(
+            [given[name] for name in lists], [*comparable(found, lists, spreads or {}).values()]
+        )
     scores = np.where(found.documents == PADDING, -np.inf, scores)
     best = _taken(found._replace(scores=scores), np.argsort(-scores, axis=1, kind="stable")[:, :k])
-    return best._replace(scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32))
+    return best._replace(
+        scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
+    )
 
 
 def mixed(weights: Sequence[float], parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -163,7 +175,8 @@ def equal(parts: Mapping[str, Any]) -> dict[str, float]:
 def aligned(lists: Lists) -> Fused:
     """Return all documents of the lists with the scores and ranks by each; the scores of the hybrid are 0.
 
-    They stand in the order of their reciprocal ranks, then of the corpus; a stable sort keeps it between equal scores.
+    They stand in the order of their reciprocal ranks, then of the corpus; a stable sort keeps it
+    between equal scores.
     """
     every = np.concatenate([part.documents for part in lists.values()], axis=1)
     (union,) = compacted(np.sort(repeats_blanked(every), axis=1))
@@ -187,19 +200,23 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, NDArra
     """
     scaled = {}
     for name, part in lists.items():
-        # What a list of terms does not hold shares none where there was room for it. A dense retriever's padding was
-        # never scored.
+        # What a list of terms does not hold shares none where there was room for it. A dense
+        # retriever's padding was never scored.
         listed = np.where(part.documents == PADDING, np.inf if name == _DENSE else 0, part.scores)
         least = listed.min(axis=1, initial=np.inf, keepdims=True)
         values = found.part_scores[name]
         filled = np.where(np.isnan(values), np.where(np.isfinite(least), least, 0), values)
         spread = np.asarray(spreads.get(name, 1.0), np.float32)
         unit = spread.reshape(-1, 1)
-        scaled[name] = np.divide(filled, unit, out=np.zeros(filled.shape, np.float32), where=unit > 0)
+        scaled[name] = np.divide(
+            filled, unit, out=np.zeros(filled.shape, np.float32), where=unit > 0
+        )
     return scaled
 
 
 def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
     listed: Any = (np.take_along_axis(values, order, axis=1) for values in found[:2])
-    parts = ({name: np.take_along_axis(part[name], order, axis=1) for name in part} for part in found[2:])
+    parts = (
+        {name: np.take_along_axis(part[name], order, axis=1) for name in part} for part in found[2:]
+    )
     return Fused(*listed, *parts)

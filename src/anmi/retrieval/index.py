@@ -41,18 +41,25 @@ class DenseIndex:
         self.document_ids = document_ids
 
     @staticmethod
-    def build(embeddings: Floats, document_ids: list[str], kind: str = "flat", fingerprint: str = "") -> DenseIndex:
+    def build(
+        embeddings: Floats, document_ids: list[str], kind: str = "flat", fingerprint: str = ""
+    ) -> DenseIndex:
         """Index unit vectors, float32 [N, D].
 
-        ``flat`` is exact, and keeps the vectors as they are. ``hnsw`` (32 links) answers in logarithmic time with a
-        recall near 1.
+        ``flat`` is exact, and keeps the vectors as they are. ``hnsw`` (32 links) answers in
+        logarithmic time with a recall near 1.
         """
         if kind not in KINDS:
             raise AnmiError(f'unknown dense index "{kind}"; {nearest(kind, KINDS)}')
         count, width = embeddings.shape
         if len(document_ids) != count:
             raise ValueError(f"{count} vectors but {len(document_ids)} document ids")
-        settings = {"kind": kind, "documents": count, "dimensions": width, "fingerprint": fingerprint}
+        settings = {
+            "kind": kind,
+            "documents": count,
+            "dimensions": width,
+            "fingerprint": fingerprint,
+        }
         if kind == "flat":
             # What is mapped from a file stays so.
             return DenseIndex(np.asarray(embeddings, np.float32), settings, document_ids)
@@ -77,7 +84,9 @@ class DenseIndex:
     @staticmethod
     def load(path: Path) -> DenseIndex:
         """Open an index, the vectors of an exact one memory-mapped."""
-        settings, ids = (json.loads((path / name).read_text()) for name in (_SETTINGS, "document_ids.json"))
+        settings, ids = (
+            json.loads((path / name).read_text()) for name in (_SETTINGS, "document_ids.json")
+        )
         if (path / _VECTORS).exists():
             return DenseIndex(np.asarray(np.load(path / _VECTORS, mmap_mode="r")), settings, ids)
         import faiss
@@ -161,10 +170,16 @@ class SparseIndex:
     def __init__(self, postings: sparse.csr_matrix, document_ids: list[str]) -> None:
         self.postings = postings
         self.document_ids = document_ids
-        self.settings = {"kind": "inverted", "documents": postings.shape[1], "terms": postings.shape[0]}
+        self.settings = {
+            "kind": "inverted",
+            "documents": postings.shape[1],
+            "terms": postings.shape[0],
+        }
 
     @staticmethod
-    def build(vectors: sparse.csr_matrix, document_ids: Sequence[str], share: float = 0.0) -> SparseIndex:
+    def build(
+        vectors: sparse.csr_matrix, document_ids: Sequence[str], share: float = 0.0
+    ) -> SparseIndex:
         """Invert documents.
 
         Parameters
@@ -179,22 +194,33 @@ class SparseIndex:
         Raises
         ------
         AnmiError
-            Every document is empty, which is what too large a penalty on their terms does; ids and vectors differ in
-            number; or a weight is negative or not finite.
+            Every document is empty, which is what too large a penalty on their terms does; ids and
+            vectors differ in number; or a weight is negative or not finite.
         """
         if vectors.shape[0] != len(document_ids):
-            raise AnmiError(f"{vectors.shape[0]} vectors were given for {len(document_ids)} documents")
+            raise AnmiError(
+                f"{vectors.shape[0]} vectors were given for {len(document_ids)} documents"
+            )
         if vectors.nnz and not (np.isfinite(vectors.data).all() and vectors.data.min() >= 0):
-            raise AnmiError("a term of a document weighs less than 0 or is not finite: train again at a smaller rate")
+            raise AnmiError(
+                "a term of a document weighs less than 0 or is not finite: train again at a smaller"
+                " rate"
+            )
         kept = pruned(vectors, share)
         if not kept.nnz:
-            raise AnmiError("no document has a term, so nothing could be found: train with a smaller penalty on them")
+            raise AnmiError(
+                "no document has a term, so nothing could be found: train with a smaller penalty on"
+                " them"
+            )
         return SparseIndex(kept.T.tocsr(), list(document_ids))
 
-    def search(self, queries: sparse.csr_matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def search(
+        self, queries: sparse.csr_matrix, k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
 
-        ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share a term.
+        ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share
+        a term.
         """
         k, count = min(k, len(self.document_ids)), queries.shape[0]
         documents, scores = np.zeros((count, k), np.int32), np.zeros((count, k), np.float32)
@@ -219,11 +245,15 @@ class SparseIndex:
         """Open an index, its arrays memory-mapped."""
         settings = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
         arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
-        postings = sparse.csr_matrix(arrays, shape=(settings["terms"], settings["documents"]), copy=False)
+        postings = sparse.csr_matrix(
+            arrays, shape=(settings["terms"], settings["documents"]), copy=False
+        )
         return SparseIndex(postings, settings["document_ids"])
 
 
-_TABLE: Final = "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding"
+_TABLE: Final = (
+    "sentence_transformers.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding"
+)
 
 
 class TermTable:
@@ -247,21 +277,28 @@ class TermTable:
         rows = [np.unique(np.asarray(encoding.ids, np.int64)) for encoding in encoded]
         tokens = np.concatenate([np.zeros(0, np.int64), *rows])
         starts = np.cumsum([0, *map(len, rows)])
-        found = sparse.csr_matrix((self.weights[tokens], tokens, starts), (len(rows), len(self.weights)))
+        found = sparse.csr_matrix(
+            (self.weights[tokens], tokens, starts), (len(rows), len(self.weights))
+        )
         found.eliminate_zeros()
         return found
 
     def by_token(self) -> dict[str, float]:
         """Return the weight of every token by its name, those of weight 0 left out."""
         held = np.flatnonzero(self.weights).tolist()
-        return {self.tokenizer.id_to_token(token): round(float(self.weights[token]), 5) for token in held}
+        return {
+            self.tokenizer.id_to_token(token): round(float(self.weights[token]), 5)
+            for token in held
+        }
 
 
 def term_table(folder: Path) -> TermTable | None:
     """Read the queries' side of the folder of an inference-free sparse retriever; None where it is anything else."""
     try:
         types = json.loads((folder / "router_config.json").read_text(encoding="utf-8"))
-        place = folder / next(name for name in types["structure"]["query"] if types["types"][name] == _TABLE)
+        place = folder / next(
+            name for name in types["structure"]["query"] if types["types"][name] == _TABLE
+        )
     except (FileNotFoundError, KeyError, StopIteration):
         return None
     from safetensors.numpy import load_file
@@ -279,8 +316,8 @@ def term_table(folder: Path) -> TermTable | None:
 
 Vectors: TypeAlias = NDArray[np.float32] | sparse.csr_matrix
 Index: TypeAlias = DenseIndex | SparseIndex
-# Of a document's largest weight, below which its terms are left out: on SciFact a fifth of them and a ninth of the
-# work, for .0004 nDCG@10 (benchmarks/results/sparse.json).
+# Of a document's largest weight, below which its terms are left out: on SciFact a fifth of them and
+# a ninth of the work, for .0004 nDCG@10 (benchmarks/results/sparse.json).
 SHARE: Final = 0.1
 _MOST: Final = 2000
 
@@ -332,7 +369,10 @@ def spread_of_scores(queries: Vectors, documents: Vectors) -> float:
         # By moments of the documents, so that no matrix of all cosines is made.
         centre = documents.mean(axis=0, dtype=np.float64)
         moments = (documents.T @ documents).astype(np.float64) / count
-        variance = np.einsum("qd,de,qe->q", asked, moments, asked, optimize=True) - (asked @ centre) ** 2
+        variance = (
+            np.einsum("qd,de,qe->q", asked, moments, asked, optimize=True) - (asked @ centre) ** 2
+        )
     found = float(np.sqrt(np.maximum(variance, 0)).mean()) if asked.shape[0] else 0.0
-    # Of one document, or of documents that are all alike, nothing is put in order by the encoder anyway.
+    # Of one document, or of documents that are all alike, nothing is put in order by the encoder
+    # anyway.
     return round(found, 6) if found > 1e-6 else 1.0

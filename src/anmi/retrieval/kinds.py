@@ -1,7 +1,8 @@
 """Functions for all encoders: they tell the kind, find prompts, choose device and precision, and load quietly.
 
-An encoder that was trained with ``query: `` and ``passage: `` is another one without them. So prompts belong to the
-model: they are settled once, when it is loaded, and whoever encodes, trains or saves takes them from it.
+An encoder that was trained with ``query: `` and ``passage: `` is another one without them. So
+prompts belong to the model: they are settled once, when it is loaded, and whoever encodes, trains
+or saves takes them from it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def is_static(model: SentenceTransformer | TokenTable) -> bool:
     """Tell whether the model looks tokens up in tables instead of running a network."""
     if isinstance(model, TokenTable):
         return True
-    first = [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
+    first = (
+        [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
+    )
     return all(type(module).__name__ in _TABLES for module in first)
 
 
@@ -104,17 +107,19 @@ def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> 
     return "float32" if is_static(model) else resolve_precision(precision)
 
 
-# On a processor more are slower, since what layers pass on no longer fits its caches. A GPU takes all it is given.
+# On a processor more are slower, since what layers pass on no longer fits its caches. A GPU takes
+# all it is given.
 TOKENS: Final = 2048
-# UTF-8 bytes of a token, rather too few: words of Latin letters have 4 to 5, a Korean or Chinese character 3.
+# UTF-8 bytes of a token, rather too few: words of Latin letters have 4 to 5, a Korean or Chinese
+# character 3.
 _BYTES: Final = 3
 
 
 def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[NDArray[np.int64]]:
     """Group the places of texts for one forward pass each, the longest first.
 
-    Groups are cut within every ``most`` texts, so those of a part that begins at a multiple of it are those of the
-    whole: a text has the same company wherever it is computed.
+    Groups are cut within every ``most`` texts, so those of a part that begins at a multiple of it
+    are those of the whole: a text has the same company wherever it is computed.
 
     Parameters
     ----------
@@ -145,27 +150,36 @@ def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[
 def two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """Return a model that encodes queries and documents with weights of their own, copies of one.
 
-    It is an ordinary sentence-transformers model with a ``Router`` as its first module: ``encode_query`` and
-    ``encode_document``, or ``encode`` with a ``task``, choose the copy, and it is saved and loaded as any other.
-    ``model`` stays as it is; one that has two encoders already is returned itself.
+    It is an ordinary sentence-transformers model with a ``Router`` as its first module:
+    ``encode_query`` and ``encode_document``, or ``encode`` with a ``task``, choose the copy, and it
+    is saved and loaded as any other. ``model`` stays as it is; one that has two encoders already is
+    returned itself.
 
     References
     ----------
-    Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", arXiv 2004.04906.
+    Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", arXiv
+    2004.04906.
     """
     if is_routed(model):
         return model
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
-    router = Router.for_query_document(*([copy.deepcopy(part) for part in model.children()] for _ in range(2)))
+    router = Router.for_query_document(
+        *([copy.deepcopy(part) for part in model.children()] for _ in range(2))
+    )
     return SentenceTransformer(
-        modules=[router], device=str(model.device), prompts=dict(model.prompts), truncate_dim=model.truncate_dim,
-        default_prompt_name=model.default_prompt_name, similarity_fn_name=model.similarity_fn_name,
-    )  # fmt: skip
+        modules=[router],
+        device=str(model.device),
+        prompts=dict(model.prompts),
+        truncate_dim=model.truncate_dim,
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+    )
 
 
-# By what names a folder may call the prompt of each role, in the order in which sentence-transformers asks for them.
+# By what names a folder may call the prompt of each role, in the order in which
+# sentence-transformers asks for them.
 _QUERY: Final = "query"
 _DOCUMENT: Final = ("document", "passage", "corpus")
 
@@ -174,7 +188,10 @@ def _text(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return value
     # To YAML, as which Kedro reads the command line, a colon and a blank make a mapping.
-    raise ValueError("a text was expected; on the command line put it in quotes, as in dense.prompt_query='query: '")
+    raise ValueError(
+        "a text was expected; on the command line put it in quotes, as in"
+        " dense.prompt_query='query: '"
+    )
 
 
 Prompt = Annotated[str | None, BeforeValidator(_text)]
@@ -193,10 +210,11 @@ OWN: Final = Prompts()
 def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
     """Return what a model puts before texts of each role, ``query`` and ``document``; empty for nothing.
 
-    They are the prompts that ``encode_query`` and ``encode_document`` of sentence-transformers use, except that an
-    empty prompt ``document`` does not hide one called ``passage`` or ``corpus``: release 6 adds the empty one to every
-    model that does not name it, and so would encode documents of a model trained with ``passage: `` without it. The
-    default prompt, which those methods do not use, counts for neither role.
+    They are the prompts that ``encode_query`` and ``encode_document`` of sentence-transformers use,
+    except that an empty prompt ``document`` does not hide one called ``passage`` or ``corpus``:
+    release 6 adds the empty one to every model that does not name it, and so would encode documents
+    of a model trained with ``passage: `` without it. The default prompt, which those methods do not
+    use, counts for neither role.
 
     Examples
     --------
@@ -225,19 +243,22 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
     default = before.get(model.default_prompt_name)
     if prompts.document is None and found["document"] != (before.get("document") or ""):
         _tell(
-            f'documents get the prompt "{found["document"]}", which the model calls otherwise than "document", so that '
-            "encode_document of sentence-transformers would leave it out; dense.prompt_document sets another, '' none"
+            f'documents get the prompt "{found["document"]}", which the model calls otherwise than'
+            ' "document", so that encode_document of sentence-transformers would leave it out;'
+            " dense.prompt_document sets another, '' none"
         )
     if prompts == OWN and default and default not in found.values():
         _tell(
-            f'the default prompt "{default}" of the model is not used, as encode_query and encode_document of '
-            "sentence-transformers do not; dense.prompt_query and dense.prompt_document set it"
+            f'the default prompt "{default}" of the model is not used, as encode_query and'
+            " encode_document of sentence-transformers do not; dense.prompt_query and"
+            " dense.prompt_document set it"
         )
     model.prompts = before | found
     if prompts.query is not None:
         model.prompts[_QUERY] = prompts.query
     if prompts.document is not None:
-        # By all its names, or the old text would come back by one of them where the new one is empty.
+        # By all its names, or the old text would come back by one of them where the new one is
+        # empty.
         model.prompts |= {name: prompts.document for name in _DOCUMENT if name in model.prompts}
 
 
@@ -253,7 +274,10 @@ def in_words(prompts: Mapping[str, str]) -> str:
     """
     if not any(prompts.values()):
         return "none"
-    quoted = {role: json.dumps(prompts[role], ensure_ascii=False) if prompts[role] else "none" for role in prompts}
+    quoted = {
+        role: json.dumps(prompts[role], ensure_ascii=False) if prompts[role] else "none"
+        for role in prompts
+    }
     return f"{quoted['query']} before queries, {quoted['document']} before documents"
 
 

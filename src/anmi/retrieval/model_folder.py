@@ -1,8 +1,8 @@
 """Folders of models are data: one that names code to be run, or whose weights are pickled, is refused.
 
-``trust_remote_code=False`` keeps the libraries from running code that a model brings. That switch was got round before
-(CVE-2026-4372 of transformers, issue 3801 of sentence-transformers), so what could lead there is refused before any of
-them sees the folder.
+``trust_remote_code=False`` keeps the libraries from running code that a model brings. That switch
+was got round before (CVE-2026-4372 of transformers, issue 3801 of sentence-transformers), so what
+could lead there is refused before any of them sees the folder.
 """
 
 from __future__ import annotations
@@ -31,11 +31,22 @@ _OWN_CLASS: Final = re.compile(
 )
 _ACTIVATION: Final = re.compile(r"torch\.nn(\.modules\.[a-z]\w*)?\.[A-Z]\w*")
 # Settings by which transformers and peft import a module or fetch one.
-_NAMES_CODE: Final = ("auto_map", "auto_mapping", "custom_pipelines", "_attn_implementation_internal")
+_NAMES_CODE: Final = (
+    "auto_map",
+    "auto_mapping",
+    "custom_pipelines",
+    "_attn_implementation_internal",
+)
 _ATTENTION: Final = ("_attn_implementation", "attn_implementation")
-_ACTIVATIONS: Final = ("activation_function", "activation_fn", "sbert_ce_default_activation_function")
+_ACTIVATIONS: Final = (
+    "activation_function",
+    "activation_fn",
+    "sbert_ce_default_activation_function",
+)
 _PICKLED: Final = re.compile(r"(pytorch_model|adapter_model).*\.bin")
-_OTHER_WEIGHTS: Final = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".msgpack"})
+_OTHER_WEIGHTS: Final = frozenset(
+    {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".msgpack"}
+)
 _HEADER: Final = 8
 
 
@@ -58,7 +69,9 @@ def checked_model(name: str) -> Path:
     if not is_folder(name):
         from huggingface_hub import snapshot_download
 
-        folder = snapshot_download(name, allow_patterns=list(_FETCHED), ignore_patterns=list(_OTHER_RUNTIMES))
+        folder = snapshot_download(
+            name, allow_patterns=list(_FETCHED), ignore_patterns=list(_OTHER_RUNTIMES)
+        )
     check_folder(Path(folder), name)
     return Path(folder)
 
@@ -67,8 +80,8 @@ def checked_model(name: str) -> Path:
 def loading(what: str, cure: str) -> Iterator[None]:
     """Say in one sentence why a model cannot be loaded, since libraries raise almost anything about odd settings.
 
-    Only one thread loads at a time, since transformers puts empty functions in the place of its own meanwhile; two at
-    once would leave them there, and the weights of every later model untied.
+    Only one thread loads at a time, since transformers puts empty functions in the place of its own
+    meanwhile; two at once would leave them there, and the weights of every later model untied.
 
     Raises
     ------
@@ -110,20 +123,34 @@ def check_folder(folder: Path, name: str = "") -> None:
     """
     files, called = files_in(folder), f'model "{name or folder}"'
     for path in files:
-        if path.suffix == ".json" and not _NO_SETTINGS.fullmatch(path.name) and (problem := _problem(path)):
+        if (
+            path.suffix == ".json"
+            and not _NO_SETTINGS.fullmatch(path.name)
+            and (problem := _problem(path))
+        ):
             raise AnmiError(
-                f"{called}: {path.relative_to(folder)} {problem}; models are loaded as data only, so take one that "
-                "runs with sentence-transformers' own modules"
+                f"{called}: {path.relative_to(folder)} {problem}; models are loaded as data only,"
+                " so take one that runs with sentence-transformers' own modules"
             )
         if path.suffix == ".safetensors" and not _is_safetensors(path):
-            raise AnmiError(f"{called}: {path.relative_to(folder)} is not in the format safetensors; save it again")
-    places = {path.parent for path in files if path.name.endswith((".safetensors", ".safetensors.index.json"))}
+            raise AnmiError(
+                f"{called}: {path.relative_to(folder)} is not in the format safetensors; save it"
+                " again"
+            )
+    places = {
+        path.parent
+        for path in files
+        if path.name.endswith((".safetensors", ".safetensors.index.json"))
+    }
     others = [path for path in files if path.suffix in _OTHER_WEIGHTS] if not places else []
-    pickled = [path for path in files if _PICKLED.fullmatch(path.name) and path.parent not in places]
+    pickled = [
+        path for path in files if _PICKLED.fullmatch(path.name) and path.parent not in places
+    ]
     for path in [*pickled, *others][:1]:
         raise AnmiError(
-            f"{called} has its weights in {path.relative_to(folder)} and not as safetensors; such files can run code "
-            "when they are read, so save it with safe_serialization=True, or take a revision that has model.safetensors"
+            f"{called} has its weights in {path.relative_to(folder)} and not as safetensors; such"
+            " files can run code when they are read, so save it with safe_serialization=True, or"
+            " take a revision that has model.safetensors"
         )
 
 
@@ -135,7 +162,9 @@ def _problem(path: Path) -> str | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if path.name == "modules.json":
             return _wrong_module(content)
-        return next((wrong for key, value in _settings(content) for wrong in _wrong(key, value)), None)
+        return next(
+            (wrong for key, value in _settings(content) for wrong in _wrong(key, value)), None
+        )
     except RecursionError:
         return "is nested too deep"
     except ValueError:
@@ -177,16 +206,24 @@ def _wrong(key: str, value: Any) -> Iterator[str]:
         yield 'asks for "trust_remote_code"'
     if key in _ATTENTION and "/" in str(value):
         yield f'has "{key}": "{value}", by which code would be fetched'
-    if key in _ACTIVATIONS and isinstance(value, str) and "." in value and not _ACTIVATION.fullmatch(value):
+    if (
+        key in _ACTIVATIONS
+        and isinstance(value, str)
+        and "." in value
+        and not _ACTIVATION.fullmatch(value)
+    ):
         yield f'names the activation "{value}", which is none of torch.nn'
     if key == "chat_template" and isinstance(value, list | Mapping):
         # Saving the tokenizer writes each template to a file of its name (CVE-2026-9856).
         named = (
-            value if isinstance(value, Mapping) else [item.get("name") for item in value if isinstance(item, Mapping)]
+            value
+            if isinstance(value, Mapping)
+            else [item.get("name") for item in value if isinstance(item, Mapping)]
         )
         for other in (str(name) for name in named if not is_plain_name(str(name))):
             yield f'has a chat template named "{other}", which can be no file\'s name'
-    # Of plain word embeddings, where a name without a dot is a class of transformers; of a router, class by module.
+    # Of plain word embeddings, where a name without a dot is a class of transformers; of a router,
+    # class by module.
     kinds = [value] if key == "tokenizer_class" and "." in str(value) else []
     kinds = list(value.values()) if key == "types" and isinstance(value, Mapping) else kinds
     for other in (str(kind) for kind in kinds if not _OWN_CLASS.fullmatch(str(kind))):
@@ -198,7 +235,9 @@ def _is_safetensors(path: Path) -> bool:
     with path.open("rb") as file:
         start = file.read(_HEADER + 1)
     length = int.from_bytes(start[:_HEADER], "little")
-    return len(start) > _HEADER and start[_HEADER:] == b"{" and length <= path.stat().st_size - _HEADER
+    return (
+        len(start) > _HEADER and start[_HEADER:] == b"{" and length <= path.stat().st_size - _HEADER
+    )
 
 
 def is_sparse_folder(folder: Path) -> bool:
@@ -225,21 +264,22 @@ def check_base(name: str) -> None:
     """
     if not name:
         raise AnmiError(
-            "training: the recipe is published with a masked language model, and none is packaged; name one by "
-            "training.options.masked_lm=FOLDER, or take recipe=sparse"
+            "training: the recipe is published with a masked language model, and none is packaged;"
+            " name one by training.options.masked_lm=FOLDER, or take recipe=sparse"
         )
     if not is_folder(name):
         if name.count("/") != 1 or name.startswith((".", "/")):
             raise AnmiError(
-                f'there is no masked language model in "{name}"; give training.options.masked_lm the folder of one, or '
-                "its name on the hub"
+                f'there is no masked language model in "{name}"; give training.options.masked_lm'
+                " the folder of one, or its name on the hub"
             )
         return
     kinds = _read(Path(name) / "config.json").get("architectures")
     kinds = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
     if not any(kind.endswith("ForMaskedLM") for kind in kinds):
         raise AnmiError(
-            f'"{name}" has no head that predicts masked tokens (its config.json names {", ".join(kinds) or "none"}), '
-            "from which documents would get their terms; give a model saved as …ForMaskedLM, such as a BERT, or leave "
-            "out training.options.masked_lm to start from tables of a static encoder"
+            f'"{name}" has no head that predicts masked tokens (its config.json names'
+            f" {', '.join(kinds) or 'none'}), from which documents would get their terms; give a"
+            " model saved as …ForMaskedLM, such as a BERT, or leave out training.options.masked_lm"
+            " to start from tables of a static encoder"
         )

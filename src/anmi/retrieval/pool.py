@@ -65,18 +65,22 @@ def _listed(rows: sparse.csr_matrix) -> NDArray[np.int32]:
     return result
 
 
-# Passages of a document whose score is at least this share of the best one's are labelled beside it.
+# Passages of a document whose score is at least this share of the best one's are labelled beside
+# it.
 _NEAR: Final = 0.9
 
 
 def best_passages(
-    positives: NDArray[np.int32], document: NDArray[np.int32], bm25: Floats | None, dense: Floats | None
+    positives: NDArray[np.int32],
+    document: NDArray[np.int32],
+    bm25: Floats | None,
+    dense: Floats | None,
 ) -> NDArray[np.int32]:
     """Return the positives with only the best passages of each document that is one as a whole, int32 [Q, up to P].
 
-    A passage's score is the mean of its scores by BM25 and by the encoder, each as a share of the best one's of the
-    document. Those near the best stay beside it, half of a document's passages at most. Where only some passages of a
-    document are positives, somebody chose them, and they stay.
+    A passage's score is the mean of its scores by BM25 and by the encoder, each as a share of the
+    best one's of the document. Those near the best stay beside it, half of a document's passages at
+    most. Where only some passages of a document are positives, somebody chose them, and they stay.
 
     Parameters
     ----------
@@ -100,7 +104,9 @@ def best_passages(
     for values in (bm25, dense):
         if values is not None:
             score = pd.Series(np.maximum(np.nan_to_num(values[row, slot]), 0))
-            parts["score"] += (score / score.groupby([parts.row, parts.document]).transform("max")).fillna(0)
+            parts["score"] += (
+                score / score.groupby([parts.row, parts.document]).transform("max")
+            ).fillna(0)
     of = parts.groupby(["row", "document"]).score
     kept = (parts.score >= _NEAR * of.transform("max")) & (
         of.rank(method="first", ascending=False) <= np.maximum(of.transform("size") // 2, 1)
@@ -112,7 +118,9 @@ def best_passages(
     return compacted(left)[0]
 
 
-def some_of(seed: int, query_ids: list[str], positives: NDArray[np.int32], most: int) -> NDArray[np.int32]:
+def some_of(
+    seed: int, query_ids: list[str], positives: NDArray[np.int32], most: int
+) -> NDArray[np.int32]:
     """Return at most so many positives of each query, drawn by its own stream, in the order that they had.
 
     Examples
@@ -122,7 +130,9 @@ def some_of(seed: int, query_ids: list[str], positives: NDArray[np.int32], most:
     """
     if positives.shape[1] <= most:
         return positives
-    draws = np.where(positives == PADDING, 2.0, seeds.uniform(seed, "positives", query_ids, positives))
+    draws = np.where(
+        positives == PADDING, 2.0, seeds.uniform(seed, "positives", query_ids, positives)
+    )
     drawn = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < most
     return compacted(np.where(drawn, positives, np.int32(PADDING)))[0]
 
@@ -130,7 +140,8 @@ def some_of(seed: int, query_ids: list[str], positives: NDArray[np.int32], most:
 def median_first(positives: NDArray[np.int32], values: Floats) -> NDArray[np.int64]:
     """Return the order that puts the positive of the median value first and leaves the others, int64 [Q, P].
 
-    Of an even number it is the lower of the two in the middle, and of equal ones that of the smaller index.
+    Of an even number it is the lower of the two in the middle, and of equal ones that of the
+    smaller index.
 
     Examples
     --------
@@ -169,7 +180,9 @@ def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArra
     if excluded.shape[1] > _FEW:
         size = int(max(documents.max(initial=0), excluded.max(initial=0))) + 1
         row = np.arange(len(documents), dtype=np.int64)[:, None] * size
-        result[np.isin(row + documents, (row + excluded)[excluded != PADDING]) & (documents != PADDING)] = PADDING
+        result[
+            np.isin(row + documents, (row + excluded)[excluded != PADDING]) & (documents != PADDING)
+        ] = PADDING
         return result
     for column in excluded.T:
         result[(documents == column[:, None]) & (column != PADDING)[:, None]] = PADDING
@@ -194,20 +207,25 @@ def filled(documents: NDArray[np.int32]) -> NDArray[np.int32]:
     width = documents.shape[1]
     # Of the first K documents at least as many are free as places.
     listed = np.zeros((len(documents), width + 1), np.bool_)
-    np.put_along_axis(listed, np.where(documents < 0, width, np.minimum(documents, width)), True, axis=1)
+    np.put_along_axis(
+        listed, np.where(documents < 0, width, np.minimum(documents, width)), True, axis=1
+    )
     free = np.argsort(listed[:, :width], axis=1, kind="stable").astype(np.int32)
     place = np.maximum(np.arange(width) - (documents >= 0).sum(axis=1, keepdims=True), 0)
     return np.where(documents < 0, np.take_along_axis(free, place, axis=1), documents)
 
 
-def merged(*lists: tuple[NDArray[np.int32], Floats, str]) -> tuple[NDArray[np.int32], NDArray[np.uint8], Floats]:
+def merged(
+    *lists: tuple[NDArray[np.int32], Floats, str],
+) -> tuple[NDArray[np.int32], NDArray[np.uint8], Floats]:
     """Merge the candidates of several sources; a document in some of them carries the bits of all of these.
 
     Parameters
     ----------
     lists
-        Documents, int32 [Q, A], padded with -1 and without repeats within a row; a value of each, float32 [Q, A],
-        alike in all lists; and their source, one of :data:`anmi.candidates.SOURCES`.
+        Documents, int32 [Q, A], padded with -1 and without repeats within a row; a value of each,
+        float32 [Q, A], alike in all lists; and their source, one of
+        :data:`anmi.candidates.SOURCES`.
 
     Returns
     -------
@@ -221,10 +239,14 @@ def merged(*lists: tuple[NDArray[np.int32], Floats, str]) -> tuple[NDArray[np.in
     [[[1, 2, 3]], [[3, 2, 1]], [[1.0, 2.0, 3.0]]]
     """
     documents = np.concatenate([each for each, _, _ in lists], axis=1)
-    bits = np.concatenate([np.full(each.shape, SOURCES[name], np.uint8) for each, _, name in lists], axis=1)
+    bits = np.concatenate(
+        [np.full(each.shape, SOURCES[name], np.uint8) for each, _, name in lists], axis=1
+    )
     values = np.concatenate([each for _, each, _ in lists], axis=1)
     order = np.argsort(documents, axis=1, kind="stable")
-    documents, bits, values = (np.take_along_axis(each, order, axis=1) for each in (documents, bits, values))
+    documents, bits, values = (
+        np.take_along_axis(each, order, axis=1) for each in (documents, bits, values)
+    )
     same = documents[:, 1:] == documents[:, :-1]
     for _ in lists[1:]:
         bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
@@ -237,8 +259,8 @@ def merged(*lists: tuple[NDArray[np.int32], Floats, str]) -> tuple[NDArray[np.in
 def known_from(scores: Floats, kept: NDArray[np.bool_], depth: int, ranks: int) -> Floats:
     """Return the score from which on the ranks of a query's documents follow from its list, float32 [Q, 1].
 
-    That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says nothing of how long
-    the list is beyond, which may go by the other queries of a shard.
+    That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says
+    nothing of how long the list is beyond, which may go by the other queries of a shard.
 
     Parameters
     ----------
@@ -287,7 +309,9 @@ def listed_ranks(scores: Floats, listed: Floats, least: Floats) -> Floats:
     [[2.0, 2.0, nan]]
     """
     pairs = zip(-listed, -scores, strict=True)
-    above = np.array([np.searchsorted(falling, values) for falling, values in pairs]).reshape(scores.shape)
+    above = np.array([np.searchsorted(falling, values) for falling, values in pairs]).reshape(
+        scores.shape
+    )
     return np.where(scores >= least, above + 1, np.nan).astype(np.float32)
 
 
@@ -321,18 +345,23 @@ def duplicate_groups(document_ids: list[str], related: pd.DataFrame) -> NDArray[
 
 
 _STEP: Final = "dense/random"
-# Up to so many documents per wanted one, numbering all of them costs less than drawing until enough are different.
+# Up to so many documents per wanted one, numbering all of them costs less than drawing until enough
+# are different.
 _SMALL: Final = 16
 
 
 def draw(
-    seed: int, query_ids: Sequence[str] | NDArray[np.str_], excluded: NDArray[np.int32], documents: int, count: int
+    seed: int,
+    query_ids: Sequence[str] | NDArray[np.str_],
+    excluded: NDArray[np.int32],
+    documents: int,
+    count: int,
 ) -> NDArray[np.int32]:
     """Draw documents uniformly without replacement for every query.
 
-    A query's draw depends on the seed, its identifier, its excluded documents and the size of the corpus only. Small
-    corpora are put in random order; from large ones documents are drawn until ``count`` different ones remain, so
-    that memory does not grow with the corpus.
+    A query's draw depends on the seed, its identifier, its excluded documents and the size of the
+    corpus only. Small corpora are put in random order; from large ones documents are drawn until
+    ``count`` different ones remain, so that memory does not grow with the corpus.
 
     Parameters
     ----------
@@ -361,13 +390,16 @@ def draw(
         return np.zeros((len(query_ids), 0), np.int32)
     if documents <= _SMALL * count:
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
-        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(np.int32)
+        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(
+            np.int32
+        )
         return compacted(without(order, excluded))[0][:, :count]
     wanted = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
     width = count + excluded.shape[1] + _SMALL
     while True:
         slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
-        # More draws only go on from the earlier ones, so rows that need them change nothing for the others.
+        # More draws only go on from the earlier ones, so rows that need them change nothing for the
+        # others.
         drawn = (seeds.uniform(seed, _STEP, query_ids, slots) * documents).astype(np.int32)
         found = compacted(without(repeats_blanked(drawn), excluded))[0][:, :count]
         if ((found != PADDING).sum(axis=1) >= wanted).all():
@@ -385,7 +417,8 @@ def repeats_blanked(documents: NDArray[np.int32]) -> NDArray[np.int32]:
     return result
 
 
-# Values of the column `related` of a block of candidates; a near-duplicate that is a sibling too counts as the former.
+# Values of the column `related` of a block of candidates; a near-duplicate that is a sibling too
+# counts as the former.
 KINDS: Final = {"near": 1, "sibling": 2}
 
 
@@ -411,7 +444,9 @@ class RelatedDocuments:
     [[0, 1, 0]]
     """
 
-    def __init__(self, group: NDArray[np.int32], near: sparse.csr_matrix, family: NDArray[np.int32]) -> None:
+    def __init__(
+        self, group: NDArray[np.int32], near: sparse.csr_matrix, family: NDArray[np.int32]
+    ) -> None:
         self._group, self._near = group, near
         each = np.arange(len(group))
         self._having = _matrix(group, each, len(group))
@@ -433,21 +468,29 @@ class RelatedDocuments:
         Parameters
         ----------
         table
-            ``document_id, other_id, kind``, each near pair in one direction, siblings with the first of them; see
-            :func:`anmi.corpus.related.find_related`.
+            ``document_id, other_id, kind``, each near pair in one direction, siblings with the
+            first of them; see :func:`anmi.corpus.related.find_related`.
         document_ids
             In corpus order.
         """
         group = duplicate_groups(document_ids, table)
         count, family = len(group), np.arange(len(group), dtype=np.int32)
         table = table[table["kind"].isin(KINDS)]
-        position = pd.Series(np.arange(count), index=document_ids) if len(table) else pd.Series(dtype="int64")
-        place = [position.loc[table[name]].to_numpy(np.int64) for name in ("document_id", "other_id")]
+        position = (
+            pd.Series(np.arange(count), index=document_ids)
+            if len(table)
+            else pd.Series(dtype="int64")
+        )
+        place = [
+            position.loc[table[name]].to_numpy(np.int64) for name in ("document_id", "other_id")
+        ]
         near = (table["kind"] == "near").to_numpy()
         family[place[1][~near]] = place[0][~near]
         first, second = (group[rows[near]].astype(np.int64) for rows in place)
         one, other = np.concatenate([first, second]), np.concatenate([second, first])
-        return RelatedDocuments(group, _matrix(one[one != other], other[one != other], count), family)
+        return RelatedDocuments(
+            group, _matrix(one[one != other], other[one != other], count), family
+        )
 
     def __len__(self) -> int:
         return len(self._group)
@@ -463,7 +506,9 @@ class RelatedDocuments:
         """
         return _listed((self._texts(documents) @ self._having).sorted_indices())
 
-    def kinds(self, positives: NDArray[np.int32], documents: NDArray[np.int32]) -> NDArray[np.uint8]:
+    def kinds(
+        self, positives: NDArray[np.int32], documents: NDArray[np.int32]
+    ) -> NDArray[np.uint8]:
         """Say of each document whether it is related to a positive of its row.
 
         Parameters
@@ -474,15 +519,22 @@ class RelatedDocuments:
         Returns
         -------
         numpy.ndarray
-            uint8 [Q, M]: 0 none, 1 near-duplicate, 2 sibling of a positive (1 where both); 0 in padding.
+            uint8 [Q, M]: 0 none, 1 near-duplicate, 2 sibling of a positive (1 where both); 0 in
+            padding.
         """
         row = np.arange(len(documents), dtype=np.int64)[:, None]
         wanted = np.where(documents == PADDING, -1, row * len(self) + self._group[documents])
         related = (each.tocoo() for each in self._of_rows(positives))
-        near, sibling = (np.isin(wanted, each.row.astype(np.int64) * len(self) + each.col) for each in related)
-        return np.where(near, KINDS["near"], np.where(sibling, KINDS["sibling"], 0)).astype(np.uint8)
+        near, sibling = (
+            np.isin(wanted, each.row.astype(np.int64) * len(self) + each.col) for each in related
+        )
+        return np.where(near, KINDS["near"], np.where(sibling, KINDS["sibling"], 0)).astype(
+            np.uint8
+        )
 
-    def excluded(self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+    def excluded(
+        self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None
+    ) -> NDArray[np.int32]:
         """Return what must not be a negative in each row: positives, what is related to them, and copies of these.
 
         Parameters
@@ -490,8 +542,9 @@ class RelatedDocuments:
         positives
             int32 [Q, P], padded with -1.
         own
-            Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the same text are
-            excluded as well, and what is related to them is not, since these may be what the query asks against.
+            Documents that the query itself is, int32 [Q, S], padded with -1; they and those of the
+            same text are excluded as well, and what is related to them is not, since these may be
+            what the query asks against.
 
         Returns
         -------
@@ -512,11 +565,14 @@ class RelatedDocuments:
     def _of_rows(self, positives: NDArray[np.int32]) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         """Return which groups are near-duplicates of a positive of the row, and which are siblings, [Q, N]."""
         texts = self._texts(positives)
-        # From each text to the parents of its documents, their parts and the texts of these; other ones than itself.
+        # From each text to the parents of its documents, their parts and the texts of these; other
+        # ones than itself.
         siblings = texts @ self._families @ self._in_family - texts.multiply(self._to_itself)
         return texts @ self._near, siblings
 
 
-def _matrix(rows: NDArray[Any], columns: NDArray[Any], width: int, height: int | None = None) -> sparse.csr_matrix:
+def _matrix(
+    rows: NDArray[Any], columns: NDArray[Any], width: int, height: int | None = None
+) -> sparse.csr_matrix:
     shape = (width if height is None else height, width)
     return sparse.csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape)

@@ -27,7 +27,8 @@ class Queries(NamedTuple):
     positives
         All their relevant documents, int32 [Q, P], padded with -1.
     own
-        The document that each query is itself or has the text of, int32 [Q], -1 where there is none.
+        The document that each query is itself or has the text of, int32 [Q], -1 where there is
+        none.
     vectors
         Unit vectors, float32 [Q, D]; D is 0 where no encoder was asked.
     """
@@ -43,14 +44,16 @@ class Queries(NamedTuple):
 class Retrieve:
     """Finds candidates by BM25, by an encoder and at random, each with the scores of both and the ranks in both lists.
 
-    A rank is 1 + the number of documents of the whole corpus with a higher score, and unknown beyond the last candidate
-    that a source found, or a deeper rank that is asked for: nobody reads those, and to count them costs as much as the
-    search. Of positives the rank by BM25 is always known.
+    A rank is 1 + the number of documents of the whole corpus with a higher score, and unknown
+    beyond the last candidate that a source found, or a deeper rank that is asked for: nobody reads
+    those, and to count them costs as much as the search. Of positives the rank by BM25 is always
+    known.
 
-    Of a query with many positives some are drawn and measured, and the one of the median similarity (by BM25 where no
-    encoder is asked) stands first. No candidate is a positive, the query itself or of the same text as these. What was
-    retrieved comes best by fused rank first, and what was only drawn at random behind it: the first columns, which
-    later stages judge, are the same with and without random documents.
+    Of a query with many positives some are drawn and measured, and the one of the median similarity
+    (by BM25 where no encoder is asked) stands first. No candidate is a positive, the query itself
+    or of the same text as these. What was retrieved comes best by fused rank first, and what was
+    only drawn at random behind it: the first columns, which later stages judge, are the same with
+    and without random documents.
 
     Attributes
     ----------
@@ -71,8 +74,8 @@ class Retrieve:
     measured
         Positives of a query that are measured, at most.
     passages
-        Number of the document that each of the N was cut from, int32 [N]; -1 where nothing was cut. Of the passages of
-        a positive the best are its positives, and none is a candidate.
+        Number of the document that each of the N was cut from, int32 [N]; -1 where nothing was cut.
+        Of the passages of a positive the best are its positives, and none is a candidate.
     """
 
     bm25: BM25Index | None
@@ -90,7 +93,9 @@ class Retrieve:
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
-        excluded = self.related.same_text(np.concatenate([queries.positives, queries.own[:, None]], axis=1))
+        excluded = self.related.same_text(
+            np.concatenate([queries.positives, queries.own[:, None]], axis=1)
+        )
         known_positives = queries.positives
         queries = queries._replace(positives=self._passages(queries))
         some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
@@ -98,11 +103,15 @@ class Retrieve:
         drawn = pool.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
         wanted = np.concatenate([drawn, some, known_positives], axis=1)
         near, near_scores = self._nearest(queries, excluded.shape[1])
-        found, scores, values = self._lexical(queries, excluded.shape[1], np.concatenate([wanted, near], axis=1))
+        found, scores, values = self._lexical(
+            queries, excluded.shape[1], np.concatenate([wanted, near], axis=1)
+        )
         nearest, lexical = pool.without(near, excluded), pool.without(found, excluded)
         known = {
             "bm25_rank": pool.known_from(scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
-            "dense_rank": pool.known_from(near_scores, nearest >= 0, self.dense_depth, self.dense_ranks),
+            "dense_rank": pool.known_from(
+                near_scores, nearest >= 0, self.dense_depth, self.dense_ranks
+            ),
         }
         ends = np.cumsum([drawn.shape[1], some.shape[1], known_positives.shape[1]])
         random_values, own_values, given, near_values = np.split(values, ends, axis=1)
@@ -120,23 +129,38 @@ class Retrieve:
             own["bm25_rank"] = higher[:, :-1]
             of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
         if self.vectors is not None:
-            cosines = exact.similarities(queries.vectors, self.vectors, np.concatenate([documents, some], axis=1))
+            cosines = exact.similarities(
+                queries.vectors, self.vectors, np.concatenate([documents, some], axis=1)
+            )
             ranks = pool.listed_ranks(cosines, near_scores, known["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
-                columns[name], own[name] = said[:, : documents.shape[1]], said[:, documents.shape[1] :]
+                columns[name], own[name] = (
+                    said[:, : documents.shape[1]],
+                    said[:, documents.shape[1] :],
+                )
         lists = [columns[name] for name in known if name in columns]
-        columns["fused"] = pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
+        columns["fused"] = (
+            pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
+        )
         kinds = self.related.kinds(known_positives, documents)
         columns["related"] = np.where(documents < 0, np.nan, kinds).astype(np.float32)
-        first = pool.median_first(some, own.get("dense", own.get("bm25", np.zeros(some.shape, np.float32))))
-        order = np.lexsort((documents, -columns["fused"], source == SOURCES["random"], documents < 0), axis=1)
+        first = pool.median_first(
+            some, own.get("dense", own.get("bm25", np.zeros(some.shape, np.float32)))
+        )
+        order = np.lexsort(
+            (documents, -columns["fused"], source == SOURCES["random"], documents < 0), axis=1
+        )
         return Candidates(
             query_ids=np.array(queries.query_ids, dtype=np.str_),
             positives=np.take_along_axis(some, first, axis=1),
             documents=np.take_along_axis(documents, order, axis=1),
             source=np.take_along_axis(source, order, axis=1),
-            columns={name: np.take_along_axis(values, order, axis=1) for name, values in columns.items()},
-            positive_columns={name: np.take_along_axis(values, first, axis=1) for name, values in own.items()},
+            columns={
+                name: np.take_along_axis(values, order, axis=1) for name, values in columns.items()
+            },
+            positive_columns={
+                name: np.take_along_axis(values, first, axis=1) for name, values in own.items()
+            },
             query_columns=of_query,
         )
 
@@ -145,7 +169,9 @@ class Retrieve:
         given = queries.positives
         if self.passages is None or not (self.passages[given[given != PADDING]] >= 0).any():
             return given
-        lexical = None if self.bm25 is None else self.bm25.search_and_look(queries.texts, 1, given)[2]
+        lexical = (
+            None if self.bm25 is None else self.bm25.search_and_look(queries.texts, 1, given)[2]
+        )
         vectors = self.vectors
         nearest = None if vectors is None else exact.similarities(queries.vectors, vectors, given)
         return pool.best_passages(given, self.passages, lexical, nearest)
@@ -155,8 +181,8 @@ class Retrieve:
     ) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return the best by BM25, deep enough that excluded ones leave enough, and the scores of wanted documents.
 
-        -1 and 0 stand where no more documents share a term with the query. By rank_bm25, as its users have it, others
-        fill the list, with a score of 0.
+        -1 and 0 stand where no more documents share a term with the query. By rank_bm25, as its
+        users have it, others fill the list, with a score of 0.
         """
         if self.bm25 is None:
             none = np.empty((len(wanted), 0), np.int32)
@@ -177,7 +203,9 @@ class Retrieve:
             return exact.nearest(queries.vectors, self.vectors, depth)
         nearest, _ = self.approximate.search(queries.vectors, depth)
         # By the formula that all candidates are scored by.
-        scores = np.nan_to_num(exact.similarities(queries.vectors, self.vectors, nearest), nan=-np.inf)
+        scores = np.nan_to_num(
+            exact.similarities(queries.vectors, self.vectors, nearest), nan=-np.inf
+        )
         order = np.lexsort((nearest, -scores), axis=1)
         return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
@@ -196,7 +224,9 @@ class Retrieve:
         return ranks
 
 
-def _first(depth: int, documents: NDArray[np.int32], values: Floats) -> tuple[NDArray[np.int32], Floats]:
+def _first(
+    depth: int, documents: NDArray[np.int32], values: Floats
+) -> tuple[NDArray[np.int32], Floats]:
     """Return the first documents of each list that are candidates, [Q, depth], with their values."""
     documents, values = pool.compacted(documents, values)
     return documents[:, :depth], values[:, :depth]

@@ -1,6 +1,7 @@
 """Numba compiles sums over chosen rows: SciPy and NumPy copy the rows first and take up to ten times as long.
 
-Other threads run meanwhile. Importing this compiles nothing; what is compiled at the first call is kept on disk.
+Other threads run meanwhile. Importing this compiles nothing; what is compiled at the first call is
+kept on disk.
 """
 
 from __future__ import annotations
@@ -51,15 +52,22 @@ def dot_products(queries: Floats, vectors: Floats, documents: Whole, products: F
 
 @_compiled
 def row_products(
-    documents: Whole, starts: Whole, terms: Whole, values: Floats, left_starts: tuple[Whole, Whole],
-    left_terms: tuple[Whole, Whole], left_values: tuple[Floats, Floats], table: Floats, sums: Floats,
-) -> None:  # fmt: skip
+    documents: Whole,
+    starts: Whole,
+    terms: Whole,
+    values: Floats,
+    left_starts: tuple[Whole, Whole],
+    left_terms: tuple[Whole, Whole],
+    left_values: tuple[Floats, Floats],
+    table: Floats,
+    sums: Floats,
+) -> None:
     """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M].
 
-    Both are over the terms of each of ``documents`` [Q, M], padded with -1; two at once, as one has to wait for itself.
-    The documents' ``terms`` are sparse [N, V]; ``left`` are the first and the second, sparse [Q, V]. Unsigned numbers
-    of terms save looking whether they count from the end, a third of the time. ``table`` has room for a row of both,
-    [V, 2] zeros, and is left so.
+    Both are over the terms of each of ``documents`` [Q, M], padded with -1; two at once, as one has
+    to wait for itself. The documents' ``terms`` are sparse [N, V]; ``left`` are the first and the
+    second, sparse [Q, V]. Unsigned numbers of terms save looking whether they count from the end, a
+    third of the time. ``table`` has room for a row of both, [V, 2] zeros, and is left so.
     """
     for query in range(len(documents)):
         for side in range(2):
@@ -80,10 +88,13 @@ def row_products(
 
 
 @_compiled
-def add_postings(rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, scores: Floats) -> None:
+def add_postings(
+    rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, scores: Floats
+) -> None:
     """Add the postings of each of ``terms`` [T] to the scores of its row, ``rows`` [T] of ``scores`` [Q, N].
 
-    ``starts`` and ``documents`` are unsigned, as in :func:`row_products`: here that saves half of the time.
+    ``starts`` and ``documents`` are unsigned, as in :func:`row_products`: here that saves half of
+    the time.
     """
     for number in range(len(terms)):
         term, row = terms[number], scores[rows[number]]
@@ -95,9 +106,9 @@ def add_postings(rows: Whole, terms: Whole, starts: Whole, documents: Whole, wei
 def best_of_rows(full: Floats, keys: Whole) -> None:
     """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k], which are zeros before.
 
-    A key is the bits of a score above the complement of its document's number, so that the larger key is the better and
-    of equal scores the first in the corpus; they are in no order. Floats from 0 on are in the order of their bits,
-    which can be compared several at a time.
+    A key is the bits of a score above the complement of its document's number, so that the larger
+    key is the better and of equal scores the first in the corpus; they are in no order. Floats from
+    0 on are in the order of their bits, which can be compared several at a time.
     """
     for row in range(len(full) if keys.shape[1] else 0):
         bits, best, least = full[row].view(np.int32), keys[row], np.int32(0)
@@ -109,7 +120,10 @@ def best_of_rows(full: Floats, keys: Whole) -> None:
                 for place in range(start, end):
                     # A later document of the same score is not better.
                     if bits[place] > least:
-                        _replace(best, np.uint64(bits[place]) << np.uint64(32) | np.uint64(0xFFFFFFFF - place))
+                        _replace(
+                            best,
+                            np.uint64(bits[place]) << np.uint64(32) | np.uint64(0xFFFFFFFF - place),
+                        )
                         least = np.int32(best[0] >> np.uint64(32))
 
 

@@ -44,7 +44,8 @@ class Terms:
     tokenize
         From texts to lists of terms.
     settings
-        ``language`` and ``tokenizer``, by which the same tokeniser is found again; empty where it is another.
+        ``language`` and ``tokenizer``, by which the same tokeniser is found again; empty where it
+        is another.
     """
 
     counts: sparse.csr_matrix
@@ -83,8 +84,12 @@ class Terms:
     def save(self, path: Path) -> None:
         """Write the counts, the vocabulary and the settings into the folder ``path``."""
         sparse.save_npz(path / "counts.npz", self.counts, compressed=False)
-        (path / "vocabulary.parquet").write_bytes(table_bytes(pa.table({"term": list(self.vocabulary)})))
-        (path / "settings.json").write_text(json.dumps(dict(self.settings), indent=1), encoding="utf-8")
+        (path / "vocabulary.parquet").write_bytes(
+            table_bytes(pa.table({"term": list(self.vocabulary)}))
+        )
+        (path / "settings.json").write_text(
+            json.dumps(dict(self.settings), indent=1), encoding="utf-8"
+        )
 
     @staticmethod
     def load(path: Path) -> Terms:
@@ -136,19 +141,25 @@ class Terms:
     def saturated(self) -> sparse.csr_matrix:
         """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each term, float32 [N, V]."""
         scale = _K1 * (1 - _B + _B * self.lengths / max(self.mean_length, 1e-9))
-        return self._with(self.counts.data / (self.counts.data + np.repeat(scale, np.diff(self.counts.indptr))))
+        return self._with(
+            self.counts.data / (self.counts.data + np.repeat(scale, np.diff(self.counts.indptr)))
+        )
 
     @cached_property
     def unit(self) -> sparse.csr_matrix:
         """Unit tf-idf vectors, (1 + log tf) · idf, float32 [N, V]; a document without terms has the null vector."""
         weights = (1 + np.log(self.counts.data)) * self.idf[self.counts.indices]
         norm = np.sqrt(np.asarray(self._with(weights**2).sum(axis=1)).ravel())
-        return self._with(weights / np.repeat(np.where(norm > 0, norm, 1), np.diff(self.counts.indptr)))
+        return self._with(
+            weights / np.repeat(np.where(norm > 0, norm, 1), np.diff(self.counts.indptr))
+        )
 
     @cached_property
     def mass(self) -> NDArray[np.float32]:
         """Σ idf of the terms of each document, float32 [N]."""
-        result: NDArray[np.float32] = self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
+        result: NDArray[np.float32] = (
+            self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
+        )
         return result
 
     def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
@@ -184,16 +195,23 @@ class Terms:
 
         found, left = np.zeros((2, *documents.shape), np.float32), (first, second)
         row_products(
-            documents, unsigned(self.counts.indptr), unsigned(self.counts.indices), right.data,
-            tuple(unsigned(each.indptr) for each in left), tuple(unsigned(each.indices) for each in left),
-            tuple(each.data for each in left), np.zeros((len(self.idf), 2), np.float32), found,
-        )  # fmt: skip
+            documents,
+            unsigned(self.counts.indptr),
+            unsigned(self.counts.indices),
+            right.data,
+            tuple(unsigned(each.indptr) for each in left),
+            tuple(unsigned(each.indices) for each in left),
+            tuple(each.data for each in left),
+            np.zeros((len(self.idf), 2), np.float32),
+            found,
+        )
         return found
 
     def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
         """Return the terms of the documents with other values, [N, V]."""
         return sparse.csr_matrix(
-            (values.astype(np.float32, copy=False), self.counts.indices, self.counts.indptr), self.counts.shape
+            (values.astype(np.float32, copy=False), self.counts.indices, self.counts.indptr),
+            self.counts.shape,
         )
 
 
@@ -202,7 +220,8 @@ def counted_texts(
 ) -> tuple[sparse.csr_matrix, dict[Term, int]]:
     """Count the terms of texts, float32 [N, V], and return the column of each.
 
-    Where what stands between two blanks has the same terms ``alone``, it is cut once, however many texts hold it.
+    Where what stands between two blanks has the same terms ``alone``, it is cut once, however many
+    texts hold it.
 
     Examples
     --------
@@ -213,7 +232,10 @@ def counted_texts(
     vocabulary: dict[Term, int] = {}
     number = defaultdict[str, int]()
     number.default_factory = number.__len__
-    known, parts = sparse.csr_matrix((0, 1), dtype=np.float32), [sparse.csr_matrix((0, 1), dtype=np.float32)]
+    known, parts = (
+        sparse.csr_matrix((0, 1), dtype=np.float32),
+        [sparse.csr_matrix((0, 1), dtype=np.float32)],
+    )
     for start in range(0, len(texts), _CUT_AT_ONCE):
         some = texts[start : start + _CUT_AT_ONCE]
         if not alone:
@@ -238,7 +260,9 @@ def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> 
     if not grow:
         found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
         row = np.repeat(np.arange(len(rows)), lengths)[found >= 0]
-        return counted_columns(found[found >= 0], np.bincount(row, minlength=len(rows)), len(vocabulary))
+        return counted_columns(
+            found[found >= 0], np.bincount(row, minlength=len(rows)), len(vocabulary)
+        )
     number = defaultdict[Term, int](None, vocabulary)
     number.default_factory = number.__len__
     columns = np.fromiter(map(number.__getitem__, terms), np.int32, count)
@@ -248,7 +272,10 @@ def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> 
 
 def counted_columns(columns: NDArray[np.int32], lengths: Any, width: int) -> sparse.csr_matrix:
     """Count columns row by row, float32 [R, V] with sorted, unrepeated indices; ``lengths`` are those of the rows."""
-    starts, ones = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), np.ones(len(columns), np.float32)
+    starts, ones = (
+        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        np.ones(len(columns), np.float32),
+    )
     counts = sparse.csr_matrix((ones, columns, starts), shape=(len(lengths), max(width, 1)))
     counts.sum_duplicates()
     return counts

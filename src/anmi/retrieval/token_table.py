@@ -1,7 +1,8 @@
 """Static encoders run without PyTorch, whose start takes longer than encoding a small collection.
 
-A static encoder is a table of token vectors, and most of its time goes to cutting texts into tokens. Where the
-tokenizer looks at one word at a time, each word of many texts is cut once, however often they hold it.
+A static encoder is a table of token vectors, and most of its time goes to cutting texts into
+tokens. Where the tokenizer looks at one word at a time, each word of many texts is cut once,
+however often they hold it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from anmi.retrieval.terms import counted_texts
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
 _WEIGHTS: Final = "embedding.weight"
-_PLAIN_NORMALIZE: Final = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+_PLAIN_NORMALIZE: Final = {
+    "module_input_name": "sentence_embedding",
+    "module_output_name": "sentence_embedding",
+}
 # Below which a vector has no direction, as torch has it.
 _LEAST: Final = 1e-12
 # Words whose tokens are remembered; more than most collections have.
@@ -46,7 +50,11 @@ class TokenTable:
     """
 
     def __init__(
-        self, tokenizer: Any, table: NDArray[np.float32], normalised: bool, settings: Mapping[str, Any]
+        self,
+        tokenizer: Any,
+        table: NDArray[np.float32],
+        normalised: bool,
+        settings: Mapping[str, Any],
     ) -> None:
         # Named as in sentence-transformers, for :mod:`anmi.retrieval.kinds`.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
@@ -63,7 +71,9 @@ class TokenTable:
     def described(self) -> str:
         """A hash of all that changes a vector, besides the prompt."""
         tokenizer = json.loads(self._tokenizer.to_str()) | {"padding": None}
-        weights = hashlib.blake2b(np.ascontiguousarray(self._table).data, digest_size=16).hexdigest()
+        weights = hashlib.blake2b(
+            np.ascontiguousarray(self._table).data, digest_size=16
+        ).hexdigest()
         return hash_value([weights, list(self._table.shape), self._normalised, tokenizer])
 
     def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
@@ -78,18 +88,24 @@ class TokenTable:
             unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.float32(_LEAST))
         return unit
 
-    def _mean(self, texts: Sequence[str], alone: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _mean(
+        self, texts: Sequence[str], alone: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the mean vectors, and the number of tokens of each text."""
         counts, found = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.
         tokens = np.array([*found] or [0])[counts.indices]
-        held = sparse.csr_matrix((counts.data, tokens, counts.indptr), (len(texts), len(self._table)))
+        held = sparse.csr_matrix(
+            (counts.data, tokens, counts.indptr), (len(texts), len(self._table))
+        )
         held.sort_indices()
         lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
         return (held @ self._table) / np.maximum(lengths, 1)[:, None], lengths
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
-        return [each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        return [
+            each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ]
 
     def _cut_words(self, words: Sequence[str]) -> list[list[int]]:
         """Do what :meth:`_cut` does to words that may come again."""
@@ -126,11 +142,13 @@ def words_and_signs() -> Any:
     """Return a pre-tokenizer that cuts as BERT's does and at each emoji or other sign, ignoring its colour."""
     from tokenizers import Regex, pre_tokenizers
 
-    return pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]"), "removed"),
-        pre_tokenizers.Split(Regex("[\U0001f1e6-\U0001f1ff]{2}|\\p{So}"), "isolated"),
-        pre_tokenizers.BertPreTokenizer(),
-    ])  # fmt: skip
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]"), "removed"),
+            pre_tokenizers.Split(Regex("[\U0001f1e6-\U0001f1ff]{2}|\\p{So}"), "isolated"),
+            pre_tokenizers.BertPreTokenizer(),
+        ]
+    )
 
 
 def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Sequence[str]) -> None:
@@ -142,23 +160,32 @@ def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Seque
     found = json.loads(tokenizer.to_str())["model"]["vocab"]
     # Sums differ in their last digits from process to process, and with them the order.
     pieces = sorted(
-        ((piece, round(score, 3)) for piece, score in found[len(special) :]), key=lambda one: (-one[1], one)
+        ((piece, round(score, 3)) for piece, score in found[len(special) :]),
+        key=lambda one: (-one[1], one),
     )
-    tokenizer.model = models.Unigram([*map(tuple, found[: len(special)]), *pieces], list(special).index("[UNK]"))
+    tokenizer.model = models.Unigram(
+        [*map(tuple, found[: len(special)]), *pieces], list(special).index("[UNK]")
+    )
 
 
 def token_table(folder: Path) -> TokenTable | None:
     """Read the folder of a sentence-transformers model as a table of token vectors; None where it is anything else."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        settings = json.loads((folder / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+        settings = json.loads(
+            (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
+        )
     except FileNotFoundError:
         return None
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or settings.get("truncate_dim"):
         return None
     others = [folder / module["path"] / "config.json" for module in modules[1:]]
-    if any(json.loads(file.read_text(encoding="utf-8")) != _PLAIN_NORMALIZE for file in others if file.exists()):
+    if any(
+        json.loads(file.read_text(encoding="utf-8")) != _PLAIN_NORMALIZE
+        for file in others
+        if file.exists()
+    ):
         return None
     from safetensors import safe_open
     from tokenizers import Tokenizer
@@ -178,7 +205,11 @@ def table_of(model: Any) -> TokenTable | None:
     if isinstance(model, TokenTable):
         return model
     kinds = [type(part).__name__ for part in model.children()]
-    if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or model.truncate_dim or not hasattr(model.tokenizer, "to_str"):
+    if (
+        kinds not in ([_TABLE], [_TABLE, _NORMALIZE])
+        or model.truncate_dim
+        or not hasattr(model.tokenizer, "to_str")
+    ):
         return None
     settings = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     table = model[0].embedding.weight.detach().cpu().float().numpy()

@@ -1,8 +1,9 @@
 """Texts are cut into tokens for lexical retrieval, as their language needs.
 
-Splitting at white-space is enough for few languages: stems and stop words where Snowball has them, morphemes for
-Korean, words for Chinese, and runs of four characters where nothing better is known, which needs neither blanks nor a
-dictionary. Texts are taken in NFC, so that it does not matter how an accent is written.
+Splitting at white-space is enough for few languages: stems and stop words where Snowball has them,
+morphemes for Korean, words for Chinese, and runs of four characters where nothing better is known,
+which needs neither blanks nor a dictionary. Texts are taken in NFC, so that it does not matter how
+an accent is written.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from numpy.typing import NDArray
 
 from anmi.errors import AnmiError, installed, nearest
 
-# Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of `re` leaves out. It
-# has ² and ½, which stay; what joins characters counts where it does more than shape them (see _SHAPING).
+# Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of
+# `re` leaves out. It has ² and ½, which stay; what joins characters counts where it does more than
+# shape them (see _SHAPING).
 _CHARACTERS: Final = r"[\w\p{No}]--\p{Cf}"
 _WORD: Final = regex.compile(rf"(?V1)[{_CHARACTERS}--\p{{M}}][{_CHARACTERS}]+")
 # The same for texts in ASCII, in two thirds of the time.
@@ -40,7 +42,8 @@ _PIECE: Final = 4
 _DENSE_PIECE: Final = 2
 # Longer runs are no words, and seldom met again.
 _LONGEST_WORD: Final = 32
-# Beside a sign of an Indic script, joiners choose a shape; elsewhere, as in Persian, they part words.
+# Beside a sign of an Indic script, joiners choose a shape; elsewhere, as in Persian, they part
+# words.
 _SHAPING: Final = regex.compile(r"(?<=\p{M})[\u200c\u200d]+|[\u200c\u200d]+(?=\p{M})")
 # Of which the stem is remembered: more than most collections have.
 _MOST_WORDS: Final = 1 << 20
@@ -55,7 +58,8 @@ SNOWBALL: Final = {
 # Languages for which bm25s carries a stop-word list as well.
 _STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
 
-# Those that look at more than what stands between two blanks, and whose tokens are words as they are written.
+# Those that look at more than what stands between two blanks, and whose tokens are words as they
+# are written.
 DICTIONARIES: Final = ("kiwi", "jieba")
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
@@ -70,7 +74,9 @@ def runs_of(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int32], NDArray
     >>> runs, held.tolist(), starts.tolist()
     (['a', 'b'], [0, 1, 0, 1], [0, 3, 4])
     """
-    rows = pc.split_pattern(pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " "), " ")
+    rows = pc.split_pattern(
+        pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " "), " "
+    )
     # Only different runs become strings of Python.
     found = rows.flatten().dictionary_encode()
     starts = np.concatenate([[0], np.cumsum(pc.list_value_length(rows).to_numpy())])
@@ -107,7 +113,9 @@ def _words(text: str) -> list[str]:
 def _stem(language: str) -> Callable[[str], str | None]:
     """Return a function from a word to its stem, None of a stop word."""
     if language not in SNOWBALL:
-        raise AnmiError(f'no Snowball stemmer for language "{language}"; use tokenizer "ngram" or "whitespace"')
+        raise AnmiError(
+            f'no Snowball stemmer for language "{language}"; use tokenizer "ngram" or "whitespace"'
+        )
     import Stemmer
     from bm25s.tokenization import _infer_stopwords
 
@@ -177,7 +185,9 @@ def _ngram(language: str) -> Tokenize:
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         lowered = (_lower(text, language) for text in texts)
-        return [[piece for found in _RUN.finditer(text) for piece in of_run(found)] for text in lowered]
+        return [
+            [piece for found in _RUN.finditer(text) for piece in of_run(found)] for text in lowered
+        ]
 
     return tokenize
 
@@ -185,9 +195,9 @@ def _ngram(language: str) -> Tokenize:
 def _pieces(run: str, length: int) -> list[str]:
     """Return the pieces of a run that begin at each of its characters and have at least so many code points.
 
-    A character is a letter with its marks, so that none of these is parted from what it belongs to. A rest that no
-    piece holds is a shorter one, as is a run that is shorter itself. Four letters are the best length in most
-    languages [1]_.
+    A character is a letter with its marks, so that none of these is parted from what it belongs to.
+    A rest that no piece holds is a shorter one, as is a run that is shorter itself. Four letters
+    are the best length in most languages [1]_.
 
     References
     ----------
@@ -201,7 +211,9 @@ def _pieces(run: str, length: int) -> list[str]:
     """
     begins = [0, *accumulate(map(len, _CLUSTERS.findall(run)))]
     ends = (bisect_left(begins, begin + length) for begin in begins)
-    spans = [(begin, begins[end]) for begin, end in zip(begins, ends, strict=True) if end < len(begins)]
+    spans = [
+        (begin, begins[end]) for begin, end in zip(begins, ends, strict=True) if end < len(begins)
+    ]
     # A long character reaches the length by itself, and what follows it may be too short to.
     if not spans or spans[-1][1] < len(run):
         spans.append((begins[len(spans)], len(run)))
@@ -214,8 +226,12 @@ def _whitespace(language: str) -> Tokenize:
 
 TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "ngram", "whitespace"]
 TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
-    "snowball": _snowball, "kiwi": _kiwi, "jieba": _jieba, "ngram": _ngram, "whitespace": _whitespace,
-}  # fmt: skip
+    "snowball": _snowball,
+    "kiwi": _kiwi,
+    "jieba": _jieba,
+    "ngram": _ngram,
+    "whitespace": _whitespace,
+}
 
 
 def resolve(kind: str, language: str) -> str:
@@ -230,7 +246,9 @@ def resolve(kind: str, language: str) -> str:
         if kind not in TOKENIZERS:
             raise AnmiError(f'unknown tokenizer "{kind}"; {nearest(kind, ["auto", *TOKENIZERS])}')
         return kind
-    return {"ko": "kiwi", "zh": "jieba"}.get(language, "snowball" if language in SNOWBALL else "ngram")
+    return {"ko": "kiwi", "zh": "jieba"}.get(
+        language, "snowball" if language in SNOWBALL else "ngram"
+    )
 
 
 @cache

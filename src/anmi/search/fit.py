@@ -34,9 +34,14 @@ def all_equal(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
     """Return what :func:`fit_weights` does, where queries are too few to choose: all parts count the same."""
     weights = equal(dict.fromkeys(parts, 0.0))
     return {
-        "weights": weights, "low": dict.fromkeys(weights, 0.0), "high": dict.fromkeys(weights, 1.0),
-        "queries": queries, "kind": "none", "curve": [], "ndcg@10": {},
-    }  # fmt: skip
+        "weights": weights,
+        "low": dict.fromkeys(weights, 0.0),
+        "high": dict.fromkeys(weights, 1.0),
+        "queries": queries,
+        "kind": "none",
+        "curve": [],
+        "ndcg@10": {},
+    }
 
 
 def grid(parts: int) -> NDArray[np.float64]:
@@ -54,9 +59,14 @@ def grid(parts: int) -> NDArray[np.float64]:
 
 
 def fit_weights(
-    lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
-    unlabelled: NDArray[np.bool_], *, seed: int,
-) -> dict[str, Any]:  # fmt: skip
+    lists: Lists,
+    spreads: Spreads,
+    labelled: NDArray[np.int32],
+    grades: NDArray[np.float32],
+    unlabelled: NDArray[np.bool_],
+    *,
+    seed: int,
+) -> dict[str, Any]:
     """Choose the weights with the best mean nDCG@10.
 
     Parameters
@@ -68,27 +78,30 @@ def fit_weights(
     grades
         Of these documents, float32 [Q, P]; above 0 is relevant.
     unlabelled
-        [Q]; whether training saw none of the query's relevant documents as a positive. Where there are at least 30 of
-        them, only they count: a retriever is better on documents that it was trained to find, and would get a weight
-        that it does not deserve on all others.
+        [Q]; whether training saw none of the query's relevant documents as a positive. Where there
+        are at least 30 of them, only they count: a retriever is better on documents that it was
+        trained to find, and would get a weight that it does not deserve on all others.
     seed
         Of the resampling.
 
     Returns
     -------
     dict
-        ``weights`` by part, in [0, 1], whose sum is 1; ``low`` and ``high``, 95 % bootstrap intervals over queries of
-        the best weights, 0 and 1 without a query; ``queries``, how many the weights were fitted on, or were too few for
-        it; ``kind``: ``unlabelled`` (of whose relevant documents training saw none as a positive), ``all`` where those
-        are too few, ``none`` where there are too few queries; ``curve``, the mean nDCG@10 of these queries by weights;
-        ``ndcg@10`` by part alone, and of the ``hybrid`` at the weights, empty without a query.
+        ``weights`` by part, in [0, 1], whose sum is 1; ``low`` and ``high``, 95 % bootstrap
+        intervals over queries of the best weights, 0 and 1 without a query; ``queries``, how many
+        the weights were fitted on, or were too few for it; ``kind``: ``unlabelled`` (of whose
+        relevant documents training saw none as a positive), ``all`` where those are too few,
+        ``none`` where there are too few queries; ``curve``, the mean nDCG@10 of these queries by
+        weights; ``ndcg@10`` by part alone, and of the ``hybrid`` at the weights, empty without a
+        query.
 
     Notes
     -----
-    The curve is flat around its maximum, so that its best point moves with every query. The weights are the mean of the
-    best points of 1,000 bootstrap samples of the queries (bagging). With few queries these lie all over the grid and
-    their mean is drawn to its middle; a further pull towards equal weights cost more than it brought already at five
-    queries on dev queries of four collections, and so did the best point itself.
+    The curve is flat around its maximum, so that its best point moves with every query. The weights
+    are the mean of the best points of 1,000 bootstrap samples of the queries (bagging). With few
+    queries these lie all over the grid and their mean is drawn to its middle; a further pull
+    towards equal weights cost more than it brought already at five queries on dev queries of four
+    collections, and so did the best point itself.
 
     Examples
     --------
@@ -100,11 +113,16 @@ def fit_weights(
     >>> found["weights"]["dense"] > 0.6, found["queries"], found["kind"]
     (True, 90, 'unlabelled')
     """
-    chosen = unlabelled if int(unlabelled.sum()) >= LEAST_UNLABELLED else np.ones(len(unlabelled), bool)
+    chosen = (
+        unlabelled if int(unlabelled.sum()) >= LEAST_UNLABELLED else np.ones(len(unlabelled), bool)
+    )
     if not chosen.any():
         return all_equal(lists)
     lists = {name: part.of(chosen) for name, part in lists.items()}
-    spreads = {name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen] for name, spread in spreads.items()}
+    spreads = {
+        name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen]
+        for name, spread in spreads.items()
+    }
     asked = spreads, labelled[chosen], grades[chosen]
     points = grid(len(lists))
     values = ndcg_by_weights(lists, *asked, points)
@@ -112,24 +130,37 @@ def fit_weights(
     weights = np.round(best.mean(axis=0), 3)
     # What rounding leaves is BM25's, the first part.
     weights[0] = round(1 - weights[1:].sum(), 3)
-    reached = {name: ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean() for name, part in lists.items()}
+    reached = {
+        name: ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean()
+        for name, part in lists.items()
+    }
     reached["hybrid"] = ndcg_by_weights(lists, *asked, weights[None]).mean()
     given, least, most = (
-        dict(zip(lists, of.tolist(), strict=True)) for of in (weights, *np.quantile(best, [0.025, 0.975], axis=0))
+        dict(zip(lists, of.tolist(), strict=True))
+        for of in (weights, *np.quantile(best, [0.025, 0.975], axis=0))
     )
     curve = zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)
     return {
-        "weights": given, "low": least, "high": most, "queries": int(chosen.sum()),
+        "weights": given,
+        "low": least,
+        "high": most,
+        "queries": int(chosen.sum()),
         "kind": "unlabelled" if chosen is unlabelled else "all",
-        "curve": [{"weights": dict(zip(lists, point, strict=True)), "ndcg@10": value} for point, value in curve],
+        "curve": [
+            {"weights": dict(zip(lists, point, strict=True)), "ndcg@10": value}
+            for point, value in curve
+        ],
         "ndcg@10": {name: round(float(value), 4) for name, value in reached.items()},
-    }  # fmt: skip
+    }
 
 
 def ndcg_by_weights(
-    lists: Lists, spreads: Spreads, labelled: NDArray[np.int32], grades: NDArray[np.float32],
+    lists: Lists,
+    spreads: Spreads,
+    labelled: NDArray[np.int32],
+    grades: NDArray[np.float32],
     points: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """Return nDCG@10 of each query by each of W weights [W, parts], [W, Q]; see :func:`fit_weights`.
 
     Linear gain, as in trec_eval; a query without a relevant document has 0.
@@ -150,10 +181,14 @@ def ndcg_by_weights(
         order = np.argsort(-scores, axis=1, kind="stable")[:, :CUT]
         reached = np.take_along_axis(gains, order, axis=1)
         rows.append(reached @ discounts[: reached.shape[1]])
-    return np.divide(np.array(rows), ideal, out=np.zeros((len(points), len(labelled))), where=ideal > 0)
+    return np.divide(
+        np.array(rows), ideal, out=np.zeros((len(points), len(labelled))), where=ideal > 0
+    )
 
 
-def bagged(values: NDArray[np.float64], points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+def bagged(
+    values: NDArray[np.float64], points: NDArray[np.float64], seed: int
+) -> NDArray[np.float64]:
     """Return the best weights of each of 1,000 bootstrap samples of queries, [1,000, parts].
 
     Parameters
@@ -170,7 +205,9 @@ def bagged(values: NDArray[np.float64], points: NDArray[np.float64], seed: int) 
     step = max(1, min(_RESAMPLES, _CELLS // count))
     found = []
     for start in range(0, _RESAMPLES, step):
-        drawn = rng.multinomial(count, np.full(count, 1 / count), size=min(step, _RESAMPLES - start))
+        drawn = rng.multinomial(
+            count, np.full(count, 1 / count), size=min(step, _RESAMPLES - start)
+        )
         means = values @ drawn.T / count
         is_best = means >= means.max(axis=0) - 1e-12
         found.append(is_best.T @ points / is_best.sum(axis=0)[:, None])
@@ -178,16 +215,25 @@ def bagged(values: NDArray[np.float64], points: NDArray[np.float64], seed: int) 
 
 
 def fit_on_dev(
-    dev_run: pd.DataFrame, bm25: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *,
-    positives: Collection[str], spreads: Mapping[str, float], depth: int, seed: int, least: int = 1,
-) -> dict[str, Any]:  # fmt: skip
+    dev_run: pd.DataFrame,
+    bm25: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    positives: Collection[str],
+    spreads: Mapping[str, float],
+    depth: int,
+    seed: int,
+    least: int = 1,
+) -> dict[str, Any]:
     """Fit the weights on the queries of a run, as :func:`fit_weights` returns them.
 
     Parameters
     ----------
     dev_run
-        ``retriever, query_id, document_id, score, rank``: what retrievers found that were not trained on these queries.
-        It may be empty: all parts then get the same weight.
+        ``retriever, query_id, document_id, score, rank``: what retrievers found that were not
+        trained on these queries. It may be empty: all parts then get the same weight.
     bm25, corpus
         The index and the documents that were searched.
     queries, qrels
@@ -205,7 +251,11 @@ def fit_on_dev(
     """
     run = dev_run[dev_run["rank"] <= depth]
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
-    here = qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(corpus.document_id) & (qrels.relevance > 0)
+    here = (
+        qrels.query_id.isin(asked.query_id)
+        & qrels.document_id.isin(corpus.document_id)
+        & (qrels.relevance > 0)
+    )
     truth = of_documents(qrels[here], corpus)
     asked = asked[asked.query_id.isin(truth.query_id)]
     if len(asked) < least:
@@ -215,20 +265,33 @@ def fit_on_dev(
     rows = np.asarray(truth.query_id.map(_places(asked)), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
     seen = set(documents_of(corpus)[corpus.document_id.isin(positives)])
-    known = np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
+    known = (
+        np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
+    )
     return fit_weights(
-        lists, units, side_by_side(rows, documents, len(asked)),
-        _padded_values(rows, truth.relevance, len(asked)), ~known, seed=seed,
-    )  # fmt: skip
+        lists,
+        units,
+        side_by_side(rows, documents, len(asked)),
+        _padded_values(rows, truth.relevance, len(asked)),
+        ~known,
+        seed=seed,
+    )
 
 
 def _lists_of_parts(
-    bm25: BM25Index, asked: pd.DataFrame, ranking: Ranking, run: pd.DataFrame, spreads: Mapping[str, float]
+    bm25: BM25Index,
+    asked: pd.DataFrame,
+    ranking: Ranking,
+    run: pd.DataFrame,
+    spreads: Mapping[str, float],
 ) -> tuple[dict[str, Ranked], dict[str, Any]]:
     """Return what each part found, and in what units its scores are."""
     found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
     lists = {BM25: Ranked(*ranking.lists(found, scores))}
-    lists |= {name: lists_of(run[run.retriever == name], _places(asked), ranking.place) for name in spreads}
+    lists |= {
+        name: lists_of(run[run.retriever == name], _places(asked), ranking.place)
+        for name in spreads
+    }
     return lists, {BM25: spread, **spreads}
 
 
@@ -247,7 +310,9 @@ def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[s
     >>> [part.tolist() for part in lists_of(run, {"q": 0}, {"a": 0, "b": 1})]
     [[[0, 1]], [[0.75, 0.5]]]
     """
-    run = run[run.query_id.isin(queries) & run.document_id.isin(documents)].sort_values("rank", kind="stable")
+    run = run[run.query_id.isin(queries) & run.document_id.isin(documents)].sort_values(
+        "rank", kind="stable"
+    )
     rows = np.asarray(run.query_id.map(queries), np.int64)
     found = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
     return Ranked(found, _padded_values(rows, run.score, len(queries)))
@@ -261,9 +326,14 @@ def _padded_values(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[
 
 
 def with_bm25(
-    run: pd.DataFrame, bm25: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
-    how: Mapping[str, Any], k: int,
-) -> pd.DataFrame:  # fmt: skip
+    run: pd.DataFrame,
+    bm25: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    how: Mapping[str, Any],
+    k: int,
+) -> pd.DataFrame:
     """Return the run of a hybrid made of its retrievers' runs.
 
     Parameters
@@ -281,6 +351,8 @@ def with_bm25(
     """
     asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
     ranking = Ranking.of(asked, qrels, corpus, how["depth"])
-    lists, units = _lists_of_parts(bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"])
+    lists, units = _lists_of_parts(
+        bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"]
+    )
     fused = fuse(lists, k, units, how["method"], how["weights"])
     return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)

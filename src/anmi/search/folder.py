@@ -15,8 +15,8 @@ from anmi.fingerprint import files_in, hash_file, hash_value
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
 FORMAT: Final = 3
-# A second retriever, trained beside that which a run is named after, lies in a folder of this name: within the folder
-# of the first where the run trained it, beside it in a search.
+# A second retriever, trained beside that which a run is named after, lies in a folder of this name:
+# within the folder of the first where the run trained it, beside it in a search.
 COMPANION: Final = "companion"
 
 
@@ -26,7 +26,10 @@ def seal(folder: Path, settings: dict[str, Any]) -> None:
     All are hashed, which takes a second per gigabyte, and the settings themselves as well.
     """
     files = {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hash_file(path, "sha256")}
+        path.relative_to(folder).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": hash_file(path, "sha256"),
+        }
         for path in files_in(folder)
         if path.name not in (SETTINGS, README)
     }
@@ -56,19 +59,26 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise AnmiError(f"{file} is damaged: {again}") from None
     if settings.get("format") != FORMAT:
         raise AnmiError(
-            f"{file} has the format {settings.get('format')}, and this release of anmi reads {FORMAT}: search with the "
-            f"release that wrote it ({settings.get('versions', {}).get('anmi', 'unknown')}), or export it again"
+            f"{file} has the format {settings.get('format')}, and this release of anmi reads"
+            f" {FORMAT}: search with the release that wrote it"
+            f" ({settings.get('versions', {}).get('anmi', 'unknown')}), or export it again"
         )
     if noted not in (None, hash_value(settings)):
-        raise AnmiError(f"{file} is damaged ({again}), or was changed by hand: take its `digest` out")
+        raise AnmiError(
+            f"{file} is damaged ({again}), or was changed by hand: take its `digest` out"
+        )
     for name, facts in files.items():
         path = folder / name
         if not path.is_file():
             raise AnmiError(f"{path} is missing: {again}")
         if path.stat().st_size != facts["bytes"]:
-            raise AnmiError(f"{path} has {path.stat().st_size} bytes and had {facts['bytes']}: {again}")
+            raise AnmiError(
+                f"{path} has {path.stat().st_size} bytes and had {facts['bytes']}: {again}"
+            )
         if hash_file(path, "sha256") != facts["sha256"]:
-            raise AnmiError(f"{path} is damaged, since its SHA-256 is not the one noted in {SETTINGS}: {again}")
+            raise AnmiError(
+                f"{path} is damaged, since its SHA-256 is not the one noted in {SETTINGS}: {again}"
+            )
     return settings
 
 
@@ -87,7 +97,10 @@ def copy_model(source: Path, target: Path) -> None:
 def rendered(template: str, **values: Any) -> str:
     """Return a page that describes a folder, from a template beside this module."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     return environment.get_template(f"{template}.md.jinja").render(values)

@@ -17,7 +17,17 @@ from anmi.candidates import PADDING
 from anmi.corpus.related import documents_of, first_passages
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.fusion import DEPTH, Fused, Lists, Method, Ranked, by_document, crowd, equal, fuse
+from anmi.retrieval.fusion import (
+    DEPTH,
+    Fused,
+    Lists,
+    Method,
+    Ranked,
+    by_document,
+    crowd,
+    equal,
+    fuse,
+)
 from anmi.retrieval.index import Index, SparseIndex, Vectors, build_index, load_index, term_table
 from anmi.search.folder import COMPANION, README, copy_model, read_settings, rendered, seal
 
@@ -40,8 +50,8 @@ class Hit:
     score
         By which it was ranked; compares documents of one query only.
     bm25_rank, bm25_score, dense_rank, dense_score, sparse_rank, sparse_score
-        What each part says; None where the search has no such part, or the document is not among the best that the part
-        was asked for.
+        What each part says; None where the search has no such part, or the document is not among
+        the best that the part was asked for.
     """
 
     rank: int
@@ -81,7 +91,11 @@ class Documents:
         self._source = source
 
     def __len__(self) -> int:
-        return int(self._file.metadata.num_rows) if isinstance(self._source, Path) else len(self._source)
+        return (
+            int(self._file.metadata.num_rows)
+            if isinstance(self._source, Path)
+            else len(self._source)
+        )
 
     def __getitem__(self, rows: Sequence[int]) -> dict[int, dict[str, str]]:
         """Return ``document_id, parent, title, text`` by row, of the rows asked for."""
@@ -93,7 +107,9 @@ class Documents:
             try:
                 table = self._file.read_row_group(group)
             except OSError as error:
-                raise AnmiError(f"{self._source} is damaged ({error}): export or copy the search again") from error
+                raise AnmiError(
+                    f"{self._source} is damaged ({error}): export or copy the search again"
+                ) from error
             own = [row for row in set(rows) if row // _GROUP == group]
             found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in own}
         return found
@@ -142,9 +158,11 @@ class Encoded(NamedTuple):
     model
         Folder of the trained sentence-transformers model.
     embeddings
-        Of the documents by the model: unit vectors, float32 [N, D], or a sparse retriever's, [N, V].
+        Of the documents by the model: unit vectors, float32 [N, D], or a sparse retriever's, [N,
+        V].
     spread
-        What its scores are divided by to be compared, see :func:`anmi.retrieval.index.spread_of_scores`.
+        What its scores are divided by to be compared, see
+        :func:`anmi.retrieval.index.spread_of_scores`.
     """
 
     model: Path
@@ -222,37 +240,51 @@ class HybridSearch:
     retrievers
         By kind, ``dense`` or ``sparse``; the first is the one that the run is named after.
     settings
-        ``method``, ``weights`` and ``depth`` of :func:`anmi.retrieval.fusion.fuse`, ``spreads`` by kind, ``encoder``
-        (how models are run), ``versions``, and what :meth:`build` was told of the collection and the fit.
+        ``method``, ``weights`` and ``depth`` of :func:`anmi.retrieval.fusion.fuse`, ``spreads`` by
+        kind, ``encoder`` (how models are run), ``versions``, and what :meth:`build` was told of the
+        collection and the fit.
     """
 
     def __init__(
-        self, bm25: BM25Index, retrievers: Sequence[Retriever], documents: Documents | pd.DataFrame,
+        self,
+        bm25: BM25Index,
+        retrievers: Sequence[Retriever],
+        documents: Documents | pd.DataFrame,
         settings: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.bm25 = bm25
-        self.retrievers: dict[Kind, Retriever] = {retriever.kind: retriever for retriever in retrievers}
+        self.retrievers: dict[Kind, Retriever] = {
+            retriever.kind: retriever for retriever in retrievers
+        }
         self.settings = dict(settings)
         self._documents = documents if isinstance(documents, Documents) else Documents(documents)
         if len(self.retrievers) < len(retrievers):
             raise AnmiError(
-                f"two {retrievers[0].kind} retrievers were given, and a search has one dense and one sparse one at most"
+                f"two {retrievers[0].kind} retrievers were given, and a search has one dense and"
+                " one sparse one at most"
             )
         for kind, retriever in self.retrievers.items():
             counted = retriever.index.settings["documents"]
             if not len(documents) == bm25.settings["documents"] == counted:
                 raise AnmiError(
-                    "the parts of the search do not belong together: BM25 knows "
-                    f"{bm25.settings['documents']} documents, the {kind} index {counted}, and {len(documents)} have a "
-                    "text; export the search again"
+                    "the parts of the search do not belong together: BM25 knows"
+                    f" {bm25.settings['documents']} documents, the {kind} index {counted}, and"
+                    f" {len(documents)} have a text; export the search again"
                 )
 
     @staticmethod
     def build(
-        bm25: BM25Index, corpus: pd.DataFrame, parts: Sequence[Encoded], *, encoder: Mapping[str, Any],
-        weights: Mapping[str, float] | None = None, method: Method = "convex", depth: int = DEPTH, index: str = "flat",
+        bm25: BM25Index,
+        corpus: pd.DataFrame,
+        parts: Sequence[Encoded],
+        *,
+        encoder: Mapping[str, Any],
+        weights: Mapping[str, float] | None = None,
+        method: Method = "convex",
+        depth: int = DEPTH,
+        index: str = "flat",
         about: Mapping[str, Any] | None = None,
-    ) -> HybridSearch:  # fmt: skip
+    ) -> HybridSearch:
         """Put a search together.
 
         Parameters
@@ -278,14 +310,24 @@ class HybridSearch:
             Both retrievers are of the same kind.
         """
         ids = corpus.document_id.tolist()
-        retrievers = [Retriever(part.model, build_index(part.embeddings, ids, index), encoder) for part in parts]
-        spreads: dict[str, float] = {made.kind: part.spread for made, part in zip(retrievers, parts, strict=True)}
+        retrievers = [
+            Retriever(part.model, build_index(part.embeddings, ids, index), encoder)
+            for part in parts
+        ]
+        spreads: dict[str, float] = {
+            made.kind: part.spread for made, part in zip(retrievers, parts, strict=True)
+        }
         settings = {
-            **(about or {}), "method": method, "weights": dict(weights or equal({_BM25: 0, **spreads})), "depth": depth,
-            "spreads": spreads, "encoder": dict(encoder), "documents": documents_of(corpus).nunique(),
+            **(about or {}),
+            "method": method,
+            "weights": dict(weights or equal({_BM25: 0, **spreads})),
+            "depth": depth,
+            "spreads": spreads,
+            "encoder": dict(encoder),
+            "documents": documents_of(corpus).nunique(),
             "passages": len(corpus),
             "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
-        }  # fmt: skip
+        }
         return HybridSearch(bm25, retrievers, corpus, settings)
 
     def save(self, path: Path) -> None:
@@ -300,9 +342,13 @@ class HybridSearch:
             copy_model(retriever.model, path / model)
             places.append({"kind": kind, "model": model, "index": kind})
         self._documents.save(path / _DOCUMENTS)
-        settings = {name: value for name, value in self.settings.items() if name not in ("files", "format")}
+        settings = {
+            name: value for name, value in self.settings.items() if name not in ("files", "format")
+        }
         settings["retrievers"] = places
-        exact = all(part.index.settings["kind"] in ("flat", "inverted") for part in self.retrievers.values())
+        exact = all(
+            part.index.settings["kind"] in ("flat", "inverted") for part in self.retrievers.values()
+        )
         text = rendered("README", exact=exact, **{"collection": None, **settings})
         (path / README).write_text(text, encoding="utf-8")
         seal(path, settings)
@@ -319,16 +365,22 @@ class HybridSearch:
         folder = Path(path)
         settings = read_settings(folder)
         weights = settings["weights"]
-        if not all(0 <= weight <= 1 for weight in weights.values()) or not math.isclose(sum(weights.values()), 1):
+        if not all(0 <= weight <= 1 for weight in weights.values()) or not math.isclose(
+            sum(weights.values()), 1
+        ):
             raise AnmiError(
-                f"{folder / 'hybrid.json'} has the weights {weights}; numbers from 0 to 1 that add up to 1 were "
-                "expected: export it again (`kedro run --pipelines evaluation`)"
+                f"{folder / 'hybrid.json'} has the weights {weights}; numbers from 0 to 1 that add"
+                " up to 1 were expected: export it again (`kedro run --pipelines evaluation`)"
             )
         retrievers = [
-            Retriever(folder / place["model"], load_index(folder / place["index"]), settings["encoder"])
+            Retriever(
+                folder / place["model"], load_index(folder / place["index"]), settings["encoder"]
+            )
             for place in settings["retrievers"]
         ]
-        return HybridSearch(BM25Index.load(folder / _BM25), retrievers, Documents(folder / _DOCUMENTS), settings)
+        return HybridSearch(
+            BM25Index.load(folder / _BM25), retrievers, Documents(folder / _DOCUMENTS), settings
+        )
 
     @property
     def main(self) -> Retriever:
@@ -340,7 +392,9 @@ class HybridSearch:
         """Of the corpus, in its order."""
         return self.main.index.document_ids
 
-    def search(self, queries: Sequence[str] | str, k: int = 10, system: System = "hybrid") -> list[list[Hit]]:
+    def search(
+        self, queries: Sequence[str] | str, k: int = 10, system: System = "hybrid"
+    ) -> list[list[Hit]]:
         """Return the best documents of each query.
 
         Parameters
@@ -348,7 +402,8 @@ class HybridSearch:
         queries
             Questions; a single text is one.
         k
-            Documents per query, at most. ``hybrid`` fuses lists of :attr:`settings` ``depth`` and has no more.
+            Documents per query, at most. ``hybrid`` fuses lists of :attr:`settings` ``depth`` and
+            has no more.
         system
             ``hybrid``, ``bm25``, or the kind of one of the :attr:`retrievers`.
 
@@ -405,7 +460,9 @@ class HybridSearch:
     def _hits(self, found: Fused) -> list[list[Hit]]:
         texts = self.texts(np.unique(found.documents[found.documents != PADDING]).tolist())
         parts = {f"{part}_rank": _known(values, int) for part, values in found.part_ranks.items()}
-        parts |= {f"{part}_score": _known(values, float) for part, values in found.part_scores.items()}
+        parts |= {
+            f"{part}_score": _known(values, float) for part, values in found.part_scores.items()
+        }
         parts["score"] = found.scores.tolist()
 
         def hit(row: int, place: int, document: int) -> Hit:
@@ -413,7 +470,11 @@ class HybridSearch:
             return Hit(**{"rank": place + 1, **texts[document], **said})
 
         return [
-            [hit(row, place, document) for place, document in enumerate(documents) if document != PADDING]
+            [
+                hit(row, place, document)
+                for place, document in enumerate(documents)
+                if document != PADDING
+            ]
             for row, documents in enumerate(found.documents.tolist())
         ]
 

@@ -1,7 +1,8 @@
 """MLflow's own server runs a sparse retriever: it takes texts and returns terms with their weights.
 
-A registered model names this module, and MLflow calls :func:`_load_pyfunc` of it. sentence-transformers, which MLflow
-loads other models by, opens no folder of ours: it takes none of the classes that are not its own.
+A registered model names this module, and MLflow calls :func:`_load_pyfunc` of it.
+sentence-transformers, which MLflow loads other models by, opens no folder of ours: it takes none of
+the classes that are not its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Terms:
 
     def __init__(self, model: SparseEncoder) -> None:
         self.model = model
-        self._words = np.array(model.tokenizer.convert_ids_to_tokens(range(len(model.tokenizer))), object)
+        self._words = np.array(
+            model.tokenizer.convert_ids_to_tokens(range(len(model.tokenizer))), object
+        )
 
     def predict(
         self, model_input: Sequence[str] | Any, params: Mapping[str, Any] | None = None
@@ -61,7 +64,9 @@ class Terms:
         table: Any = model_input
         table = table.iloc[:, 0] if getattr(table, "ndim", 1) == 2 else table
         found = []
-        vectors = sparse_vectors(self.model, [str(text) for text in table], cast(Literal["query", "document"], role))
+        vectors = sparse_vectors(
+            self.model, [str(text) for text in table], cast(Literal["query", "document"], role)
+        )
         for row in (vectors[[place]] for place in range(vectors.shape[0])):
             order = np.argsort(-row.data, kind="stable")
             terms, weights = self._words[row.indices[order]], row.data[order].astype(float)

@@ -14,7 +14,8 @@ from anmi.engine.threads import ahead
 from anmi.errors import AnmiError, is_plain_name, nearest
 from anmi.selection.steps import STEPS, Context, Params, StepType, named
 
-# The candidates, and the columns that stages added to them. Here, so that who reads them imports no training.
+# The candidates, and the columns that stages added to them. Here, so that who reads them imports no
+# training.
 STAGE_COLUMNS: Final = ("candidates", "consistency", "evidence", "judgments", "ratings")
 
 
@@ -26,12 +27,17 @@ def with_stage_columns(candidates: CandidateShards, **added: ColumnShards) -> Ca
 def with_probabilities(block: Candidates) -> Candidates:
     """Return the block with ``p_relevant``: where no cross-encoder was asked, ``p_evidence`` alone says it.
 
-    It is 0 for a candidate that a person marked as not relevant; ``p_judged`` then keeps what the judges said.
+    It is 0 for a candidate that a person marked as not relevant; ``p_judged`` then keeps what the
+    judges said.
     """
     if "p_relevant" not in block.columns and "p_evidence" in block.columns:
         parts = (block.columns, block.positive_columns)
         block = block.with_columns(*({"p_relevant": of["p_evidence"]} for of in parts))
-    if MARKED not in block.columns or "p_relevant" not in block.columns or "p_judged" in block.columns:
+    if (
+        MARKED not in block.columns
+        or "p_relevant" not in block.columns
+        or "p_judged" in block.columns
+    ):
         return block
     said = block.columns["p_relevant"]
     known = np.where(block.columns[MARKED] == 0, np.float32(0), said)
@@ -47,7 +53,11 @@ def needed(requires: Collection[str]) -> set[str]:
     ['dense', 'llm', 'llm_shift', 'marked', 'p_evidence', 'p_relevant']
     """
     more = {"p_evidence", MARKED} if "p_relevant" in requires else set()
-    return {*requires, *more, GRADE, SHIFT} if {"p_relevant", "p_evidence"} & {*requires} else {*requires}
+    return (
+        {*requires, *more, GRADE, SHIFT}
+        if {"p_relevant", "p_evidence"} & {*requires}
+        else {*requires}
+    )
 
 
 class Step(Params):
@@ -59,7 +69,9 @@ class Step(Params):
     @classmethod
     def of(cls, name: str, params: Any) -> Step:
         """Validate the parameters of a step; raises ValueError, which names the step and what is wrong with it."""
-        name, params = named({name: params}, {known: kind.params for known, kind in STEPS.items()}, "step ")
+        name, params = named(
+            {name: params}, {known: kind.params for known, kind in STEPS.items()}, "step "
+        )
         try:
             return cls(name=name, params=STEPS[name].params(**params))
         except ValidationError as error:
@@ -74,7 +86,10 @@ class Step(Params):
     def threshold(self) -> str | None:
         """The step's threshold: of several that exclude each other the one that is set, else the first."""
         known = self.type.thresholds
-        return next((found for found in known if getattr(self.params, found) is not None), next(iter(known), None))
+        return next(
+            (found for found in known if getattr(self.params, found) is not None),
+            next(iter(known), None),
+        )
 
 
 def _on_dev(item: Step) -> bool:
@@ -84,9 +99,21 @@ def _on_dev(item: Step) -> bool:
 # The columns that each stage makes.
 OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
 OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
-OF_CROSS_ENCODER: Final = frozenset({"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se", "p_preferred"})
+OF_CROSS_ENCODER: Final = frozenset(
+    {"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se", "p_preferred"}
+)
 OF_EVIDENCE: Final = frozenset(
-    ["p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms", "containment", "contained", "facts"]
+    [
+        "p_relevant",
+        "p_evidence",
+        "coverage",
+        "match",
+        "likeness",
+        "likeness_terms",
+        "containment",
+        "contained",
+        "facts",
+    ]
 )
 OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se", "p_preferred"})
 
@@ -99,25 +126,43 @@ _PROBABILITIES: Final = frozenset({"p_relevant", "p_evidence", "p_cross", "p_pre
 class Recipe(Params):
     """A complete, citable configuration of one way to choose negatives and train on them."""
 
-    extends: str | None = Field(None, description="Recipe whose fields and settings hold where this one has none.")
+    extends: str | None = Field(
+        None, description="Recipe whose fields and settings hold where this one has none."
+    )
     description: str = Field(description="One sentence for people who choose among recipes.")
     source: str = Field("", description="Paper, report or code the recipe follows.")
-    encoder: str | None = Field(None, description="The encoder that it is made for, in the place of the run's.")
-    negatives: int = Field(7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use.")
-    pool: int | None = Field(
-        None, ge=1, le=1000, description="Negatives kept per row, of which training draws `negatives` in every step."
+    encoder: str | None = Field(
+        None, description="The encoder that it is made for, in the place of the run's."
     )
-    reads: tuple[str, ...] = Field((), description="Judgments training reads, besides those the steps do.")
+    negatives: int = Field(
+        7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use."
+    )
+    pool: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="Negatives kept per row, of which training draws `negatives` in every step.",
+    )
+    reads: tuple[str, ...] = Field(
+        (), description="Judgments training reads, besides those the steps do."
+    )
     steps: tuple[Step, ...] = Field((), description="Run in order on every block of candidates.")
     mining: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Settings of bm25, dense, consistency, denoising and elo that it sets itself."
+        default_factory=dict,
+        description="Settings of bm25, dense, consistency, denoising and elo that it sets itself.",
     )
-    training: dict[str, Any] = Field(default_factory=dict, description="Training options this recipe sets.")
+    training: dict[str, Any] = Field(
+        default_factory=dict, description="Training options this recipe sets."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
-        wrong = [str(key) for key in value if key not in cls.model_fields] if isinstance(value, dict) else []
+        wrong = (
+            [str(key) for key in value if key not in cls.model_fields]
+            if isinstance(value, dict)
+            else []
+        )
         if wrong:
             raise ValueError(f'a recipe has no "{wrong[0]}"; {nearest(wrong[0], cls.model_fields)}')
         return value
@@ -126,14 +171,19 @@ class Recipe(Params):
     @classmethod
     def _parsed(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise ValueError(f"steps are names with parameters, as in `steps: {{top: {{by: dense}}}}`: {value!r}")
+            raise ValueError(
+                f"steps are names with parameters, as in `steps: {{top: {{by: dense}}}}`: {value!r}"
+            )
         return tuple(Step.of(str(name), params) for name, params in value.items())
 
     @field_validator("mining")
     @classmethod
     def _of_stages(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         if wrong := [name for name in value if name not in MINING_STAGES]:
-            raise ValueError(f'"{wrong[0]}" is no stage of mining with settings; {nearest(wrong[0], MINING_STAGES)}')
+            raise ValueError(
+                f'"{wrong[0]}" is no stage of mining with settings;'
+                f" {nearest(wrong[0], MINING_STAGES)}"
+            )
         return value
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Recipe:
@@ -167,7 +217,9 @@ class Recipe(Params):
     def requires(self) -> set[str]:
         """Columns the recipe reads and does not make; stages that make none of them are passed through."""
         made = {column for item in self.steps for column in item.type.makes}
-        return set(self.reads).union(*(item.type.requires(item.params) for item in self.steps)) - made
+        return (
+            set(self.reads).union(*(item.type.requires(item.params) for item in self.steps)) - made
+        )
 
     @property
     def judged(self) -> bool:
@@ -183,7 +235,9 @@ class Recipe(Params):
     def sources(self) -> frozenset[str]:
         """The retrievers of candidates: ``bm25``, ``dense``, both or neither; judges need both."""
         wanted = {"bm25": OF_BM25, "dense": OF_ENCODER}
-        return frozenset(name for name, columns in wanted.items() if self.judged or self.requires & columns)
+        return frozenset(
+            name for name, columns in wanted.items() if self.judged or self.requires & columns
+        )
 
     def deepest_rank(self, column: str) -> int:
         """Return the deepest rank that a step distinguishes, such as 100 for ``rank_window``; 0 without such a step."""
@@ -194,11 +248,14 @@ class Recipe(Params):
     def main_threshold(self) -> int | None:
         """Place of the step whose threshold an audit shows; None where no step has one.
 
-        It is the last that goes by a probability of relevance, and without such a step the last that has a threshold.
+        It is the last that goes by a probability of relevance, and without such a step the last
+        that has a threshold.
         """
         places = [place for place, item in enumerate(self.steps) if item.threshold]
         judged = [
-            place for place in places if _PROBABILITIES & self.steps[place].type.requires(self.steps[place].params)
+            place
+            for place in places
+            if _PROBABILITIES & self.steps[place].type.requires(self.steps[place].params)
         ]
         return max(judged or places, default=None)
 
@@ -219,7 +276,9 @@ class RecipeBook(BaseModel):
             return value
         # Its results would be taken for theirs.
         if taken := [name for name in cls.reserved if name in value]:
-            raise ValueError(f"{taken[0]}: results use the name for another system; call the recipe otherwise")
+            raise ValueError(
+                f"{taken[0]}: results use the name for another system; call the recipe otherwise"
+            )
         return {name: inherited(name, value) for name in value}
 
     @model_validator(mode="after")
@@ -227,7 +286,10 @@ class RecipeBook(BaseModel):
         for name, recipe in self.__pydantic_extra__.items():
             if not is_plain_name(name):
                 # Files are named by recipes.
-                raise ValueError(f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of them")
+                raise ValueError(
+                    f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of"
+                    " them"
+                )
             if found := _sampler_problem(recipe) or _order_problem(recipe.steps):
                 raise ValueError(f"{name}: {found}")
         return self
@@ -248,7 +310,9 @@ class RecipeBook(BaseModel):
             recipes = self.__pydantic_extra__.values()
             steps = tuple(item for recipe in recipes for item in recipe.steps)
             reads = tuple({name for recipe in recipes for name in recipe.reads})
-            return Recipe.model_construct(description="The steps of all recipes; never run.", steps=steps, reads=reads)
+            return Recipe.model_construct(
+                description="The steps of all recipes; never run.", steps=steps, reads=reads
+            )
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
         return self.__pydantic_extra__[name]
@@ -268,14 +332,23 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
         return own
     parent, chain = str(own["extends"]), (*chain, name)
     if parent in chain:
-        raise ValueError(f"{name}: extends goes in a circle ({' → '.join((*chain, parent))}); one must stand alone")
+        raise ValueError(
+            f"{name}: extends goes in a circle ({' → '.join((*chain, parent))}); one must stand"
+            " alone"
+        )
     if parent not in recipes:
-        raise ValueError(f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}')
+        raise ValueError(
+            f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}'
+        )
     base = inherited(parent, recipes, chain)
     if not isinstance(base, Mapping):
         raise ValueError(f'{name}: extends "{parent}", which has no fields to take')
     found = {**base, **own}
-    for key, join in (("steps", merged), ("mining", merged), ("training", lambda theirs, ours: {**theirs, **ours})):
+    for key, join in (
+        ("steps", merged),
+        ("mining", merged),
+        ("training", lambda theirs, ours: {**theirs, **ours}),
+    ):
         theirs, ours = base.get(key), own.get(key)
         if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
             found[key] = join(theirs, ours)
@@ -292,7 +365,9 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     """
     both = {**below, **above}
     inner = [name for name in below.keys() & above.keys() if isinstance(above[name], Mapping)]
-    return both | {name: merged(below[name], above[name]) for name in inner if isinstance(below[name], Mapping)}
+    return both | {
+        name: merged(below[name], above[name]) for name in inner if isinstance(below[name], Mapping)
+    }
 
 
 def recipe_book(raw: dict[str, Any]) -> RecipeBook:
@@ -322,16 +397,27 @@ def _sampler_problem(recipe: Recipe) -> str | None:
     drawing = [place for place, item in enumerate(recipe.steps) if item.type.sampler]
     if len(drawing) > 1:
         first, second = (recipe.steps[place].name for place in drawing[:2])
-        return f'steps {drawing[0] + 1} "{first}" and {drawing[1] + 1} "{second}" both draw the negatives; keep one'
+        return (
+            f'steps {drawing[0] + 1} "{first}" and {drawing[1] + 1} "{second}" both draw the'
+            " negatives; keep one"
+        )
     if not drawing and recipe.negatives:
         samplers = ", ".join(sorted(name for name, kind in STEPS.items() if kind.sampler))
-        return f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
+        return (
+            f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
+        )
     if recipe.pool is not None and recipe.pool < recipe.negatives:
-        return f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step; enlarge it, or leave it out"
+        return (
+            f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step; enlarge it,"
+            " or leave it out"
+        )
     if drawing and drawing[0] + 1 < len(recipe.steps):
         late = recipe.steps[drawing[0] + 1].name
         sampler = recipe.steps[drawing[0]].name
-        return f'step "{late}" comes after "{sampler}", which draws the negatives, so it has no effect; move it before'
+        return (
+            f'step "{late}" comes after "{sampler}", which draws the negatives, so it has no'
+            " effect; move it before"
+        )
     return None
 
 
@@ -343,8 +429,8 @@ def _order_problem(steps: Sequence[Step]) -> str | None:
         for column in sorted(item.type.requires(item.params) - made):
             if column in makers:
                 return (
-                    f'step {place + 1}, "{item.name}", reads {column}, which "{makers[column]}" makes; '
-                    "put that step before it"
+                    f'step {place + 1}, "{item.name}", reads {column}, which "{makers[column]}"'
+                    " makes; put that step before it"
                 )
         made.update(item.type.makes)
     return None
@@ -375,8 +461,8 @@ class Runner:
     def fit(self, shards: CandidateShards, dev: CandidateShards | None = None) -> None:
         """Fit the steps that pool over queries, as far as they are not fitted yet.
 
-        Those fitted on dev queries look at ``dev``, as retrieval left it; at all queries where there is none, as in an
-        audit, whose queries belong to no split.
+        Those fitted on dev queries look at ``dev``, as retrieval left it; at all queries where
+        there is none, as in an audit, whose queries belong to no split.
         """
         for place, item in enumerate(self.recipe.steps):
             if item.type.fit is not None and place not in self._fitted:
@@ -392,21 +478,24 @@ class Runner:
         return self._apply(block, len(self.recipe.steps))
 
     def _context(self, place: int) -> Context:
-        return Context(self.seed, self.recipe.pool or self.recipe.negatives, self._fitted.get(place))
+        return Context(
+            self.seed, self.recipe.pool or self.recipe.negatives, self._fitted.get(place)
+        )
 
     def _apply(self, block: Candidates, stop: int) -> Candidates:
         missing = self.recipe.requires - set(block.columns) - set(block.query_columns)
         if missing:
             raise AnmiError(
-                f"the recipe reads {', '.join(sorted(missing))}, which no stage has measured for these candidates; "
-                "run the mining again with this recipe"
+                f"the recipe reads {', '.join(sorted(missing))}, which no stage has measured for"
+                " these candidates; run the mining again with this recipe"
             )
         for place, item in enumerate(self.recipe.steps[:stop]):
             try:
                 block = item.type.apply(block, item.params, self._context(place))
             except KeyError as error:
                 raise AnmiError(
-                    f'step {place + 1} of the recipe, "{item.name}", reads the column {error}, which no stage or '
-                    f"earlier step makes; {nearest(str(error.args[0]), block.columns)}"
+                    f'step {place + 1} of the recipe, "{item.name}", reads the column {error},'
+                    " which no stage or earlier step makes;"
+                    f" {nearest(str(error.args[0]), block.columns)}"
                 ) from error
         return block

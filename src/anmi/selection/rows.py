@@ -1,6 +1,7 @@
 """Training rows: made of selected candidates, held by number in memory, and stored with texts in Parquet.
 
-A document that is a negative of many rows stands once among the texts of a block of rows, in memory and in the file.
+A document that is a negative of many rows stands once among the texts of a block of rows, in memory
+and in the file.
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ from anmi.retrieval.pool import Positives, RelatedDocuments, compacted, without
 
 # Rows of a row group. Its texts are held at once when it is written, and stored once.
 GROUP: Final = 8192
-# Columns of document numbers, and the columns of texts that they become besides that of ids; empty for none.
-JOINED: Final = {"positive_id": "positive", "negative_ids": "negatives", "positive_ids": "", "excluded_ids": ""}
+# Columns of document numbers, and the columns of texts that they become besides that of ids; empty
+# for none.
+JOINED: Final = {
+    "positive_id": "positive",
+    "negative_ids": "negatives",
+    "positive_ids": "",
+    "excluded_ids": "",
+}
 # Above the texts of any group: else the writer gives up the dictionary, and repeats the texts.
 _PAGE: Final = 1 << 28
 
@@ -53,7 +60,11 @@ class TrainingRows:
     @property
     def negatives(self) -> int:
         """How many negatives all rows have."""
-        return sum(len(part.flatten()) for table in self.tables for part in table.column("negative_ids").chunks)
+        return sum(
+            len(part.flatten())
+            for table in self.tables
+            for part in table.column("negative_ids").chunks
+        )
 
     def blocks(self) -> Iterator[pa.Table]:
         """Yield :data:`GROUP` rows at a time with ids and texts; one block without rows where there are none."""
@@ -69,7 +80,11 @@ class TrainingRows:
         """Write a Parquet file, one row group a block."""
         blocks = self.blocks()
         first = next(blocks)
-        how: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": _PAGE, "write_page_checksum": True}
+        how: dict[str, Any] = {
+            "compression": "zstd",
+            "dictionary_pagesize_limit": _PAGE,
+            "write_page_checksum": True,
+        }
         # Without Arrow's schema, so that every reader is given plain texts.
         with pq.ParquetWriter(path, first.schema, store_schema=False, **how) as writer:
             for block in chain([first], blocks):
@@ -98,7 +113,11 @@ def _values(column: pa.Array) -> pa.Array:
 def _like(column: pa.Array, place: NDArray[np.int64], values: pa.Array) -> pa.Array:
     """Return a column of the values at these places, in lists as long as those of another column."""
     found = pa.DictionaryArray.from_arrays(pa.array(place, pa.int32()), values)
-    return listed(found, column.value_lengths().to_numpy(zero_copy_only=False)) if column.type != pa.int32() else found
+    return (
+        listed(found, column.value_lengths().to_numpy(zero_copy_only=False))
+        if column.type != pa.int32()
+        else found
+    )
 
 
 def listed(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
@@ -129,9 +148,15 @@ def frame(table: pa.Table) -> pd.DataFrame:
     columns: dict[str, Any] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_list(column.type):
-            columns[name] = pd.Series([part for chunk in column.chunks for part in _arrays(chunk)], dtype=object)
+            columns[name] = pd.Series(
+                [part for chunk in column.chunks for part in _arrays(chunk)], dtype=object
+            )
         else:
-            plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            plain = (
+                column.cast(column.type.value_type)
+                if pa.types.is_dictionary(column.type)
+                else column
+            )
             columns[name] = plain.to_pandas()
     return pd.DataFrame(columns)
 
@@ -147,11 +172,22 @@ def _arrays(column: pa.ListArray) -> list[NDArray[Any]]:
     return [flat[start:end] for start, end in pairwise([0, *ends])]
 
 
-_SCORES: Final = ("bm25", "bm25_rank", "dense", "dense_rank", "cross", "p_relevant", "elo", "elo_se", "gap_se")
+_SCORES: Final = (
+    "bm25",
+    "bm25_rank",
+    "dense",
+    "dense_rank",
+    "cross",
+    "p_relevant",
+    "elo",
+    "elo_se",
+    "gap_se",
+)
 # Measurements that a row is made of; nothing else need be read.
 _READ: Final = (*_SCORES, "choice", "weight")
 _SOURCE_NAMES: Final = pa.array(
-    ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)], pa.string()
+    ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)],
+    pa.string(),
 )
 _OF_FIRST: Final = ("elo", "elo_se")
 
@@ -170,9 +206,9 @@ def training_rows(
 
     Without a query there are no rows, and yet all columns, those of every score among them.
 
-    A promoted candidate makes a further row: it is the positive, with the query's weight times its probability of
-    relevance. The negatives of all rows of a query are the same. No negative has the text of a promoted document:
-    which documents these are is known only when all are chosen.
+    A promoted candidate makes a further row: it is the positive, with the query's weight times its
+    probability of relevance. The negatives of all rows of a query are the same. No negative has the
+    text of a promoted document: which documents these are is known only when all are chosen.
 
     Parameters
     ----------
@@ -183,7 +219,8 @@ def training_rows(
     query_texts
         By query id.
     related
-        Copies, near-duplicates and siblings of documents; without it every document is like no other.
+        Copies, near-duplicates and siblings of documents; without it every document is like no
+        other.
     own
         By query id, the document that the query is itself or has the text of, where there is one.
     splits
@@ -194,24 +231,39 @@ def training_rows(
     Returns
     -------
     TrainingRows
-        ``query_id, query, query_weight, split, origin`` (``qrels`` or ``promoted``)``, positive_id, positive,
-        positive_ids, negative_ids, negatives, weights, sources``, for every score the lists ``negative_<score>`` beside
-        the number ``positive_<score>``; and ``excluded_ids``: documents of other rows that must not become negatives of
-        this one inside a batch, because they are copies, near-duplicates or siblings of a positive, or their relevance
-        here was judged uncertain or likely; and in any case the query itself, which training may draw from the corpus.
+        ``query_id, query, query_weight, split, origin`` (``qrels`` or ``promoted``)``, positive_id,
+        positive, positive_ids, negative_ids, negatives, weights, sources``, for every score the
+        lists ``negative_<score>`` beside the number ``positive_<score>``; and ``excluded_ids``:
+        documents of other rows that must not become negatives of this one inside a batch, because
+        they are copies, near-duplicates or siblings of a positive, or their relevance here was
+        judged uncertain or likely; and in any case the query itself, which training may draw from
+        the corpus.
     """
     count = len(document_ids)
-    maker = _RowMaker(count, query_texts, related or RelatedDocuments.unrelated(count), own or {}, splits, labels)
+    maker = _RowMaker(
+        count, query_texts, related or RelatedDocuments.unrelated(count), own or {}, splits, labels
+    )
     tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(_of_no_query())]
     # Blocks without rows may have measured less than the others.
     tables = [table for table in tables if len(table)] or tables[:1]
-    texts = document_texts if isinstance(document_texts, pa.Array) else pa.array(document_texts, pa.large_string())
-    return TrainingRows(list(map(maker.known, tables)), pa.array(document_ids, pa.large_string()), texts)
+    texts = (
+        document_texts
+        if isinstance(document_texts, pa.Array)
+        else pa.array(document_texts, pa.large_string())
+    )
+    return TrainingRows(
+        list(map(maker.known, tables)), pa.array(document_ids, pa.large_string()), texts
+    )
 
 
 def _of_no_query() -> Candidates:
-    none, scores = np.zeros((0, 1), np.int32), {name: np.zeros((0, 1), np.float32) for name in _SCORES}
-    return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(scores, scores)
+    none, scores = (
+        np.zeros((0, 1), np.int32),
+        {name: np.zeros((0, 1), np.float32) for name in _SCORES},
+    )
+    return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(
+        scores, scores
+    )
 
 
 @dataclass
@@ -255,7 +307,9 @@ class _RowMaker:
         table: dict[str, Any] = {
             "query_id": pa.array(queries, pa.string()),
             "query": pa.array([self.query_texts[query] for query in queries], pa.string()),
-            "query_weight": pa.array(block.query_columns.get("weight", np.ones(len(block), np.float32))),
+            "query_weight": pa.array(
+                block.query_columns.get("weight", np.ones(len(block), np.float32))
+            ),
         }
         if self.splits is not None:
             table["split"] = pa.array([self.splits[query] for query in queries], pa.string())
@@ -265,7 +319,11 @@ class _RowMaker:
             "positive_ids": lists(positives, positives != PADDING),
             "negative_ids": by_row(chosen),
             "weights": by_row(block.weight[row, slot]),
-            "sources": by_row(pa.DictionaryArray.from_arrays(block.source[row, slot].astype(np.int32), _SOURCE_NAMES)),
+            "sources": by_row(
+                pa.DictionaryArray.from_arrays(
+                    block.source[row, slot].astype(np.int32), _SOURCE_NAMES
+                )
+            ),
         }
         for score in _SCORES:
             if score in block.columns:
@@ -273,7 +331,9 @@ class _RowMaker:
                 if score in block.positive_columns:
                     table[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
         doubtful = np.where(block.excluded_in_batch, block.documents, PADDING)
-        others = np.concatenate([doubtful, without(self.related.excluded(positives, selves), positives)], axis=1)
+        others = np.concatenate(
+            [doubtful, without(self.related.excluded(positives, selves), positives)], axis=1
+        )
         table["excluded_ids"] = lists(others, others != PADDING)
         return self._by_positive(pa.table(table), block, promoted)
 
@@ -281,12 +341,18 @@ class _RowMaker:
         """Return the table with those excluded documents alone that some row uses."""
         column = table.column("excluded_ids").combine_chunks()
         kept = self.used[column.flatten().to_numpy()]
-        row = np.repeat(np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False))
+        row = np.repeat(
+            np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False)
+        )
         lengths = np.bincount(row[kept], minlength=len(column))
         place = table.column_names.index("excluded_ids")
-        return table.set_column(place, "excluded_ids", listed(column.flatten().filter(pa.array(kept)), lengths))
+        return table.set_column(
+            place, "excluded_ids", listed(column.flatten().filter(pa.array(kept)), lengths)
+        )
 
-    def _by_positive(self, table: pa.Table, block: Candidates, promoted: NDArray[np.bool_]) -> pa.Table:
+    def _by_positive(
+        self, table: pa.Table, block: Candidates, promoted: NDArray[np.bool_]
+    ) -> pa.Table:
         """Return a row for each measured positive of a query, and for each document that was promoted behind them."""
         row, place = np.nonzero(block.positives != PADDING)
         probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
@@ -298,7 +364,9 @@ class _RowMaker:
         changed: dict[str, Any] = {
             "origin": pa.array(np.where(order < len(row), "qrels", "promoted"), pa.string()),
             "positive_id": _both(block.positives[row, place], block.documents[new, slot], order),
-            "query_weight": pa.array((made.column("query_weight").to_numpy() * weight).astype(np.float32)),
+            "query_weight": pa.array(
+                (made.column("query_weight").to_numpy() * weight).astype(np.float32)
+            ),
         }
         for name in table.column_names:
             score = name.removeprefix("positive_")
@@ -306,7 +374,9 @@ class _RowMaker:
                 # Gaps in Elo are to the first positive, beside which the candidates were rated.
                 own = block.positive_columns[score][row, 0 if score in _OF_FIRST else place]
                 changed[name] = _both(own, block.columns[score][new, slot], order)
-        return pa.table({name: changed.get(name, made.column(name)) for name in table.column_names}).combine_chunks()
+        return pa.table(
+            {name: changed.get(name, made.column(name)) for name in table.column_names}
+        ).combine_chunks()
 
 
 def _both(first: NDArray[Any], second: NDArray[Any], order: NDArray[np.int64]) -> pa.Array:
@@ -321,13 +391,23 @@ def pair_rows(
     Returns
     -------
     pandas.DataFrame
-        ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types, source and language are
-        those of the collection's metadata where it has them.
+        ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types,
+        source and language are those of the collection's metadata where it has them.
     """
     kept = rows[np.fromiter(map(len, rows.negative_ids), np.int64, len(rows)) > 0]
     kept = kept.rename(columns={"positive": "positive_doc", "negatives": "hard_negatives"})
-    kept["doc_type"] = kept.positive_id.map(values_by_id(corpus, "document_id", "doc_type", "document"))
+    kept["doc_type"] = kept.positive_id.map(
+        values_by_id(corpus, "document_id", "doc_type", "document")
+    )
     for name, default in (("query_type", "query"), ("source", collection), ("language", language)):
         kept[name] = kept.query_id.map(values_by_id(queries, "query_id", name, default))
-    columns = ["query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"]
+    columns = [
+        "query",
+        "positive_doc",
+        "hard_negatives",
+        "query_type",
+        "doc_type",
+        "source",
+        "language",
+    ]
     return kept[columns].reset_index(drop=True)

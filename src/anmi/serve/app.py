@@ -76,11 +76,16 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
         if asked.question:
             name, text = question_of(_question(asked.question))
             if not (text and asked.split and run.query_of(text)[0] == asked.query_id == name):
-                raise AnmiError("the question is another one, or has no text or split: search for it again")
+                raise AnmiError(
+                    "the question is another one, or has no text or split: search for it again"
+                )
             known.add(name)
         run.check_pair(asked.query_id, asked.document_id, known)
         said: Relevance | None = None if asked.relevance is None else 1 if asked.relevance else 0
-        made = add(marks, Mark(asked.query_id, asked.document_id, said, by, question=text, split=asked.split))
+        made = add(
+            marks,
+            Mark(asked.query_id, asked.document_id, said, by, question=text, split=asked.split),
+        )
         return {"relevance": made.relevance, "at": made.at, "by": made.by}
 
     @app.get("/api/search")
@@ -104,9 +109,19 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
         offered = [] if q.strip() or run.search is None else run.offered
         offered = [text for text in offered if question_of(text)[0] not in asked.index][:_OFFERED]
         return show(
-            "search", question=q, k=k, found=found, said=_said(log, name), there=run.search is not None, query_id=name,
-            split=split, own=own, labels=run.labels_of(name), offered=offered, asked=asked.value_counts().to_dict(),
-        )  # fmt: skip
+            "search",
+            question=q,
+            k=k,
+            found=found,
+            said=_said(log, name),
+            there=run.search is not None,
+            query_id=name,
+            split=split,
+            own=own,
+            labels=run.labels_of(name),
+            offered=offered,
+            asked=asked.value_counts().to_dict(),
+        )
 
     @app.get("/queries")
     def queries(find: str = "", page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
@@ -119,21 +134,34 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
         pages = max(1, -(-len(table) // _PAGE))
         judged = bool(len(run.overview)) and bool(run.overview["uncertainty"].max() > 0)
         return show(
-            "queries", rows=rows, find=find, page=page, pages=pages, total=len(table), judged=judged,
+            "queries",
+            rows=rows,
+            find=find,
+            page=page,
+            pages=pages,
+            total=len(table),
+            judged=judged,
             first=(page - 1) * _PAGE,
-        )  # fmt: skip
+        )
 
     @app.get("/query")
     def query(id: str, every: bool = False) -> Response:
         told = run.explained(id)
-        ordered = sorted(told["candidates"], key=lambda candidate: (-candidate["uncertainty"], candidate["place"]))
+        ordered = sorted(
+            told["candidates"],
+            key=lambda candidate: (-candidate["uncertainty"], candidate["place"]),
+        )
         names = run.overview["query_id"].tolist()
         here = names.index(id)
         return show(
-            "query", query=told, said=_said(read_log(marks), id), every=every,
+            "query",
+            query=told,
+            said=_said(read_log(marks), id),
+            every=every,
             candidates=ordered if every else ordered[:_CANDIDATES],
-            before=names[here - 1] if here else None, after=names[here + 1] if here + 1 < len(names) else None,
-        )  # fmt: skip
+            before=names[here - 1] if here else None,
+            after=names[here + 1] if here + 1 < len(names) else None,
+        )
 
     @app.get("/document")
     def document(id: str) -> Response:
@@ -146,11 +174,18 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
         stands = {(mark.query_id, mark.document_id): number for number, mark in enumerate(log)}
         newest = list(enumerate(log))[::-1][(page - 1) * _PAGE : page * _PAGE]
         rows = [
-            {"mark": mark, "stands": stands[mark.query_id, mark.document_id] == number and mark.relevance is not None}
+            {
+                "mark": mark,
+                "stands": (
+                    stands[mark.query_id, mark.document_id] == number and mark.relevance is not None
+                ),
+            }
             for number, mark in newest
         ]
         pages = max(1, -(-len(log) // _PAGE))
-        return show("marks", rows=rows, asked=asked, total=len(log), file=str(marks), page=page, pages=pages)
+        return show(
+            "marks", rows=rows, asked=asked, total=len(log), file=str(marks), page=page, pages=pages
+        )
 
 
 def _next_split(log: list[Mark], asked: pd.Series) -> str:
@@ -171,25 +206,34 @@ def _question(text: str) -> str:
     if not text.strip():
         raise AnmiError("the question is empty: ask something")
     if len(text) > _LONGEST_QUESTION:
-        raise AnmiError(f"the question has {len(text):,} characters: ask with {_LONGEST_QUESTION:,} at most")
+        raise AnmiError(
+            f"the question has {len(text):,} characters: ask with {_LONGEST_QUESTION:,} at most"
+        )
     return text.encode("utf-8", "replace").decode()
 
 
 def _renderer(run: Run, guard: Guard) -> Callable[..., Response]:
     """Return what renders a template; all values are escaped, and no character of them commands the page."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
-    )  # fmt: skip
+    )
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.3g}"
     environment.filters["excerpt"] = excerpt
     # Long ids break between their words.
-    environment.filters["words"] = lambda text: Markup("<wbr>").join(re.split(r"(?<=[-._/:#])(?=\w)", visible(text)))
+    environment.filters["words"] = lambda text: Markup("<wbr>").join(
+        re.split(r"(?<=[-._/:#])(?=\w)", visible(text))
+    )
     shared = {"run": run, "csrf": guard.csrf}
 
     def show(template: str, status: int = 200, **values: Any) -> Response:
-        text = environment.get_template(f"{template}.html.jinja").render(shared | values, here=template)
+        text = environment.get_template(f"{template}.html.jinja").render(
+            shared | values, here=template
+        )
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
     return show
@@ -208,10 +252,18 @@ def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
 
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return answer(request, status, "there is no such page" if status == 404 else "that cannot be done here")
+        return answer(
+            request,
+            status,
+            "there is no such page" if status == 404 else "that cannot be done here",
+        )
 
     def invalid(request: Request, error: Exception) -> Response:
-        first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": "is wrong"}
+        first = (
+            error.errors()[0]
+            if isinstance(error, RequestValidationError)
+            else {"loc": (), "msg": "is wrong"}
+        )
         return answer(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
 
     app.add_exception_handler(AnmiError, plain)

@@ -18,8 +18,10 @@ LARGEST_BODY: Final = 65_536
 _COOKIE: Final = "anmi_token"
 # Nothing from elsewhere, no script within a page, and in no frame of another.
 _HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
@@ -50,12 +52,14 @@ class Guard:
     Attributes
     ----------
     hosts
-        Names that the header ``Host`` may have, without the port: a site whose name was turned to this machine (DNS
-        rebinding) has another one. Empty for any, which only a token makes safe.
+        Names that the header ``Host`` may have, without the port: a site whose name was turned to
+        this machine (DNS rebinding) has another one. Empty for any, which only a token makes safe.
     token
-        Must be known where it is given: it comes in the first address, ``?token=…``, and then from a cookie.
+        Must be known where it is given: it comes in the first address, ``?token=…``, and then from
+        a cookie.
     csrf
-        Every page has it, and every change must bring it: another site that sends a form cannot read it.
+        Every page has it, and every change must bring it: another site that sends a form cannot
+        read it.
     """
 
     hosts: frozenset[str] = LOOPBACK_NAMES
@@ -77,13 +81,21 @@ class Guard:
     def _unknown(self, request: Request, token: str) -> Response | None:
         given = request.query_params.get("token")
         if given is not None and request.method == "GET" and _same(given, token):
-            rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
+            rest = urlencode(
+                [
+                    (name, value)
+                    for name, value in request.query_params.multi_items()
+                    if name != "token"
+                ]
+            )
             answer = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
             answer.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
             return answer
         if _same(request.cookies.get(_COOKIE, ""), token):
             return None
-        return PlainTextResponse("Open the address that `kedro anmi serve` printed: it has the token.", 401)
+        return PlainTextResponse(
+            "Open the address that `kedro anmi serve` printed: it has the token.", 401
+        )
 
     def _forged(self, request: Request) -> Response | None:
         origin = request.headers.get("origin")
@@ -98,7 +110,11 @@ class Guard:
         length = request.headers.get("content-length", "")
         if not length.isdecimal():
             return PlainTextResponse("The length of the request was expected.", 411)
-        return PlainTextResponse("The request is too long.", 413) if int(length) > LARGEST_BODY else None
+        return (
+            PlainTextResponse("The request is too long.", 413)
+            if int(length) > LARGEST_BODY
+            else None
+        )
 
 
 class Guarded:

@@ -32,8 +32,9 @@ UNCERTAINTY_COLUMNS: Final = ("p_relevant", MARKED)
 def uncertainty(block: Candidates) -> NDArray[np.float32]:
     """Return how much a mark of each candidate may change, in [0, 1], float32 [Q, M]; 0 where nothing is judged.
 
-    Of a negative it is the probability that it is relevant, and so a false negative. Of what was rejected as perhaps
-    relevant it is 2 · min(p, 1 - p), which is 1 where the judges cannot tell. Others decide on nothing.
+    Of a negative it is the probability that it is relevant, and so a false negative. Of what was
+    rejected as perhaps relevant it is 2 · min(p, 1 - p), which is 1 where the judges cannot tell.
+    Others decide on nothing.
 
     Examples
     --------
@@ -47,10 +48,17 @@ def uncertainty(block: Candidates) -> NDArray[np.float32]:
     if chance is None:
         return np.zeros(block.documents.shape, np.float32)
     # A mark that was made before this run settles it.
-    settled = block.columns[MARKED] == 0 if MARKED in block.columns else np.zeros(block.documents.shape, bool)
+    settled = (
+        block.columns[MARKED] == 0
+        if MARKED in block.columns
+        else np.zeros(block.documents.shape, bool)
+    )
     chance = np.where((block.documents == PADDING) | settled, 0, np.nan_to_num(chance))
-    doubted = [code for code, name in enumerate(block.legend) if name in block.rules and
-               block.rules[name].kind in _DOUBTED]  # fmt: skip
+    doubted = [
+        code
+        for code, name in enumerate(block.legend)
+        if name in block.rules and block.rules[name].kind in _DOUBTED
+    ]
     unsure = np.where(np.isin(block.verdict, doubted), 2 * np.minimum(chance, 1 - chance), 0)
     return np.where(block.verdict == NEGATIVE, chance, unsure).astype(np.float32)
 
@@ -83,9 +91,11 @@ class ZeroShot:
         ]
 
 
-# What is shown of a text; the page of the document has more, and no browser stands all of a very long one.
+# What is shown of a text; the page of the document has more, and no browser stands all of a very
+# long one.
 SHOWN: Final = 1_000
-# Kinds of pseudo-queries that are offered as questions, those first that read most like one; and how many are tried.
+# Kinds of pseudo-queries that are offered as questions, those first that read most like one; and
+# how many are tried.
 _KINDS: Final = ("question", "llm", "heading", "title", "first", "cloze")
 _TRIED: Final = 60
 _LONGEST_OFFERED: Final = 300
@@ -119,11 +129,13 @@ class Run:
     qrels
         Its labels, ``query_id, document_id``.
     pseudo_queries
-        That the run made, ``text, document_id, kind``; where there are none, some are made to be offered as questions.
+        That the run made, ``text, document_id, kind``; where there are none, some are made to be
+        offered as questions.
     search
         None where nothing was trained yet.
     zero_shot
-        The encoder before training; None where the run encoded nothing, or its search is of other documents.
+        The encoder before training; None where the run encoded nothing, or its search is of other
+        documents.
     """
 
     where: str
@@ -136,7 +148,9 @@ class Run:
     seed: int = 0
     language: str = "en"
     qrels: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
-    pseudo_queries: pd.DataFrame = field(default_factory=lambda: empty("text", "document_id", "kind"))
+    pseudo_queries: pd.DataFrame = field(
+        default_factory=lambda: empty("text", "document_id", "kind")
+    )
     search: HybridSearch | None = None
     zero_shot: ZeroShot | None = None
     _searching: Lock = field(default_factory=Lock, repr=False, compare=False)
@@ -155,11 +169,15 @@ class Run:
             counts = block.negatives.sum(axis=1), block.filled.sum(axis=1)
             columns = (block.query_ids, np.full(len(block), number), unsure, *counts)
             rows += zip(*(column.tolist() for column in columns), strict=True)
-        table = pd.DataFrame(rows, columns=["query_id", "shard", "uncertainty", "negatives", "candidates"])
+        table = pd.DataFrame(
+            rows, columns=["query_id", "shard", "uncertainty", "negatives", "candidates"]
+        )
         table = table.groupby("query_id", sort=False).max().reset_index()
         known = self.queries[["query_id", "text", "split"]]
         table = known.merge(table, on="query_id", how="inner")
-        return table.sort_values(["uncertainty", "query_id"], ascending=[False, True], ignore_index=True)
+        return table.sort_values(
+            ["uncertainty", "query_id"], ascending=[False, True], ignore_index=True
+        )
 
     @cached_property
     def _documents(self) -> dict[str, int]:
@@ -183,7 +201,10 @@ class Run:
     def labels_of(self, query_id: str | None) -> set[str]:
         """Return the documents that the run has as relevant to a query; of a passage its document, too."""
         found = self.qrels["document_id"][self.qrels["query_id"] == query_id]
-        return {*found, *(self._parents[self._documents[name]] for name in found if name in self._documents)}
+        return {
+            *found,
+            *(self._parents[self._documents[name]] for name in found if name in self._documents),
+        }
 
     @cached_property
     def _parents(self) -> list[str]:
@@ -196,22 +217,42 @@ class Run:
         if made.empty:
             from anmi.adaptation.make import make_pseudo_queries
 
-            some = self.corpus.iloc[np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))]
+            some = self.corpus.iloc[
+                np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))
+            ]
             some, kinds = some[:_TRIED], ("question", "title", "cloze")
-            made = make_pseudo_queries(some, kinds, language=self.language, seed=self.seed, show_progress=False).kept
+            made = make_pseudo_queries(
+                some, kinds, language=self.language, seed=self.seed, show_progress=False
+            ).kept
         # Tables and code are no questions.
         made = made[made["text"].str.count(_MARKUP) <= _MOST_MARKUP * made["text"].str.len()]
-        places = made["kind"].map({kind: place for place, kind in enumerate(_KINDS)}).fillna(len(_KINDS))
-        order = np.lexsort((
-            position(self.seed, "offered", made["text"].tolist()), places, ~made["text"].str.endswith(("?", "？", "؟"))
-        ))  # fmt: skip
-        texts = made.iloc[order].drop_duplicates("document_id")["text"].str[:_LONGEST_OFFERED].tolist()
-        texts = [text for text in dict.fromkeys(texts) if normalised(text) not in self._named][:_TRIED]
+        places = (
+            made["kind"].map({kind: place for place, kind in enumerate(_KINDS)}).fillna(len(_KINDS))
+        )
+        order = np.lexsort(
+            (
+                position(self.seed, "offered", made["text"].tolist()),
+                places,
+                ~made["text"].str.endswith(("?", "？", "؟")),
+            )
+        )
+        texts = (
+            made.iloc[order].drop_duplicates("document_id")["text"].str[:_LONGEST_OFFERED].tolist()
+        )
+        texts = [text for text in dict.fromkeys(texts) if normalised(text) not in self._named][
+            :_TRIED
+        ]
         if self.search is None or not self.search.retrievers or not texts:
             return texts
         with self._searching:
-            both = [self.search.ranked(texts, 10, system).documents for system in ("bm25", self.search.main.kind)]
-        shared = [len({*one} & {*other} - {PADDING}) for one, other in zip(*(d.tolist() for d in both), strict=True)]
+            both = [
+                self.search.ranked(texts, 10, system).documents
+                for system in ("bm25", self.search.main.kind)
+            ]
+        shared = [
+            len({*one} & {*other} - {PADDING})
+            for one, other in zip(*(d.tolist() for d in both), strict=True)
+        ]
         return [texts[place] for place in np.argsort(shared, kind="stable")]
 
     def check_pair(self, query_id: str, document_id: str, asked: Collection[str] = ()) -> None:
@@ -224,14 +265,19 @@ class Run:
         """
         split = "train" if query_id in asked else self._split.get(query_id)
         if split is None:
-            raise AnmiError("the collection has no such query: open the page again, the run may be another one")
+            raise AnmiError(
+                "the collection has no such query: open the page again, the run may be another one"
+            )
         if split not in COUNTED:
             raise AnmiError(
-                f"it is a query of {split}, whose labels stay as they are, or figures could not be compared any more: "
-                "mark queries of train and dev"
+                f"it is a query of {split}, whose labels stay as they are, or figures could not be"
+                " compared any more: mark queries of train and dev"
             )
         if document_id not in self._documents and document_id not in self._parents:
-            raise AnmiError("the collection has no such document: open the page again, the run may be another one")
+            raise AnmiError(
+                "the collection has no such document: open the page again, the run may be"
+                " another one"
+            )
 
     def document(self, document_id: str) -> dict[str, Any]:
         """Return ``document_id, title, text`` of a passage or a document, and how many characters the text has.
@@ -243,7 +289,11 @@ class Run:
         """
         if document_id in self._documents:
             return self._texts(self._documents[document_id], LONGEST)
-        parts = [self._texts(place, LONGEST) for place, name in enumerate(self._parents) if name == document_id]
+        parts = [
+            self._texts(place, LONGEST)
+            for place, name in enumerate(self._parents)
+            if name == document_id
+        ]
         if not parts:
             raise AnmiError("the collection has no such document")
         text = "\n\n".join(part["text"] for part in parts)
@@ -253,7 +303,10 @@ class Run:
     def _texts(self, place: int, longest: int) -> dict[str, Any]:
         entry = self.corpus.iloc[place]
         text = str(entry["text"])
-        found = {"document_id": str(entry["document_id"]), "title": str(entry["title"] or "")[:SHOWN]}
+        found = {
+            "document_id": str(entry["document_id"]),
+            "title": str(entry["title"] or "")[:SHOWN],
+        }
         found |= {"parent": self._parents[place]}
         return found | {"text": text[:longest], "characters": len(text), "cut": len(text) > longest}
 
@@ -263,8 +316,9 @@ class Run:
         Returns
         -------
         dict
-            ``query_id, text, split``, and what :func:`anmi.report.explanation.explain` tells; positives and candidates
-            have their ``title`` and the start of their ``text``, candidates their ``uncertainty``.
+            ``query_id, text, split``, and what :func:`anmi.report.explanation.explain` tells;
+            positives and candidates have their ``title`` and the start of their ``text``,
+            candidates their ``uncertainty``.
 
         Raises
         ------
@@ -274,7 +328,9 @@ class Run:
         mined = self.overview["shard"][self.overview["query_id"] == query_id].tolist()
         if not mined:
             split = self._split.get(query_id)
-            why = "the collection has no such query" if split is None else f"it is a query of {split}"
+            why = (
+                "the collection has no such query" if split is None else f"it is a query of {split}"
+            )
             raise AnmiError(f"nothing was mined for this query, since {why}")
         asked = self.queries[self.queries["query_id"] == query_id].iloc[0]
         block = self._block(mined[0])
@@ -285,7 +341,11 @@ class Run:
             candidate["uncertainty"] = float(uncertainties[candidate["place"] - 1])
         for document in (*told["positives"], *told["candidates"]):
             document.update(self._texts(self._documents[document["document_id"]], SHOWN))
-        return told | {"query_id": query_id, "text": str(asked["text"])[:LONGEST], "split": str(asked["split"])}
+        return told | {
+            "query_id": query_id,
+            "text": str(asked["text"])[:LONGEST],
+            "split": str(asked["split"]),
+        }
 
     def _block(self, number: int) -> Candidates:
         files = self.selection.files

@@ -1,9 +1,10 @@
 """The store keeps what was computed for a text, embeddings and judgments, so that it is never computed again.
 
-It is a key-value store on LMDB. A key is a prefix that stands for the fingerprint of whatever computed the value, and a
-hash of the text: a changed model misses, a renamed one does not, and what belongs to one model lies together. LMDB
-commits atomically and serialises writers, so two processes may share a store and a killed writer loses at most its open
-batch. Each value has a checksum of it and its key; a damaged one is computed again.
+It is a key-value store on LMDB. A key is a prefix that stands for the fingerprint of whatever
+computed the value, and a hash of the text: a changed model misses, a renamed one does not, and what
+belongs to one model lies together. LMDB commits atomically and serialises writers, so two processes
+may share a store and a killed writer loses at most its open batch. Each value has a checksum of it
+and its key; a damaged one is computed again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ _SAVED_AT_ONCE: Final = 64
 _TWICE: Final = "already open"
 _REFILLED: Final = "it will be filled again"
 _DAY: Final = 86_400.0
-# Folders beside the database that are made anew when they are missed; "." begins those that a killed process left.
+# Folders beside the database that are made anew when they are missed; "." begins those that a
+# killed process left.
 _MADE_ANEW: Final = ("teacher-", "static-", ".")
 
 
@@ -64,7 +66,8 @@ class Store(AbstractContextManager["Store"]):
     Raises
     ------
     AnmiError
-        The folder cannot be made or locked, or holds something else or the store of another version.
+        The folder cannot be made or locked, or holds something else or the store of another
+        version.
 
     Examples
     --------
@@ -88,8 +91,8 @@ class Store(AbstractContextManager["Store"]):
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise AnmiError(
-                f"the store in {path} cannot be made ({error.strerror}): set ANMI_STORE to a folder on a local disk "
-                "that can be written to"
+                f"the store in {path} cannot be made ({error.strerror}): set ANMI_STORE to a folder"
+                " on a local disk that can be written to"
             ) from error
         self._open()
         # Where judges and encoders that can work elsewhere compute what is not stored.
@@ -100,7 +103,9 @@ class Store(AbstractContextManager["Store"]):
 
     def _open(self) -> None:
         def opened() -> Any:
-            return lmdb.open(str(self.path), map_size=self._size_limit, max_dbs=2, max_readers=_MAX_READERS)
+            return lmdb.open(
+                str(self.path), map_size=self._size_limit, max_dbs=2, max_readers=_MAX_READERS
+            )
 
         file = self.path / "data.mdb"
         try:
@@ -114,8 +119,14 @@ class Store(AbstractContextManager["Store"]):
                 self._environment = opened()
         except lmdb.Error as error:
             # A process that opens LMDB twice loses its locks.
-            cure = "close it before opening it again" if _TWICE in str(error) else f"delete {file}, {_REFILLED}"
-            raise AnmiError(f"the store in {self.path} could not be opened ({error}): {cure}") from error
+            cure = (
+                "close it before opening it again"
+                if _TWICE in str(error)
+                else f"delete {file}, {_REFILLED}"
+            )
+            raise AnmiError(
+                f"the store in {self.path} could not be opened ({error}): {cure}"
+            ) from error
         try:
             # A killed reader would keep the pages that it read from being used again.
             self._environment.reader_check()
@@ -124,10 +135,14 @@ class Store(AbstractContextManager["Store"]):
                 if found is None and transaction.stat()["entries"] == 0:
                     transaction.put(b"format", found := FORMAT)
             if found != FORMAT:
-                wrote = "by another program" if found is None else f"as {found.decode(errors='replace')!r}"
+                wrote = (
+                    "by another program"
+                    if found is None
+                    else f"as {found.decode(errors='replace')!r}"
+                )
                 raise AnmiError(
-                    f"the store in {self.path} was written {wrote} and this version reads {FORMAT.decode()!r}: "
-                    f"delete {file}, {_REFILLED}"
+                    f"the store in {self.path} was written {wrote} and this version reads"
+                    f" {FORMAT.decode()!r}: delete {file}, {_REFILLED}"
                 )
             with self._errors():
                 self._entries = self._environment.open_db(b"entries")
@@ -147,8 +162,9 @@ class Store(AbstractContextManager["Store"]):
             ) from error
         except lmdb.Error as error:
             raise AnmiError(
-                f"the store in {self.path} could not be read or written ({error}): free space on its disk or set "
-                f"ANMI_STORE to another folder, and if it is damaged delete {self.path / 'data.mdb'}, {_REFILLED}"
+                f"the store in {self.path} could not be read or written ({error}): free space on"
+                " its disk or set ANMI_STORE to another folder, and if it is damaged delete"
+                f" {self.path / 'data.mdb'}, {_REFILLED}"
             ) from error
 
     @contextmanager
@@ -180,7 +196,10 @@ class Store(AbstractContextManager["Store"]):
         prefix = digest(fingerprint, size=_PREFIX_SIZE)
         self._known[prefix] = (fingerprint, name or self._known.get(prefix, ("", ""))[1])
         blake2b, size = hashlib.blake2b, _TEXT_SIZE
-        return [prefix + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest() for text in texts]
+        return [
+            prefix + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+            for text in texts
+        ]
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
@@ -198,7 +217,8 @@ class Store(AbstractContextManager["Store"]):
         """Yield the values that are there, some thousand at a time, with what is known of their fingerprint."""
         damaged: list[bytes] = []
         with self._reading() as transaction:
-            # In their order, keys that lie together are read together: decisive where the file is not in memory.
+            # In their order, keys that lie together are read together: decisive where the file is
+            # not in memory.
             for prefix, group in groupby(sorted(keys), key=lambda key: key[:_PREFIX_SIZE]):
                 record, wanted = self._record(transaction, prefix), list(group)
                 for start in range(0, len(wanted) if record else 0, _READ_AT_ONCE):
@@ -208,13 +228,19 @@ class Store(AbstractContextManager["Store"]):
                     damaged += bad
                     yield found, record
         if damaged:
-            logger.warning("%d values in the store %s are damaged: they are computed again", len(damaged), self.path)
+            logger.warning(
+                "%d values in the store %s are damaged: they are computed again",
+                len(damaged),
+                self.path,
+            )
             # They are removed, unless nothing can be written.
             with suppress(AnmiError), self._writing() as transaction:
                 for key in damaged:
                     transaction.delete(key, db=self._entries)
 
-    def write(self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32") -> None:
+    def write(
+        self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32"
+    ) -> None:
         """Store values; all of them or, when interrupted, none. A value that is there already stays.
 
         Parameters
@@ -235,20 +261,33 @@ class Store(AbstractContextManager["Store"]):
         with self._writing() as transaction:
             for prefix, group in groupby(items, key=lambda item: item[0][:_PREFIX_SIZE]):
                 if prefix not in self._known:
-                    raise AnmiError("a key was not made by this store: use Store.keys(fingerprint, texts)")
+                    raise AnmiError(
+                        "a key was not made by this store: use Store.keys(fingerprint, texts)"
+                    )
                 self._put(transaction, prefix, list(group), number)
 
-    def _put(self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number) -> None:
+    def _put(
+        self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number
+    ) -> None:
         (fingerprint, name), size = self._known[prefix], np.dtype(number).itemsize
-        record = self._record(transaction, prefix) or {"number": number, "dimension": len(items[0][1]) // size}
-        other = next((len(value) for _, value in items if len(value) != size * record["dimension"]), None)
+        record = self._record(transaction, prefix) or {
+            "number": number,
+            "dimension": len(items[0][1]) // size,
+        }
+        other = next(
+            (len(value) for _, value in items if len(value) != size * record["dimension"]), None
+        )
         if other is not None:
             raise AnmiError(
-                f'"{name or fingerprint}" gave {other // size} numbers for a text and {record["dimension"]} before: '
-                "whatever changed must be part of its fingerprint; nothing of this batch was stored"
+                f'"{name or fingerprint}" gave {other // size} numbers for a text and'
+                f" {record['dimension']} before: whatever changed must be part of its fingerprint;"
+                " nothing of this batch was stored"
             )
         if record["number"] != number:
-            items = [(key, np.frombuffer(value, number).astype(record["number"]).tobytes()) for key, value in items]
+            items = [
+                (key, np.frombuffer(value, number).astype(record["number"]).tobytes())
+                for key, value in items
+            ]
         summed = [(key, value + _sum(value, key)) for key, value in items]
         transaction.cursor(self._entries).putmulti(summed, overwrite=False)
         self._note(transaction, prefix, record)
@@ -276,9 +315,16 @@ class Store(AbstractContextManager["Store"]):
                 self._note(transaction, prefix, record)
 
     def vectors(
-        self, fingerprint: str, texts: Sequence[str], compute: Callable[[list[str]], NDArray[np.float32]],
-        batch: int = 2048, bar: tqdm[Any] | None = None, name: str = "", run: Run = map, number: Number = "float32",
-    ) -> NDArray[np.float32]:  # fmt: skip
+        self,
+        fingerprint: str,
+        texts: Sequence[str],
+        compute: Callable[[list[str]], NDArray[np.float32]],
+        batch: int = 2048,
+        bar: tqdm[Any] | None = None,
+        name: str = "",
+        run: Run = map,
+        number: Number = "float32",
+    ) -> NDArray[np.float32]:
         """Return one vector per text, computing only those that are not stored.
 
         Parameters
@@ -296,10 +342,11 @@ class Store(AbstractContextManager["Store"]):
         name
             What people call the model, for errors.
         run
-            Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with workers.
+            Applies ``compute`` to the batches, in their order: ``map``, or that of an engine with
+            workers.
         number
-            What numbers are rounded to, whether computed now or stored at any time, so that a value is the same the
-            first time and ever after. float16 takes half the room.
+            What numbers are rounded to, whether computed now or stored at any time, so that a value
+            is the same the first time and ever after. float16 takes half the room.
 
         Returns
         -------
@@ -309,8 +356,8 @@ class Store(AbstractContextManager["Store"]):
         Raises
         ------
         AnmiError
-            When ``compute`` returns the wrong number of rows, rows of another length than those stored, a NaN or an
-            infinite number, or when there is no space.
+            When ``compute`` returns the wrong number of rows, rows of another length than those
+            stored, a NaN or an infinite number, or when there is no space.
         """
         if not len(texts):
             return np.zeros((0, 0), np.float32)
@@ -321,13 +368,17 @@ class Store(AbstractContextManager["Store"]):
             first.setdefault(key, row)
         values: NDArray[np.float32] | None = None
         absent = dict(first)
-        # Values go from the file to the array some at a time: a million of them are never in memory twice.
+        # Values go from the file to the array some at a time: a million of them are never in memory
+        # twice.
         for found, record in self._found(first):
             if values is None:
                 values = np.empty((len(texts), record["dimension"]), np.float32)
-            read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(-1, record["dimension"])
+            read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(
+                -1, record["dimension"]
+            )
             values[[absent.pop(key) for key in found]] = read.astype(number, copy=False)
-        # Longest first: batches of like length waste little padding, and too large a batch fails early.
+        # Longest first: batches of like length waste little padding, and too large a batch fails
+        # early.
         order = sorted(absent, key=lambda key: (-len(texts[first[key]]), key))
         if bar is not None:
             bar.update(len(texts) - len(order))
@@ -350,10 +401,14 @@ class Store(AbstractContextManager["Store"]):
         return values
 
     def answers(
-        self, fingerprint: str, texts: Sequence[str], question: Callable[[str], tuple[str, str]],
-        ask: Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]], value: Callable[[Any, str], bytes],
+        self,
+        fingerprint: str,
+        texts: Sequence[str],
+        question: Callable[[str], tuple[str, str]],
+        ask: Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]],
+        value: Callable[[Any, str], bytes],
         name: str,
-    ) -> tuple[list[bytes | None], Counter[str]]:  # fmt: skip
+    ) -> tuple[list[bytes | None], Counter[str]]:
         """Return the answers of a language model, which is asked only what is not stored; store them as they come.
 
         Parameters
@@ -365,8 +420,8 @@ class Store(AbstractContextManager["Store"]):
         question
             From a text to (system prompt, user prompt).
         ask
-            Yields (number of the question, reply), as :meth:`anmi.judging.endpoint.Endpoint.ask` does; a reply has a
-            ``text``, or a ``problem`` because of which there is none.
+            Yields (number of the question, reply), as :meth:`anmi.judging.endpoint.Endpoint.ask`
+            does; a reply has a ``text``, or a ``problem`` because of which there is none.
         value
             From a reply and its text to what is stored; a ValueError says why there is nothing.
         name
@@ -378,11 +433,19 @@ class Store(AbstractContextManager["Store"]):
             The value of each text or None, and how often there was none by the reason.
         """
         keys = self.keys(fingerprint, texts, name)
-        found = {key: stored for key, stored in zip(keys, self.read(keys), strict=True) if stored is not None}
-        asked = list({key: text for key, text in zip(keys, texts, strict=True) if key not in found}.items())
+        found = {
+            key: stored
+            for key, stored in zip(keys, self.read(keys), strict=True)
+            if stored is not None
+        }
+        asked = list(
+            {key: text for key, text in zip(keys, texts, strict=True) if key not in found}.items()
+        )
         fresh, problems = dict[bytes, bytes](), Counter[str]()
         try:
-            with tqdm(total=len(asked), desc=f"asking {name}", unit="question", delay=2, disable=None) as bar:
+            with tqdm(
+                total=len(asked), desc=f"asking {name}", unit="question", delay=2, disable=None
+            ) as bar:
                 for number, reply in ask([question(text) for _, text in asked]) if asked else ():
                     bar.update()
                     try:
@@ -409,13 +472,20 @@ class Store(AbstractContextManager["Store"]):
         """
         oldest = time.time() - older_than_days * _DAY
         with self._reading() as transaction:
-            records = [(bytes(key), _unpacked(data) or {}) for key, data in transaction.cursor(self._registry)]
+            records = [
+                (bytes(key), _unpacked(data) or {})
+                for key, data in transaction.cursor(self._registry)
+            ]
         gone = [prefix for prefix, record in records if record.get("used", 0) <= oldest]
         for prefix in gone:
             self._remove(prefix)
         # Nothing takes a day that works in a folder of its own.
         oldest = min(oldest, time.time() - _DAY)
-        beside = (folder for folder in (*self.path.iterdir(), *(self.path / "models").glob("*")) if folder.is_dir())
+        beside = (
+            folder
+            for folder in (*self.path.iterdir(), *(self.path / "models").glob("*"))
+            if folder.is_dir()
+        )
         folders = [f for f in beside if f.name.startswith(_MADE_ANEW) and _last_used(f) <= oldest]
         remove(*folders, beside=self.path)
         return len(gone), len(folders)
@@ -449,7 +519,9 @@ def _unpacked(data: bytes) -> dict[str, Any] | None:
     return dict(json.loads(text)) if noted == _sum(text).hex().encode() else None
 
 
-def _sound(stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]) -> tuple[dict[bytes, bytes], list[bytes]]:
+def _sound(
+    stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]
+) -> tuple[dict[bytes, bytes], list[bytes]]:
     """Return the undamaged values without their checksums, and the keys of the others."""
     size = np.dtype(record["number"]).itemsize * record["dimension"]
     sound, damaged = {}, []
@@ -468,7 +540,9 @@ def _last_used(folder: Path) -> float:
     return max(folder.stat().st_mtime, *(max(each.st_mtime, each.st_atime) for each in found), 0.0)
 
 
-def _checked(rows: NDArray[np.float32], expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
+def _checked(
+    rows: NDArray[np.float32], expected: int, number: Number
+) -> NDArray[np.float32 | np.float16]:
     """Return the values of a batch as they will be stored."""
     with np.errstate(over="ignore"):
         rounded = np.ascontiguousarray(rows, dtype=number)
@@ -476,7 +550,8 @@ def _checked(rows: NDArray[np.float32], expected: int, number: Number) -> NDArra
     if len(rounded) != expected or rounded.size == 0 or not finite:
         shown = f"{len(rounded)} rows" if rounded.size else "no numbers"
         raise AnmiError(
-            f"the model returned {shown} for {expected} texts"
-            f"{'' if finite else ', some of them NaN or infinite'}; nothing of this batch was stored"
+            f"the model returned {shown} for {expected}"
+            f" texts{'' if finite else ', some of them NaN or infinite'}; nothing of this batch was"
+            " stored"
         )
     return rounded

@@ -18,9 +18,16 @@ from anmi.errors import AnmiError
 from anmi.retrieval.kinds import is_routed, is_sparse, is_static, prompts_of
 
 COLUMNS: Final = (
-    "query_id", "query", "positive_id", "positive", "negative_ids", "negatives", "weights", "query_weight",
+    "query_id",
+    "query",
+    "positive_id",
+    "positive",
+    "negative_ids",
+    "negatives",
+    "weights",
+    "query_weight",
     "positive_ids",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,8 @@ class Row:
     hardness
         Of the query, in [0, 1]; NaN where training does not ask for it.
     about
-        Number of the entity that the positive is about; -1 where it is about none, or training does not ask for it.
+        Number of the entity that the positive is about; -1 where it is about none, or training does
+        not ask for it.
     """
 
     query_id: str
@@ -53,8 +61,13 @@ class Row:
 
     def pick(self, places: Sequence[int]) -> Row:
         """Return the row with those of its negatives that stand at ``places``, in that order."""
-        judged = {name: (own, tuple(values[i] for i in places)) for name, (own, values) in self.judged.items()}
-        ids, texts = (tuple(part[place] for place in places) for part in (self.negative_ids, self.negatives))
+        judged = {
+            name: (own, tuple(values[i] for i in places))
+            for name, (own, values) in self.judged.items()
+        }
+        ids, texts = (
+            tuple(part[place] for place in places) for part in (self.negative_ids, self.negatives)
+        )
         weights = tuple(self.weights[place] for place in places)
         return replace(self, negative_ids=ids, negatives=texts, weights=weights, judged=judged)
 
@@ -91,18 +104,29 @@ def read_rows(table: pd.DataFrame, columns: Sequence[str] = ()) -> list[Row]:
     Raises
     ------
     AnmiError
-        A column is missing, there are no rows, or a row is inconsistent; the message names the query.
+        A column is missing, there are no rows, or a row is inconsistent; the message names the
+        query.
     """
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
-        raise AnmiError(f"The training rows lack the columns {', '.join(missing)}; run the selection stage again.")
+        raise AnmiError(
+            f"The training rows lack the columns {', '.join(missing)}; run the selection stage"
+            " again."
+        )
     if table.empty:
-        raise AnmiError("There are no training rows; check what the recipe rejected, and loosen its filters.")
-    unjudged = [name for name in columns if f"negative_{name}" not in table or f"positive_{name}" not in table]
+        raise AnmiError(
+            "There are no training rows; check what the recipe rejected, and loosen its filters."
+        )
+    unjudged = [
+        name
+        for name in columns
+        if f"negative_{name}" not in table or f"positive_{name}" not in table
+    ]
     if unjudged:
         raise AnmiError(
-            f"Training learns from the judgments {', '.join(unjudged)}, which were not mined for these training rows; "
-            "name them under `reads` of the recipe and run the mining again, or choose another loss or curriculum."
+            f"Training learns from the judgments {', '.join(unjudged)}, which were not mined for"
+            " these training rows; name them under `reads` of the recipe and run the mining again,"
+            " or choose another loss or curriculum."
         )
     return [_row(record, columns) for record in table.to_dict("records")]
 
@@ -112,8 +136,8 @@ def _row(record: Mapping[Any, Any], columns: Sequence[str]) -> Row:
     ids, texts, weights = (tuple(record[name]) for name in ("negative_ids", "negatives", "weights"))
     if not len(ids) == len(texts) == len(weights):
         raise AnmiError(
-            f'Training row of query "{query}" has {len(ids)} negative ids, {len(texts)} texts and {len(weights)} '
-            "weights; they must be equally many: run the selection stage again."
+            f'Training row of query "{query}" has {len(ids)} negative ids, {len(texts)} texts and'
+            f" {len(weights)} weights; they must be equally many: run the selection stage again."
         )
     numbers = (*map(float, weights), float(record["query_weight"]))
     if wrong := [weight for weight in numbers if not (math.isfinite(weight) and weight >= 0)]:
@@ -122,15 +146,25 @@ def _row(record: Mapping[Any, Any], columns: Sequence[str]) -> Row:
             "weights must be finite and not negative: check the recipe's weighters."
         )
     judged = {
-        name: (float(record[f"positive_{name}"]), tuple(map(float, record[f"negative_{name}"]))) for name in columns
+        name: (float(record[f"positive_{name}"]), tuple(map(float, record[f"negative_{name}"])))
+        for name in columns
     }
     known = frozenset(record["positive_ids"]) | {record["positive_id"]}
     # Rows that somebody made by hand need not say what must stay out of their batch.
     excluded = frozenset(record.get("excluded_ids", ()))
     return Row(
-        query, str(record["query"]), str(record["positive_id"]), str(record["positive"]), ids, texts, numbers[:-1],
-        numbers[-1], known, excluded, judged,
-    )  # fmt: skip
+        query,
+        str(record["query"]),
+        str(record["positive_id"]),
+        str(record["positive"]),
+        ids,
+        texts,
+        numbers[:-1],
+        numbers[-1],
+        known,
+        excluded,
+        judged,
+    )
 
 
 @dataclass(frozen=True)
@@ -146,9 +180,11 @@ class Assembly:
     weights
         Weight of every document as a negative of every row, float32 [B, U]; 0 where it is none.
     negatives
-        Columns of the row's own negatives of a weight above 0, best first, int64 [B, n], padded with -1.
+        Columns of the row's own negatives of a weight above 0, best first, int64 [B, n], padded
+        with -1.
     judged
-        By column name, what judges said of every document for every row, float32 [B, U]; NaN where nobody did.
+        By column name, what judges said of every document for every row, float32 [B, U]; NaN where
+        nobody did.
     ids
         Of the U documents; of several with one text, that which came first.
     """
@@ -166,16 +202,20 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
 
     Rules, a later one winning over an earlier one:
 
-    1. ``in_batch``: other rows' positives (``positives``), or their positives and mined negatives (``all``), have
-       weight 1.
-    2. A row's own mined negative has its own weight, also 0: a candidate the recipe found doubtful for this query must
-       not come back through another row. Listed twice, the smaller weight holds.
-    3. No document known to be relevant to the query is a negative: the row's positive, any of its ``positive_ids``,
-       the positives of other rows of the same query, and any document with the text of one of these. Nor is one of
-       the row's ``excluded_ids``: related to its positive, or judged likely or uncertain to be relevant in mining.
+    1. ``in_batch``: other rows' positives (``positives``), or their positives and mined negatives
+       (``all``), have weight 1.
+    2. A row's own mined negative has its own weight, also 0: a candidate the recipe found doubtful
+       for this query must not come back through another row. Listed twice, the smaller weight
+       holds.
+    3. No document known to be relevant to the query is a negative: the row's positive, any of its
+       ``positive_ids``, the positives of other rows of the same query, and any document with the
+       text of one of these. Nor is one of the row's ``excluded_ids``: related to its positive, or
+       judged likely or uncertain to be relevant in mining.
     """
     column: dict[str, int] = {}
-    positive = np.array([column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64)
+    positive = np.array(
+        [column.setdefault(row.positive, len(column)) for row in rows], dtype=np.int64
+    )
     positives = len(column)
     ids = {row.positive: row.positive_id for row in reversed(rows)}
     for row in rows:
@@ -189,7 +229,9 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     judged = {name: np.full(weights.shape, np.nan, np.float32) for name in rows[0].judged}
     own: list[dict[int, float]] = [{} for _ in rows]
     for i, row in enumerate(rows):
-        there = [(place, column[text]) for place, text in enumerate(row.negatives) if text in column]
+        there = [
+            (place, column[text]) for place, text in enumerate(row.negatives) if text in column
+        ]
         for place, c in there:
             own[i][c] = min(row.weights[place], own[i].get(c, row.weights[place]))
         weights[i, list(own[i])] = list(own[i].values())
@@ -201,10 +243,14 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     negatives = np.full((len(rows), max(map(len, kept))), -1, np.int64)
     for i, columns in enumerate(kept):
         negatives[i, : len(columns)] = columns
-    return Assembly(list(column), positive, weights, negatives, judged, [ids[text] for text in column])
+    return Assembly(
+        list(column), positive, weights, negatives, judged, [ids[text] for text in column]
+    )
 
 
-def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]) -> None:
+def _mask_positives(
+    rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]
+) -> None:
     columns_of: dict[str, set[int]] = {}
     known: dict[str, set[str]] = {}
     for row in rows:
@@ -216,22 +262,35 @@ def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: NDArra
     for i, row in enumerate(rows):
         # Over the few that a row must not have, not over the hundreds that the batch holds.
         ids = known[row.query_id] | row.excluded_ids
-        weights[i, [c for document_id in ids if document_id in columns_of for c in columns_of[document_id]]] = 0.0
+        weights[
+            i,
+            [
+                c
+                for document_id in ids
+                if document_id in columns_of
+                for c in columns_of[document_id]
+            ],
+        ] = 0.0
 
 
 class Batcher:
     """Turns rows into a batch: lays it out and tokenises queries and documents.
 
-    Documents are tokenised in groups of similar length, so that a long one does not pad all the others.
+    Documents are tokenised in groups of similar length, so that a long one does not pad all the
+    others.
 
-    ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input features;
-    ``texts_per_pass`` are most texts in a group; ``guide`` scores every document for every query. See :func:`assemble`.
+    ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input
+    features; ``texts_per_pass`` are most texts in a group; ``guide`` scores every document for
+    every query. See :func:`assemble`.
     """
 
     def __init__(
-        self, tokenise: Callable[[list[str], str], dict[str, Any]], in_batch: str, texts_per_pass: int,
+        self,
+        tokenise: Callable[[list[str], str], dict[str, Any]],
+        in_batch: str,
+        texts_per_pass: int,
         guide: SentenceTransformer | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._tokenise, self._in_batch = tokenise, in_batch
         self._texts_per_pass, self._guide = texts_per_pass, guide
 
@@ -251,13 +310,19 @@ class Batcher:
             "negatives": torch.from_numpy(assembly.negatives),
             "query_weight": torch.tensor([row.query_weight for row in rows], dtype=torch.float32),
             "judged": {name: torch.from_numpy(values) for name, values in assembly.judged.items()},
-            "hardness": None if any(map(math.isnan, hardness)) else torch.tensor(hardness, dtype=torch.float32),
+            "hardness": (
+                None
+                if any(map(math.isnan, hardness))
+                else torch.tensor(hardness, dtype=torch.float32)
+            ),
         }
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         size = min(self._texts_per_pass, len(texts))
-        groups = [[texts[i] for i in order[start : start + size]] for start in range(0, len(texts), size)]
+        groups = [
+            [texts[i] for i in order[start : start + size]] for start in range(0, len(texts), size)
+        ]
         return {
             "groups": [self._tokenise(group, role) for group in groups],
             "place": torch.from_numpy(np.argsort(np.array(order, dtype=np.int64), kind="stable")),
@@ -267,9 +332,13 @@ class Batcher:
 def guided(guide: SentenceTransformer, queries: list[str], documents: list[str]) -> Tensor:
     """Return what a frozen encoder says of every document for every query, [B, U]."""
     as_asked: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
-    as_asked |= {"convert_to_sparse_tensor": False} if is_sparse(guide) else {"normalize_embeddings": True}
+    as_asked |= (
+        {"convert_to_sparse_tensor": False} if is_sparse(guide) else {"normalize_embeddings": True}
+    )
     with torch.no_grad():
-        return guide.encode_query(queries, **as_asked) @ guide.encode_document(documents, **as_asked).T
+        return (
+            guide.encode_query(queries, **as_asked) @ guide.encode_document(documents, **as_asked).T
+        )
 
 
 class Tokeniser:
@@ -280,15 +349,17 @@ class Tokeniser:
     encoder
         The encoder.
     max_length
-        Most tokens of a prompt and its text, or None for the encoder's own limit. Static encoders have none and ignore
-        it.
+        Most tokens of a prompt and its text, or None for the encoder's own limit. Static encoders
+        have none and ignore it.
     """
 
     def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
         self._encoder = encoder
         static = is_static(encoder)
         # The roles whose features are tokens in a row, without padding.
-        self._in_a_row = () if not static else ("document",) if is_sparse(encoder) else ("query", "document")
+        self._in_a_row = (
+            () if not static else ("document",) if is_sparse(encoder) else ("query", "document")
+        )
         self._routed = is_routed(encoder)
         self._cut = {} if max_length is None or static else {"max_length": max_length}
         self._prompts = prompts_of(encoder)
@@ -302,7 +373,9 @@ class Tokeniser:
         route = {"task": role} if self._routed else {}
         if role in self._in_a_row:
             return self._from_table([prompt + text for text in texts], route) | route
-        features: dict[str, Any] = self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
+        features: dict[str, Any] = self._encoder.preprocess(
+            texts, prompt=prompt or None, **route, **self._cut
+        )
         return features
 
     def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
@@ -311,7 +384,9 @@ class Tokeniser:
         new = list(dict.fromkeys(text for text in texts if text not in known))
         if new:
             features = self._encoder.preprocess(new, **route)
-            parts = torch.tensor_split(features["input_ids"].to(torch.int32), features["offsets"][1:])
+            parts = torch.tensor_split(
+                features["input_ids"].to(torch.int32), features["offsets"][1:]
+            )
             known.update(zip(new, parts, strict=True))
         tokens = [known[text] for text in texts]
         lengths = torch.tensor([0, *(len(part) for part in tokens[:-1])])

@@ -40,7 +40,8 @@ class State:
     tier
         For those who count in tiers, from 1 to 4.
     mix
-        Shares of random, graph, latent and edited negatives, for schedules of sources; None leaves them as they are.
+        Shares of random, graph, latent and edited negatives, for schedules of sources; None leaves
+        them as they are.
     stage
         For schedules that go by stages: 1 random negatives only, 2 all but latent ones, 3 all.
     """
@@ -112,7 +113,12 @@ class Curriculum:
         return []
 
     def observe(
-        self, step: int, loss: float, grad_norm: float, validation: float | None, violations: float | None = None
+        self,
+        step: int,
+        loss: float,
+        grad_norm: float,
+        validation: float | None,
+        violations: float | None = None,
     ) -> State | None:
         """Take in what step number ``step`` (from 1) gave, and return the state for the next one.
 
@@ -125,9 +131,11 @@ class Curriculum:
         grad_norm
             Norm of its gradient before clipping.
         validation
-            The dev metric, larger is better, where it was measured since the step before; else None.
+            The dev metric, larger is better, where it was measured since the step before; else
+            None.
         violations
-            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no margin.
+            Share of the step's negatives that violate the margin, in [0, 1]; None where there is no
+            margin.
         """
         self._look(Seen(step, loss, grad_norm, validation, violations))
         self._step = step
@@ -148,7 +156,8 @@ class Curriculum:
 
 
 TIERS: Final = 4
-# Of learning progress: thresholds of the progress, and by how much difficulty changes then; those of the report.
+# Of learning progress: thresholds of the progress, and by how much difficulty changes then; those
+# of the report.
 _RISING, _FALLING, _PLATEAU = 0.05, -0.02, 0.01
 _UP, _DOWN, _PUSH = 0.05, 0.1, 0.02
 _VALIDATIONS: Final = 3
@@ -159,8 +168,8 @@ _GROWTH: Final = 0.5
 def sliding_state(options: WindowOptions, difficulty: float, base: int | None) -> State:
     """Return the state at a difficulty.
 
-    In Elo the window goes from 100 + 300(1 − d) to 400 + 200(1 − d) (methods §3.6). By rank it is half of the pool,
-    from the half of the last places at d = 0 to that of the first at d = 1.
+    In Elo the window goes from 100 + 300(1 − d) to 400 + 200(1 − d) (methods §3.6). By rank it is
+    half of the pool, from the half of the last places at d = 0 to that of the first at d = 1.
 
     ``base`` is how many negatives a row brings at difficulty 0; None leaves their number open.
 
@@ -174,20 +183,24 @@ def sliding_state(options: WindowOptions, difficulty: float, base: int | None) -
         low, high = EloWindow(difficulty=difficulty).window
     else:
         low, high = 0.5 * (1 - difficulty), 0.5 + 0.5 * (1 - difficulty)
-    return State(difficulty, low, high, None if base is None else int(base * (1 + _GROWTH * difficulty)))
+    return State(
+        difficulty, low, high, None if base is None else int(base * (1 + _GROWTH * difficulty))
+    )
 
 
 class Tiers(Curriculum):
     """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2).
 
-    In Elo tier 1 sees gaps from 600 on, 2 from 400, 3 from 200 and 4 from 100. By rank tier 1 sees the last quarter of
-    the pool, and every further one a quarter more.
+    In Elo tier 1 sees gaps from 600 on, 2 from 400, 3 from 200 and 4 from 100. By rank tier 1 sees
+    the last quarter of the pool, and every further one a quarter more.
     """
 
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        tier = 1 + sum(self._step > number * self._course.steps / TIERS - 0.5 for number in range(1, TIERS))
+        tier = 1 + sum(
+            self._step > number * self._course.steps / TIERS - 0.5 for number in range(1, TIERS)
+        )
         by_elo = self._options.window == "elo"
         low, high = (BORDERS[TIERS - tier], math.inf) if by_elo else (1 - tier / TIERS, 1.0)
         return State((tier - 1) / (TIERS - 1), low, high, self._course.negatives, tier)
@@ -196,30 +209,41 @@ class Tiers(Curriculum):
 class LearningProgress(Curriculum):
     """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
 
-    The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017; signals and policy
-    are those of the ANMI 2.1 report. After every window of steps the progress is the mean of what is known of
+    The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017;
+    signals and policy are those of the ANMI 2.1 report. After every window of steps the progress is
+    the mean of what is known of
 
     - the relative decrease of the mean loss from the window before to this one;
-    - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability at all decisions before. CV
-      is the coefficient of variation. Uncentred it lies in (0, 1] whatever happens, mostly above a half, and holds
-      the mean of three signals above the threshold for rising;
-    - the relative gain of the dev metric, its last three values against the three before (as many as there are: the
-      last against the one before at first), once after each measurement.
+    - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability at all
+      decisions before. CV is the coefficient of variation. Uncentred it lies in (0, 1] whatever
+      happens, mostly above a half, and holds the mean of three signals above the threshold for
+      rising;
+    - the relative gain of the dev metric, its last three values against the three before (as many
+      as there are: the last against the one before at first), once after each measurement.
 
-    As published it decides in every step, by the two windows of 100 steps behind it: the decrease and the uncentred
-    stability, each 0 as long as its windows are not full. So difficulty is 1 after 50 steps and stays there.
+    As published it decides in every step, by the two windows of 100 steps behind it: the decrease
+    and the uncentred stability, each 0 as long as its windows are not full. So difficulty is 1
+    after 50 steps and stays there.
     """
 
     remembers = (
-        "difficulty", "seen", "losses", "norms", "stabilities", "mean_stability", "validations", "validated",
-    )  # fmt: skip
+        "difficulty",
+        "seen",
+        "losses",
+        "norms",
+        "stabilities",
+        "mean_stability",
+        "validations",
+        "validated",
+    )
 
     def __init__(self, options: parts.LearningProgressOptions, course: Course) -> None:
         super().__init__(options, course)
         usual = 100 if options.as_published else min(max(round(course.steps / 20), 5), 100)
         self._window = options.window_steps or usual
         self._difficulty, self._seen = 0.0, 0
-        # Of the last two windows, and of the last one; None where gradients are not clipped, and so not measured.
+        # Of the last two windows, and of the last one; None where gradients are not clipped, and so
+        # not measured.
         self._losses: list[float] = []
         self._norms: list[float | None] = []
         self._stabilities, self._mean_stability = 0, 0.0
@@ -237,9 +261,13 @@ class LearningProgress(Curriculum):
             self._validated = True
         self._seen += 1
         self._losses = [*self._losses, seen.loss][-2 * self._window :]
-        self._norms = [*self._norms, seen.grad_norm if math.isfinite(seen.grad_norm) else None][-self._window :]
+        self._norms = [*self._norms, seen.grad_norm if math.isfinite(seen.grad_norm) else None][
+            -self._window :
+        ]
         if signals := self._signals():
-            self._difficulty = min(max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0)
+            self._difficulty = min(
+                max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0
+            )
 
     def _signals(self) -> list[float]:
         """What a decision goes by; nothing where none is due."""
@@ -248,12 +276,19 @@ class LearningProgress(Curriculum):
             return [self._decrease() or 0.0, (self._steadiness() or 0.0) if full else 0.0]
         if self._seen % self._window:
             return []
-        return [signal for signal in (self._decrease(), self._stability(), self._gain()) if signal is not None]
+        return [
+            signal
+            for signal in (self._decrease(), self._stability(), self._gain())
+            if signal is not None
+        ]
 
     def _decrease(self) -> float | None:
         if len(self._losses) < 2 * self._window:
             return None
-        before, now = (statistics.fmean(part) for part in (self._losses[: self._window], self._losses[self._window :]))
+        before, now = (
+            statistics.fmean(part)
+            for part in (self._losses[: self._window], self._losses[self._window :])
+        )
         return (before - now) / max(abs(before), 1e-12)
 
     def _steadiness(self) -> float | None:
@@ -293,9 +328,9 @@ def _change(progress: float) -> float:
 class Bandit(Curriculum):
     """Chooses among difficulties by Thompson sampling (methods §3.6).
 
-    Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn is held until the
-    dev metric is measured, whose value r rewards it by α += r, β += 1 − r. Draws come from the stream
-    ``training/bandit``, keyed by the step.
+    Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn
+    is held until the dev metric is measured, whose value r rewards it by α += r, β += 1 − r. Draws
+    come from the stream ``training/bandit``, keyed by the step.
     """
 
     remembers = ("arm", "alpha", "beta", "held")
@@ -309,7 +344,9 @@ class Bandit(Curriculum):
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        return sliding_state(self._options, self._arm / (self._options.arms - 1), self._course.negatives)
+        return sliding_state(
+            self._options, self._arm / (self._options.arms - 1), self._course.negatives
+        )
 
     def _look(self, seen: Seen) -> None:
         # What was measured before the first step is nobody's.
@@ -325,17 +362,20 @@ class Bandit(Curriculum):
         return int(np.argmax(random.beta(self._alpha, self._beta)))
 
 
-# Steps after which a share of violations counts half in the running mean: about 60 steps count, at 64 rows of 7
-# negatives each 25,000, so that chance moves a share of 0.05 by less than a tenth of it.
+# Steps after which a share of violations counts half in the running mean: about 60 steps count, at
+# 64 rows of 7 negatives each 25,000, so that chance moves a share of 0.05 by less than a tenth of
+# it.
 _HALF_LIFE: Final = 20.0
-# Gain over the best dev metric so far that is one, and fall below it that is one; less could be chance.
+# Gain over the best dev metric so far that is one, and fall below it that is one; less could be
+# chance.
 _MIN_GAIN, _MAX_DROP = 0.002, 0.01
 
 
 def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
     """Return the shares of the stages that lead to a mix: random only, all but latent, and all.
 
-    In the second the other shares make up for the latent one in proportion; where there are no others it is the first.
+    In the second the other shares make up for the latent one in proportion; where there are no
+    others it is the first.
 
     Examples
     --------
@@ -346,7 +386,11 @@ def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
     rest = random + graph + edit
     if latent == 0:
         return RANDOM_ONLY, mix, mix
-    return RANDOM_ONLY, (random / rest, graph / rest, 0.0, edit / rest) if rest > 0 else RANDOM_ONLY, mix
+    return (
+        RANDOM_ONLY,
+        (random / rest, graph / rest, 0.0, edit / rest) if rest > 0 else RANDOM_ONLY,
+        mix,
+    )
 
 
 def mixed_state(mix: Mix, stage: int | None = None) -> State:
@@ -371,7 +415,9 @@ class Linear(Curriculum):
         if self._step >= last:
             return mixed_state(mix)
         way = self._step / last
-        shares = [(1 - way) * start + way * end for start, end in zip(RANDOM_ONLY, mix, strict=True)]
+        shares = [
+            (1 - way) * start + way * end for start, end in zip(RANDOM_ONLY, mix, strict=True)
+        ]
         return mixed_state((shares[0], shares[1], shares[2], shares[3]))
 
 
@@ -381,7 +427,9 @@ class Step(Curriculum):
     def __init__(self, options: parts.StepOptions, course: Course) -> None:
         super().__init__(options, course)
         self._stages = stages(course.mix)
-        self._ends = [math.ceil(epochs * course.epoch) for epochs in (options.warm_up, options.latent_from)]
+        self._ends = [
+            math.ceil(epochs * course.epoch) for epochs in (options.warm_up, options.latent_from)
+        ]
 
     @property
     def state(self) -> State:
@@ -393,19 +441,23 @@ class Step(Curriculum):
     def transitions(self) -> list[dict[str, Any]]:
         """Changes of the stage so far."""
         reached = [(end, at) for at, end in enumerate(self._ends, start=1) if end <= self._step]
-        return [{"step": end, "origin": at, "target": at + 1, "why": "as the schedule says"} for end, at in reached]
+        return [
+            {"step": end, "origin": at, "target": at + 1, "why": "as the schedule says"}
+            for end, at in reached
+        ]
 
 
 class Triggered(Curriculum):
     """Goes on to the next of the :func:`stages` when the model masters one, and back when it fails.
 
-    A stage whose shares are those of the stage before is left out. By ``violations`` mastery is a running mean of the
-    share of margin violations below ``advance``, failure one above ``retreat``; the mean is that of this stage's steps
-    only. By ``validation`` a stage is mastered when the dev metric gained less than 0.002 over the best so far, since
-    there is nothing more to be learned from it, and failed when it is 0.01 below the best; what counts as the best
-    begins anew after that. Between ``advance`` and ``retreat`` nothing happens, nor does it before a stage has lasted
-    an epoch (forwards), in which every row meets it, or half of one (backwards), as what is new violates the margin
-    often at first.
+    A stage whose shares are those of the stage before is left out. By ``violations`` mastery is a
+    running mean of the share of margin violations below ``advance``, failure one above ``retreat``;
+    the mean is that of this stage's steps only. By ``validation`` a stage is mastered when the dev
+    metric gained less than 0.002 over the best so far, since there is nothing more to be learned
+    from it, and failed when it is 0.01 below the best; what counts as the best begins anew after
+    that. Between ``advance`` and ``retreat`` nothing happens, nor does it before a stage has lasted
+    an epoch (forwards), in which every row meets it, or half of one (backwards), as what is new
+    violates the margin often at first.
     """
 
     remembers = ("place", "begun", "sum", "weight", "best", "transitions")
@@ -455,11 +507,17 @@ class Triggered(Curriculum):
     def _by_dev(self, validation: float | None) -> tuple[int, str]:
         if validation is None or not math.isfinite(validation):
             return 0, ""
-        best, self._best = self._best, validation if self._best is None else max(self._best, validation)
+        best, self._best = (
+            self._best,
+            validation if self._best is None else max(self._best, validation),
+        )
         if best is None or validation > best + _MIN_GAIN:
             return 0, ""
         if self._place > 0 and validation < best - _MAX_DROP:
-            return -1, f"the dev metric {validation:.4f} is more than {_MAX_DROP:g} below {best:.4f}"
+            return (
+                -1,
+                f"the dev metric {validation:.4f} is more than {_MAX_DROP:g} below {best:.4f}",
+            )
         return 1, f"the dev metric {validation:.4f} is no gain of {_MIN_GAIN:g} over {best:.4f}"
 
     def _move(self, step: int, change: int, why: str, validation: float | None) -> None:
@@ -472,24 +530,37 @@ class Triggered(Curriculum):
         self._sum = self._weight = 0.0
         if change < 0:
             # By violations it may be anything, and is not looked at.
-            self._best = validation if validation is not None and math.isfinite(validation) else None
+            self._best = (
+                validation if validation is not None and math.isfinite(validation) else None
+            )
 
 
 KINDS: Final[dict[str, type[Curriculum]]] = {
-    "none": Curriculum, "tiers": Tiers, "learning_progress": LearningProgress, "bandit": Bandit, "linear": Linear,
-    "step": Step, "triggered": Triggered,
-}  # fmt: skip
+    "none": Curriculum,
+    "tiers": Tiers,
+    "learning_progress": LearningProgress,
+    "bandit": Bandit,
+    "linear": Linear,
+    "step": Step,
+    "triggered": Triggered,
+}
 
 
 def build_curriculum(
-    options: parts.CurriculumOptions, steps: int, seed: int, negatives: int | None = None, *, mix: Mix | None = None,
-    epochs: int = 1, dev: bool = True,
-) -> Curriculum:  # fmt: skip
+    options: parts.CurriculumOptions,
+    steps: int,
+    seed: int,
+    negatives: int | None = None,
+    *,
+    mix: Mix | None = None,
+    epochs: int = 1,
+    dev: bool = True,
+) -> Curriculum:
     """Return the curriculum that ``options`` describe.
 
-    ``negatives`` are what a row brings to a step at difficulty 0 (None: all it has), ``mix`` the final shares of
-    random, graph, latent and edited ones (None where negatives are mined); ``dev`` says whether the dev metric is
-    measured.
+    ``negatives`` are what a row brings to a step at difficulty 0 (None: all it has), ``mix`` the
+    final shares of random, graph, latent and edited ones (None where negatives are mined); ``dev``
+    says whether the dev metric is measured.
 
     Raises
     ------
@@ -500,14 +571,19 @@ def build_curriculum(
     by_dev = isinstance(options, BanditOptions) or getattr(options, "measure", "") == "validation"
     if by_dev and not dev:
         raise AnmiError(
-            f'training: curriculum "{options.kind}" goes by the dev metric, and there are no dev queries; choose '
-            "another, or for triggered `measure: violations`"
+            f'training: curriculum "{options.kind}" goes by the dev metric, and there are no dev'
+            " queries; choose another, or for triggered `measure: violations`"
         )
     course = Course(steps, steps // epochs, seed, negatives, mix or RANDOM_ONLY)
-    end = getattr(options, "latent_from" if course.mix[2] > 0 and options.kind == "step" else "warm_up", 0)
+    end = getattr(
+        options, "latent_from" if course.mix[2] > 0 and options.kind == "step" else "warm_up", 0
+    )
     if end >= epochs:
         log.warning(
-            'The schedule "%s" comes to its final shares after %g epochs and the training has %d: give it more epochs, '
-            "or a shorter schedule", options.kind, end, epochs,
-        )  # fmt: skip
+            'The schedule "%s" comes to its final shares after %g epochs and the training has %d:'
+            " give it more epochs, or a shorter schedule",
+            options.kind,
+            end,
+            epochs,
+        )
     return KINDS[options.kind](options, course)

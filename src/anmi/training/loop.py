@@ -19,7 +19,11 @@ import pyarrow as pa
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from torch import Tensor, nn
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
@@ -42,7 +46,13 @@ TRANSFORMER_LEARNING_RATE: Final = 2e-5
 # The newest so many stay, so that the one before remains should a kill have damaged the newest.
 _CHECKPOINTS_KEPT: Final = 2
 _PARTS: Final = ("encoder", "loss", "best", "sampler")
-_NO_MEMORY: Final = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
+_NO_MEMORY: Final = (
+    "not enough memory",
+    "can't allocate memory",
+    "out of memory",
+    "ALLOC_FAILED",
+    "bad_alloc",
+)
 
 
 @dataclass(frozen=True)
@@ -52,9 +62,11 @@ class CheckpointPlan:
     Attributes
     ----------
     folder
-        Holds one folder per training that has not finished, named by a hash of what determines its result.
+        Holds one folder per training that has not finished, named by a hash of what determines its
+        result.
     facts
-        What belongs to the training beside rows, options, encoder and seed, by name, such as digests of dev queries.
+        What belongs to the training beside rows, options, encoder and seed, by name, such as
+        digests of dev queries.
     """
 
     folder: Path
@@ -63,7 +75,12 @@ class CheckpointPlan:
     def of(self, rows: pd.DataFrame, encoder: Any, options: TrainingOptions, seed: int) -> Path:
         """Return the folder of a training; how often it makes checkpoints changes no weight."""
         chosen = options.model_dump(mode="json", exclude={"checkpoint_minutes"})
-        parts = {**self.facts, "rows": digest_tables([rows]), "encoder": fingerprint(encoder), "seed": seed}
+        parts = {
+            **self.facts,
+            "rows": digest_tables([rows]),
+            "encoder": fingerprint(encoder),
+            "seed": seed,
+        }
         return self.folder / hash_value({"options": chosen, **parts}, 12)
 
 
@@ -88,9 +105,12 @@ def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
 def newest_checkpoint(folder: Path) -> Path | None:
     """Return the newest checkpoint of a training that is whole, None where there is none.
 
-    The library writes the state of the trainer last, so that one without it was being written when it was stopped.
+    The library writes the state of the trainer last, so that one without it was being written when
+    it was stopped.
     """
-    for path in sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True):
+    for path in sorted(
+        folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True
+    ):
         try:
             json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -118,15 +138,21 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     evaluate_dev
         Scores the model on the dev queries, larger is better; None where there are none.
     keep_best
-        Remember the weights of the epoch with the best dev metric (the first of equals); epoch 0 is the start.
+        Remember the weights of the epoch with the best dev metric (the first of equals); epoch 0 is
+        the start.
     checkpoint_minutes
         Between two checkpoints; infinity asks for none.
     """
 
     def __init__(
-        self, loss: nn.Module, curriculum: Curriculum, evaluate_dev: Callable[[Any], float] | None, *,
-        keep_best: bool, checkpoint_minutes: float = math.inf,
-    ) -> None:  # fmt: skip
+        self,
+        loss: nn.Module,
+        curriculum: Curriculum,
+        evaluate_dev: Callable[[Any], float] | None,
+        *,
+        keep_best: bool,
+        checkpoint_minutes: float = math.inf,
+    ) -> None:
         self._loss, self.curriculum = loss, curriculum
         self._evaluate_dev, self._keep_best = evaluate_dev, keep_best
         self._checkpoint_seconds, self._checkpoint = 60 * checkpoint_minutes, time.monotonic()
@@ -156,11 +182,22 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds as JSON values; tensors are saved beside."""
         values = {name: getattr(self, name) for name in _REMEMBERED}
-        values |= {"steps": pd.DataFrame(self._steps).to_dict("split"), "drawn": self.drawn.state_dict()}
-        values |= {"curriculum": self.curriculum.state_dict(), "sampler": self.sampler.state_dict()[0]}
+        values |= {
+            "steps": pd.DataFrame(self._steps).to_dict("split"),
+            "drawn": self.drawn.state_dict(),
+        }
+        values |= {
+            "curriculum": self.curriculum.state_dict(),
+            "sampler": self.sampler.state_dict()[0],
+        }
         return {"args": {}, "attributes": values | {"seconds": self.seconds}}
 
-    def load(self, values: dict[str, Any], best: dict[str, torch.Tensor], drawing: dict[str, torch.Tensor]) -> None:
+    def load(
+        self,
+        values: dict[str, Any],
+        best: dict[str, torch.Tensor],
+        drawing: dict[str, torch.Tensor],
+    ) -> None:
         """Go on from the attributes of :meth:`state`, the best weights so far and the tensors of the sampler."""
         names, lines = values["steps"]["columns"], values["steps"]["data"]
         self._steps = [dict(zip(names, line, strict=True)) for line in lines]
@@ -175,8 +212,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def log(self) -> pd.DataFrame:
         """Return one row a step.
 
-        Columns ``step, epoch, loss, grad_norm, temperature, learning_rate``, those of the loss and the curriculum,
-        and last the dev metric, which stands in the last step of its epoch and is NaN elsewhere.
+        Columns ``step, epoch, loss, grad_norm, temperature, learning_rate``, those of the loss and
+        the curriculum, and last the dev metric, which stands in the last step of its epoch and is
+        NaN elsewhere.
         """
         none = dict.fromkeys(("step", "epoch", "loss", DEV_METRIC), ())
         table = pd.DataFrame(self._steps or none).astype({"step": np.int64})
@@ -191,18 +229,30 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Record the step while the learning rate is still the one it was made with."""
         self.drawn.add(self.rows)
         step = state.global_step + 1
-        self._steps.append({
-            "step": step, "epoch": step * args.num_train_epochs / state.max_steps,
-            "loss": self.loss, "grad_norm": self.grad_norm,
-            **_report(getattr(self._loss, "temperature", None)),
-            "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
-            **_report(self._loss), **_report(self.curriculum.state),
-            **self.sampler.report(), **self.objective.seen, DEV_METRIC: np.nan,
-        })  # fmt: skip
+        self._steps.append(
+            {
+                "step": step,
+                "epoch": step * args.num_train_epochs / state.max_steps,
+                "loss": self.loss,
+                "grad_norm": self.grad_norm,
+                **_report(getattr(self._loss, "temperature", None)),
+                "learning_rate": kwargs["optimizer"].param_groups[0]["lr"],
+                **_report(self._loss),
+                **_report(self.curriculum.state),
+                **self.sampler.report(),
+                **self.objective.seen,
+                DEV_METRIC: np.nan,
+            }
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum."""
-        seen = (self.loss, self.grad_norm, self.validation, self.objective.seen.get("margin_violations"))
+        seen = (
+            self.loss,
+            self.grad_norm,
+            self.validation,
+            self.objective.seen.get("margin_violations"),
+        )
         self.curriculum.observe(state.global_step, *seen)
         self.validation = None
         self._tell(state.global_step, state.max_steps)
@@ -213,7 +263,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure on dev, and remember the weights if they are the best so far."""
         if self._evaluate_dev is not None:
-            self._steps[-1][DEV_METRIC] = self.validation = self._measure(kwargs["model"], round(state.epoch))
+            self._steps[-1][DEV_METRIC] = self.validation = self._measure(
+                kwargs["model"], round(state.epoch)
+            )
         if state.global_step < state.max_steps:
             self._ask_for_checkpoint(control)
 
@@ -223,7 +275,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         if now - self._told >= _TOLD_SECONDS and step < steps:
             self._told = now
             left = (now - self._began) / (step - (self.resumed_from or 0)) * (steps - step)
-            log.info("Training: step %s of %s, about %.0f min left", f"{step:,}", f"{steps:,}", max(left / 60, 1))
+            log.info(
+                "Training: step %s of %s, about %.0f min left",
+                f"{step:,}",
+                f"{steps:,}",
+                max(left / 60, 1),
+            )
 
     def _measure(self, model: nn.Module, epoch: int) -> float:
         was_training = model.training
@@ -234,7 +291,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         if self.best_dev is None or value > self.best_dev:
             self.best_dev, self.best_epoch = value, epoch
             if self._keep_best:
-                self.best_state = {name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()}
+                self.best_state = {
+                    name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()
+                }
         return value
 
     def _ask_for_checkpoint(self, control: Any) -> None:
@@ -258,12 +317,13 @@ class Bar(ProgressCallback):  # type: ignore[misc]
 class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     """The library's trainer with our objective, which wants the whole batch, and without its model card.
 
-    The loader gives row numbers only. Negatives are chosen, and texts tokenised, when the step is made: a loader
-    fetches ahead, and would choose by the state of a curriculum before the last step was observed.
+    The loader gives row numbers only. Negatives are chosen, and texts tokenised, when the step is
+    made: a loader fetches ahead, and would choose by the state of a curriculum before the last step
+    was observed.
 
-    A checkpoint of the library holds optimizer, scheduler and random states; what the loss has learned, what the
-    sampler remembers and the best weights so far are saved beside the encoder's, and what the recorder and the
-    curriculum know is in the state of the trainer.
+    A checkpoint of the library holds optimizer, scheduler and random states; what the loss has
+    learned, what the sampler remembers and the best weights so far are saved beside the encoder's,
+    and what the recorder and the curriculum know is in the state of the trainer.
     """
 
     batcher: Batcher
@@ -271,10 +331,18 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     _batch: Mapping[str, Any] = {}
 
     def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
     ) -> Any:
         """Return the loss of the rows whose numbers ``inputs`` holds."""
-        step, numbers, sampler = self.state.global_step, inputs["row"].cpu().numpy(), self.recorder.sampler
+        step, numbers, sampler = (
+            self.state.global_step,
+            inputs["row"].cpu().numpy(),
+            self.recorder.sampler,
+        )
         self.recorder.rows = sampler(numbers, step)
         self._batch = batch = self.batcher(self.recorder.rows)
         loss = self.loss(self._prepare_input(batch) | {"step": step})
@@ -288,8 +356,12 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         norm = float(super()._get_grad_norm(model, grad_norm))
         # The norm is that of the encoder; what the loss learns is small.
         of_loss = [p.grad for p in self.loss.loss.parameters() if p.grad is not None]
-        if not math.isfinite(norm) or not all(bool(torch.isfinite(gradient).all()) for gradient in of_loss):
-            raise not_finite("gradient", math.nan if math.isfinite(norm) else norm, self._batch["query_ids"])
+        if not math.isfinite(norm) or not all(
+            bool(torch.isfinite(gradient).all()) for gradient in of_loss
+        ):
+            raise not_finite(
+                "gradient", math.nan if math.isfinite(norm) else norm, self._batch["query_ids"]
+            )
         self.recorder.grad_norm = norm
         return norm
 
@@ -310,10 +382,14 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         try:
             self.train(resume_from_checkpoint=None if start is None else str(start))
         except (MemoryError, RuntimeError) as error:
-            if not (isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY)):
+            if not (
+                isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY)
+            ):
                 raise
             device = "GPU" if self.args.device.type == "cuda" else "machine"
-            raise out_of_memory(options, self._batch, device, static=is_static(self.model)) from error
+            raise out_of_memory(
+                options, self._batch, device, static=is_static(self.model)
+            ) from error
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
@@ -331,12 +407,16 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         parts = (self.model.state_dict(), self.loss.loss.state_dict(), best, drawing)
         for name, tensors in zip(_PARTS, parts, strict=True):
             # A copy of each, since safetensors refuses tensors that share memory.
-            copies = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in tensors.items()}
+            copies = {
+                key: t.detach().to("cpu", copy=True).contiguous() for key, t in tensors.items()
+            }
             save_file(copies, folder / f"{name}.safetensors")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
-        encoder, loss, best, drawing = (load_file(folder / f"{name}.safetensors") for name in _PARTS)
+        encoder, loss, best, drawing = (
+            load_file(folder / f"{name}.safetensors") for name in _PARTS
+        )
         self.model.load_state_dict(encoder)
         self.loss.loss.load_state_dict(loss)
         state = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
@@ -359,16 +439,28 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """Return what the library's trainer is told; ``steps`` are those of the whole training."""
     by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
-    # The recorder asks for checkpoints. The first of the steps of warm-up has a learning rate of 0, so that a training
-    # of one step must not consist of it.
+    # The recorder asks for checkpoints. The first of the steps of warm-up has a learning rate of 0,
+    # so that a training of one step must not consist of it.
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder), num_train_epochs=options.epochs, per_device_train_batch_size=options.batch_size,
-        learning_rate=options.learning_rate or by_kind, warmup_steps=min(options.warmup, max(steps - 1, 0)),
+        output_dir=str(folder),
+        num_train_epochs=options.epochs,
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.learning_rate or by_kind,
+        warmup_steps=min(options.warmup, max(steps - 1, 0)),
         lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
-        seed=seed, data_seed=seed, use_cpu=encoder.device.type == "cpu", remove_unused_columns=False,
-        save_strategy="no", save_total_limit=_CHECKPOINTS_KEPT, eval_strategy="no", logging_strategy="no",
-        logging_nan_inf_filter=False, report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
-    )  # fmt: skip
+        seed=seed,
+        data_seed=seed,
+        use_cpu=encoder.device.type == "cpu",
+        remove_unused_columns=False,
+        save_strategy="no",
+        save_total_limit=_CHECKPOINTS_KEPT,
+        eval_strategy="no",
+        logging_strategy="no",
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
     # One process, one device: with more, the library would wrap the model in DataParallel.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments
@@ -384,17 +476,29 @@ def build_optimizer(
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
     ]
     told: set[int] = set()
-    own = {"temperature": options.temperature, "predictor": options.hardness, "drawing": options.draw}
-    for part, of in (*((getattr(loss, name, nn.Module()), of) for name, of in own.items()), (loss, options.loss)):
+    own = {
+        "temperature": options.temperature,
+        "predictor": options.hardness,
+        "drawing": options.draw,
+    }
+    for part, of in (
+        *((getattr(loss, name, nn.Module()), of) for name, of in own.items()),
+        (loss, options.loss),
+    ):
         parameters = [p for p in part.parameters() if id(p) not in told]
         told |= {id(p) for p in parameters}
         rate = learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
-    # Fused is one pass over the memory instead of ten; for a table of token vectors they are a third of the step.
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, fused=True)
+    # Fused is one pass over the memory instead of ten; for a table of token vectors they are a
+    # third of the step.
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=learning_rate, fused=True
+    )
 
 
-def out_of_memory(options: TrainingOptions, batch: Mapping[str, Any], device: str, *, static: bool) -> AnmiError:
+def out_of_memory(
+    options: TrainingOptions, batch: Mapping[str, Any], device: str, *, static: bool
+) -> AnmiError:
     """Return the error that says which options to change, most useful first.
 
     A static encoder is a table, which takes a batch in one pass and has no length limit.
@@ -405,10 +509,14 @@ def out_of_memory(options: TrainingOptions, batch: Mapping[str, Any], device: st
             advice.append("set training.options.recompute=true (cached gradients, now off)")
         advice.append(f"lower texts_per_pass (now {options.texts_per_pass})")
         advice.append(f"lower max_length (now {options.max_length or 'the limit of the encoder'})")
-    advice.append(f"lower negatives (now {'all mined' if options.negatives is None else options.negatives})")
+    advice.append(
+        f"lower negatives (now {'all mined' if options.negatives is None else options.negatives})"
+    )
     advice.append(f"lower batch_size (now {options.batch_size})")
-    queries, documents = (len(batch[part]["place"]) if batch else 0 for part in ("queries", "documents"))
+    queries, documents = (
+        len(batch[part]["place"]) if batch else 0 for part in ("queries", "documents")
+    )
     return AnmiError(
-        f"The memory of the {device} does not suffice for a batch of {queries:,} queries and {documents:,} documents: "
-        f"{', or '.join(advice)}."
+        f"The memory of the {device} does not suffice for a batch of {queries:,} queries and"
+        f" {documents:,} documents: {', or '.join(advice)}."
     )

@@ -28,8 +28,9 @@ from anmi.training.curriculum import Curriculum
 from anmi.training.parts import SOURCES, MixedSources
 
 STREAM: Final = "training/mixed"
-# Documents drawn besides those that are wanted, since some are excluded. Where at most one in fifty is, more than four
-# of nineteen are in one row of 27,000 at most; other collections are so small that as many again are drawn.
+# Documents drawn besides those that are wanted, since some are excluded. Where at most one in fifty
+# is, more than four of nineteen are in one row of 27,000 at most; other collections are so small
+# that as many again are drawn.
 _SPARE: Final = 4
 _FEW_EXCLUDED: Final = 0.02
 # Nearest documents looked at: some are about the row's own entity, and are not taken.
@@ -63,10 +64,11 @@ class Stock:
     uris
         Names of the entities.
     related
-        How often a document is no negative of another's query: as it states all of its facts, as a near-duplicate, or
-        as a part of the same document, int32 [D, D].
+        How often a document is no negative of another's query: as it states all of its facts, as a
+        near-duplicate, or as a part of the same document, int32 [D, D].
     swaps, edits
-        Numbers of the variants of a document for the sources graph and edit, int32 [D, S], padded with -1.
+        Numbers of the variants of a document for the sources graph and edit, int32 [D, S], padded
+        with -1.
     """
 
     ids: NDArray[np.object_]
@@ -86,12 +88,16 @@ class Stock:
 
     @classmethod
     def from_tables(
-        cls, corpus: pd.DataFrame, knowledge: Knowledge, variants: pd.DataFrame, related_documents: pd.DataFrame
+        cls,
+        corpus: pd.DataFrame,
+        knowledge: Knowledge,
+        variants: pd.DataFrame,
+        related_documents: pd.DataFrame,
     ) -> Stock:
         """Read what ingestion and the making of variants left.
 
-        Variants are ``variant_id, document_id, kind, text``; counterparts and neighbours are documents, and so are
-        their ids.
+        Variants are ``variant_id, document_id, kind, text``; counterparts and neighbours are
+        documents, and so are their ids.
 
         Raises
         ------
@@ -102,25 +108,47 @@ class Stock:
         graph, own = knowledge.of(ids), np.arange(len(ids), dtype=np.int32)
         if not graph.stated.nnz:
             raise AnmiError(
-                "Negatives from mixed sources need to know what documents state, and this collection has no facts; "
-                "read it with kg:DIR, or choose a recipe without `sources: mixed`."
+                "Negatives from mixed sources need to know what documents state, and this"
+                " collection has no facts; read it with kg:DIR, or choose a recipe without"
+                " `sources: mixed`."
             )
         # Copies, near-duplicates and parts of the same document.
         excluded = RelatedDocuments.from_table(related_documents, ids).excluded(own[:, None])
         row, place = np.nonzero(excluded != PADDING)
-        same = sparse.csr_array((np.ones(len(row), np.int32), (row, excluded[row, place])), (len(ids), len(ids)))
+        same = sparse.csr_array(
+            (np.ones(len(row), np.int32), (row, excluded[row, place])), (len(ids), len(ids))
+        )
         number = {identifier: place for place, identifier in enumerate(ids)}
         variants = variants[variants.document_id.isin(number)]
         origin = variants.document_id.map(number).to_numpy(np.int64)
         made = ~variants.variant_id.isin(number).to_numpy()
-        number |= {identifier: len(ids) + place for place, identifier in enumerate(variants.variant_id[made])}
-        numbers, graph_kind = variants.variant_id.map(number).to_numpy(np.int64), variants.kind.isin(GRAPH_KINDS)
-        swaps, edits = (side_by_side(origin[kind], numbers[kind], len(ids)) for kind in (graph_kind, ~graph_kind))
-        everything, texts = [*ids, *variants.variant_id[made]], [*document_texts(corpus), *variants.text[made]]
+        number |= {
+            identifier: len(ids) + place
+            for place, identifier in enumerate(variants.variant_id[made])
+        }
+        numbers, graph_kind = (
+            variants.variant_id.map(number).to_numpy(np.int64),
+            variants.kind.isin(GRAPH_KINDS),
+        )
+        swaps, edits = (
+            side_by_side(origin[kind], numbers[kind], len(ids))
+            for kind in (graph_kind, ~graph_kind)
+        )
+        everything, texts = (
+            [*ids, *variants.variant_id[made]],
+            [*document_texts(corpus), *variants.text[made]],
+        )
         return cls(
-            np.array(everything, object), np.array(texts, object), number, np.concatenate([own, origin[made]]),
-            graph.about, graph.uris, same + graph.entailing(own[:, None]).astype(np.int32), swaps, edits,
-        )  # fmt: skip
+            np.array(everything, object),
+            np.array(texts, object),
+            number,
+            np.concatenate([own, origin[made]]),
+            graph.about,
+            graph.uris,
+            same + graph.entailing(own[:, None]).astype(np.int32),
+            swaps,
+            edits,
+        )
 
 
 class LatentIndex:
@@ -152,14 +180,20 @@ class LatentIndex:
 
     def __init__(self, capacity: int, dimension: int) -> None:
         self._capacity = capacity
-        self._held: list[NDArray[Any]] = [np.zeros(0, np.int64), np.zeros((0, dimension), np.float32)]
+        self._held: list[NDArray[Any]] = [
+            np.zeros(0, np.int64),
+            np.zeros((0, dimension), np.float32),
+        ]
         self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
         self.take()
 
     def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
         stays = ~np.isin(self._held[0], documents)
-        parts = (np.concatenate([old[stays], new]) for old, new in zip(self._held, (documents, vectors), strict=True))
+        parts = (
+            np.concatenate([old[stays], new])
+            for old, new in zip(self._held, (documents, vectors), strict=True)
+        )
         self._held = [part[-self._capacity :] for part in parts]
 
     def take(self) -> None:
@@ -180,7 +214,10 @@ class LatentIndex:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all it needs to go on elsewhere."""
-        return {f"index.{i}": torch.from_numpy(part) for i, part in enumerate((*self._held, *self._copy))}
+        return {
+            f"index.{i}": torch.from_numpy(part)
+            for i, part in enumerate((*self._held, *self._copy))
+        }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
@@ -192,16 +229,24 @@ class LatentIndex:
 
 def neighbour_table(noted: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
     """Return ``step, query_id, rank, document_id, uri, own_uri, usable`` of lines in this order."""
-    types = {"step": "int64", "query_id": "str", "rank": "int64", "document_id": "str", "uri": "str", "own_uri": "str"}
+    types = {
+        "step": "int64",
+        "query_id": "str",
+        "rank": "int64",
+        "document_id": "str",
+        "uri": "str",
+        "own_uri": "str",
+    }
     return pd.DataFrame(list(noted), columns=[*types, "usable"]).astype(types | {"usable": "bool"})
 
 
 class DNHSampler(NegativeSampler):
     """Draws the negatives of a step from the corpus, the graph, the neighbourhood of the query, and edits.
 
-    No document that states all facts of a positive is drawn, and none that is about the row's own entity is a latent
-    negative; nor is such a document a negative of its row through another row of the batch. What is drawn depends on
-    the seed, the step, the row and, for latent negatives, on the embeddings of earlier steps.
+    No document that states all facts of a positive is drawn, and none that is about the row's own
+    entity is a latent negative; nor is such a document a negative of its row through another row of
+    the batch. What is drawn depends on the seed, the step, the row and, for latent negatives, on
+    the embeddings of earlier steps.
 
     Parameters
     ----------
@@ -227,18 +272,28 @@ class DNHSampler(NegativeSampler):
     """
 
     def __init__(
-        self, rows: Sequence[Row], count: int, seed: int, stock: Stock, options: MixedSources,
-        curriculum: Curriculum, dimension: int,
-    ) -> None:  # fmt: skip
+        self,
+        rows: Sequence[Row],
+        count: int,
+        seed: int,
+        stock: Stock,
+        options: MixedSources,
+        curriculum: Curriculum,
+        dimension: int,
+    ) -> None:
         self._count, self._seed, self._stock, self._options = count, seed, stock, options
         self._curriculum = curriculum
         self._rows = rows
         self._names = np.array([f"{row.query_id}\x1f{row.positive_id}" for row in rows])
-        self._own = np.array([_number(stock, row.positive_id, row.query_id) for row in rows], np.int64)
+        self._own = np.array(
+            [_number(stock, row.positive_id, row.query_id) for row in rows], np.int64
+        )
         self._about = stock.about[self._own]
         self._no_negatives = _no_negatives(rows, stock)
         # Row and document in one number, sorted, to be searched.
-        self._codes = np.repeat(np.arange(len(rows)), np.diff(self._no_negatives.indptr)) * stock.documents
+        self._codes = (
+            np.repeat(np.arange(len(rows)), np.diff(self._no_negatives.indptr)) * stock.documents
+        )
         self._codes += self._no_negatives.indices
         few = np.diff(self._no_negatives.indptr).max() <= _FEW_EXCLUDED * stock.documents
         self._spare = min(_SPARE, count) if few else count
@@ -247,7 +302,9 @@ class DNHSampler(NegativeSampler):
         first = {row.query_id: number for number, row in reversed(list(enumerate(rows)))}
         names = sorted(first)
         chosen = choose(names, _MOST_WATCHED, seed)
-        self._watched = np.array([first[name] for name, kept in zip(names, chosen, strict=True) if kept], np.int64)
+        self._watched = np.array(
+            [first[name] for name, kept in zip(names, chosen, strict=True) if kept], np.int64
+        )
         self._noted: list[list[Any]] = []
         self._anchors = np.zeros((len(rows), dimension), np.float32)
         self._known = np.zeros(len(rows), bool)
@@ -265,29 +322,50 @@ class DNHSampler(NegativeSampler):
         drawn = _present_first(drawn) if min(sizes, default=0) < self._count else drawn
         # All at once; numpy finds them in a fraction of the time that a loop takes.
         names, texts = self._stock.ids[drawn].tolist(), self._stock.texts[drawn].tolist()
-        lines = zip(rows.tolist(), names, texts, sizes, boost, self._excluded(rows, drawn), strict=True)
+        lines = zip(
+            rows.tolist(), names, texts, sizes, boost, self._excluded(rows, drawn), strict=True
+        )
         return [self._row(*line) for line in lines]
 
     # As the training calls whatever gives a step its rows.
     __call__ = sample_negatives
 
     def _row(
-        self, number: int, names: list[str], texts: list[str], size: int, boost: float, excluded: list[str]
+        self,
+        number: int,
+        names: list[str],
+        texts: list[str],
+        size: int,
+        boost: float,
+        excluded: list[str],
     ) -> Row:
         row, own = self._rows[number], tuple(names[:size])
         return replace(
-            row, negative_ids=own, negatives=tuple(texts[:size]), weights=(1.0,) * size, judged={}, hardness=math.nan,
+            row,
+            negative_ids=own,
+            negatives=tuple(texts[:size]),
+            weights=(1.0,) * size,
+            judged={},
+            hardness=math.nan,
             query_weight=row.query_weight * boost,
-            excluded_ids=row.excluded_ids.union(excluded).difference(own) if excluded else row.excluded_ids,
-        )  # fmt: skip
+            excluded_ids=(
+                row.excluded_ids.union(excluded).difference(own) if excluded else row.excluded_ids
+            ),
+        )
 
-    def draw(self, rows: NDArray[np.int64], step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(
+        self, rows: NDArray[np.int64], step: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what is drawn for B rows.
 
-        Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each, int64 [B, n].
+        Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each,
+        int64 [B, n].
         """
         count, own = self._count, self._own[rows]
-        swaps, edits = self._stock.swaps[own].astype(np.int64), self._stock.edits[own].astype(np.int64)
+        swaps, edits = (
+            self._stock.swaps[own].astype(np.int64),
+            self._stock.edits[own].astype(np.int64),
+        )
         swaps[self._is_excluded(rows, swaps)] = PADDING
         if self._options.edit == 0:
             edits = edits[:, :0]
@@ -310,15 +388,24 @@ class DNHSampler(NegativeSampler):
         there = drawn != PADDING
         total = max(int(there.sum()), 1)
         shares = np.bincount(source[there], minlength=len(SOURCES)) / total
-        self._report = {f"share_{name}": float(share) for name, share in zip(SOURCES, shares, strict=True)}
-        self._report |= {"negatives": total / len(drawn), "replaced": float((asked != source).mean())}
+        self._report = {
+            f"share_{name}": float(share) for name, share in zip(SOURCES, shares, strict=True)
+        }
+        self._report |= {
+            "negatives": total / len(drawn),
+            "replaced": float((asked != source).mean()),
+        }
         self._report |= {"latent_hit_rate": self._hit_rate} if self._options.latent else {}
         return drawn, source
 
     def update_index(
-        self, step: int, rows: NDArray[np.int64], queries: NDArray[np.float32], document_ids: Sequence[str],
+        self,
+        step: int,
+        rows: NDArray[np.int64],
+        queries: NDArray[np.float32],
+        document_ids: Sequence[str],
         documents: NDArray[np.float32],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due.
 
         Parameters
@@ -328,14 +415,17 @@ class DNHSampler(NegativeSampler):
         rows
             Numbers of the B rows.
         queries, documents
-            Normalised embeddings of the rows' queries, float32 [B, d], and of the U different documents [U, d].
+            Normalised embeddings of the rows' queries, float32 [B, d], and of the U different
+            documents [U, d].
         document_ids
             Of these documents.
         """
         if self._options.latent == 0:
             return
         # Variants stand behind the documents.
-        numbers = np.array([self._stock.number.get(name, self._stock.documents) for name in document_ids], np.int64)
+        numbers = np.array(
+            [self._stock.number.get(name, self._stock.documents) for name in document_ids], np.int64
+        )
         own = numbers < self._stock.documents
         self._index.add(numbers[own], documents[own])
         self._anchors[rows], self._known[rows] = queries, True
@@ -350,8 +440,8 @@ class DNHSampler(NegativeSampler):
     def report(self) -> dict[str, float]:
         """Return what the last step drew.
 
-        Shares of the sources, the share that was replaced, and of latent negatives the share of neighbours that could
-        be taken.
+        Shares of the sources, the share that was replaced, and of latent negatives the share of
+        neighbours that could be taken.
         """
         return self._report
 
@@ -372,7 +462,9 @@ class DNHSampler(NegativeSampler):
         # A share of 0 must not be drawn, whatever the others are rounded to.
         present = np.flatnonzero(np.array(mix) > 0)
         borders = np.cumsum(np.array(mix)[present])
-        place = np.minimum(np.searchsorted(borders, uniform * borders[-1], side="right"), len(present) - 1)
+        place = np.minimum(
+            np.searchsorted(borders, uniform * borders[-1], side="right"), len(present) - 1
+        )
         result: NDArray[np.int64] = present[place]
         return result
 
@@ -382,7 +474,9 @@ class DNHSampler(NegativeSampler):
         if wanted and len(self._index.documents):
             known, places, documents, usable = self._nearest(rows, _TOP)
             hits = (places >= 0) & usable
-            self._hit_rate = float(hits.sum() / (places >= 0).sum()) if (places >= 0).any() else math.nan
+            self._hit_rate = (
+                float(hits.sum() / (places >= 0).sum()) if (places >= 0).any() else math.nan
+            )
             found[known] = _present_first(np.where(hits, documents, PADDING))
         return found
 
@@ -407,7 +501,9 @@ class DNHSampler(NegativeSampler):
                 query = self._rows[number].query_id
                 self._noted.append([step, query, rank + 1, name, *uris, bool(usable[line, rank])])
 
-    def _is_excluded(self, rows: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _is_excluded(
+        self, rows: NDArray[np.int64], documents: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         wanted = rows[:, None] * self._stock.documents + documents
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
@@ -421,7 +517,9 @@ class DNHSampler(NegativeSampler):
         self._present[origin] = True
         start, end = self._no_negatives.indptr[rows], self._no_negatives.indptr[rows + 1]
         lengths = end - start
-        flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+        flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(
+            int(lengths.sum())
+        )
         document = self._no_negatives.indices[flat]
         hit = self._present[document]
         self._present[origin] = False
@@ -439,8 +537,8 @@ class DNHSampler(NegativeSampler):
 def _number(stock: Stock, document_id: str, query_id: str) -> int:
     if document_id not in stock.number:
         raise AnmiError(
-            f'Training row of query "{query_id}" has the positive "{document_id}", which is not in the corpus that '
-            "negatives are drawn from; run ingestion and selection again."
+            f'Training row of query "{query_id}" has the positive "{document_id}", which is not in'
+            " the corpus that negatives are drawn from; run ingestion and selection again."
         )
     return stock.number[document_id]
 
@@ -462,11 +560,15 @@ def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
         if stock.number.get(name, stock.documents) < stock.documents
     ]
     places, documents = np.array(pairs, np.int64).reshape(-1, 2).T
-    return sparse.csr_array((np.ones(len(places), np.int32), (places, documents)), (len(names), stock.documents))
+    return sparse.csr_array(
+        (np.ones(len(places), np.int32), (places, documents)), (len(names), stock.documents)
+    )
 
 
 def _present_first(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.take_along_axis(numbers, np.argsort(numbers == PADDING, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(
+        numbers, np.argsort(numbers == PADDING, axis=1, kind="stable"), axis=1
+    )
 
 
 def _shuffled(numbers: NDArray[np.int64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:

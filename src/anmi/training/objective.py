@@ -29,8 +29,8 @@ def not_finite(what: str, value: float, query_ids: Sequence[str]) -> AnmiError:
     """
     named = ", ".join(query_ids[:8]) + (" and others" if len(query_ids) > 8 else "")
     return AnmiError(
-        f"The {what} became {value} in the batch with the queries {named}; lower the learning rate, or look at these "
-        "rows."
+        f"The {what} became {value} in the batch with the queries {named}; lower the learning rate,"
+        " or look at these rows."
     )
 
 
@@ -44,41 +44,55 @@ class ContrastiveObjective(nn.Module):
     loss
         A loss of :mod:`anmi.training.losses`.
     autocast
-        Type to encode in, or None for the encoder's own. Similarities and losses are always float32: divided by a
-        small temperature, the three digits of bfloat16 would be noise of the size of the gaps.
+        Type to encode in, or None for the encoder's own. Similarities and losses are always
+        float32: divided by a small temperature, the three digits of bfloat16 would be noise of the
+        size of the gaps.
     recompute
-        Gradient caching: where texts take several passes, keep only their embeddings and run the passes again for the
-        gradient (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016): the same gradients in the memory
-        of one pass, for about a third more time, with any loss.
+        Gradient caching: where texts take several passes, keep only their embeddings and run the
+        passes again for the gradient (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
+        2016): the same gradients in the memory of one pass, for about a third more time, with any
+        loss.
     sparsity
-        What terms cost, for a sparse retriever: its similarities are inner products. None for cosines.
+        What terms cost, for a sparse retriever: its similarities are inner products. None for
+        cosines.
     margin
-        Count the rows' own negatives that are less than so much less similar than the positive; None does not count.
+        Count the rows' own negatives that are less than so much less similar than the positive;
+        None does not count.
     most
-        Leave out documents of other rows that score above a row's positive by more than this: by the batch's ``guide``
-        where there is one, else by the similarities themselves; None leaves out none.
+        Leave out documents of other rows that score above a row's positive by more than this: by
+        the batch's ``guide`` where there is one, else by the similarities themselves; None leaves
+        out none.
     adversary
-        Length of the step by which negatives are moved against the loss, see :func:`attacked`; 0 leaves them.
+        Length of the step by which negatives are moved against the loss, see :func:`attacked`; 0
+        leaves them.
     """
 
     def __init__(
-        self, model: nn.Module, loss: nn.Module, autocast: torch.dtype | None = None, *, recompute: bool = False,
-        margin: float | None = None, most: float | None = None, sparsity: SparsityOptions | None = None,
+        self,
+        model: nn.Module,
+        loss: nn.Module,
+        autocast: torch.dtype | None = None,
+        *,
+        recompute: bool = False,
+        margin: float | None = None,
+        most: float | None = None,
+        sparsity: SparsityOptions | None = None,
         adversary: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.model, self.loss, self.autocast, self.recompute = model, loss, autocast, recompute
         self.margin, self.most, self.sparsity, self.adversary = margin, most, sparsity, adversary
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
-        # Of the last batch: embeddings of queries and documents, the share of negatives within the margin where it is
-        # counted, and of cosines σ_s/√N.
+        # Of the last batch: embeddings of queries and documents, the share of negatives within the
+        # margin where it is counted, and of cosines σ_s/√N.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.seen: dict[str, float] = {}
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
 
-        The divisor is the number of rows, not their weight, so a row pulls equally hard in whichever batch it is.
+        The divisor is the number of rows, not their weight, so a row pulls equally hard in
+        whichever batch it is.
 
         Raises
         ------
@@ -92,14 +106,25 @@ class ContrastiveObjective(nn.Module):
         if self.most is not None:
             scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
             weights = filtered(weights, scores, own, batch["negatives"], self.most)
-            self.seen["left_out"] = 1 - float((weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1))
+            self.seen["left_out"] = 1 - float(
+                (weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1)
+            )
         if self.margin is not None:
-            self.seen["margin_violations"] = violations(similarity.detach(), own, batch["negatives"], self.margin)
+            self.seen["margin_violations"] = violations(
+                similarity.detach(), own, batch["negatives"], self.margin
+            )
         if self.sparsity is None:
             self.seen["temperature_rule"] = temperature_rule(similarity.detach(), weights)
         said = {name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()}
         told = {name: batch.get(name) for name in ("hardness", "about")}
-        facts = Facts(queries, documents, batch["positive"], positive_judged=said, judged=batch["judged"], **told)
+        facts = Facts(
+            queries,
+            documents,
+            batch["positive"],
+            positive_judged=said,
+            judged=batch["judged"],
+            **told,
+        )
         mine, log_weights = similarity.gather(1, own)[:, 0], weights.log()
         if self.adversary and torch.is_grad_enabled():
 
@@ -113,11 +138,17 @@ class ContrastiveObjective(nn.Module):
         losses = self.loss(mine, similarity, log_weights, facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
         if self.sparsity is not None:
-            places = torch.cat([own, batch["negatives"]], dim=1) if self.sparsity.each_place else None
-            result = result + penalty(documents, self.sparsity, batch.get("step", 0), places=places, idf=self.idf)
+            places = (
+                torch.cat([own, batch["negatives"]], dim=1) if self.sparsity.each_place else None
+            )
+            result = result + penalty(
+                documents, self.sparsity, batch.get("step", 0), places=places, idf=self.idf
+            )
         if not bool(torch.isfinite(result)):
             wrong = [
-                q for q, value in zip(batch["query_ids"], losses.tolist(), strict=True) if not math.isfinite(value)
+                q
+                for q, value in zip(batch["query_ids"], losses.tolist(), strict=True)
+                if not math.isfinite(value)
             ]
             raise not_finite("training loss", result.item(), wrong)
         return result
@@ -135,9 +166,14 @@ class ContrastiveObjective(nn.Module):
             return self._encode(queries), self._encode(documents)
         # Of a table in one call, since each makes a gradient that is as large as the table.
         offsets = torch.cat([first["offsets"], second["offsets"] + len(first["input_ids"])])
-        group = {"input_ids": torch.cat([first["input_ids"], second["input_ids"]]), "offsets": offsets}
+        group = {
+            "input_ids": torch.cat([first["input_ids"], second["input_ids"]]),
+            "offsets": offsets,
+        }
         place = torch.cat([queries["place"], documents["place"] + len(queries["place"])])
-        return self._encode({"groups": [group], "place": place}).tensor_split([len(queries["place"])])
+        return self._encode({"groups": [group], "place": place}).tensor_split(
+            [len(queries["place"])]
+        )
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
@@ -150,12 +186,16 @@ class ContrastiveObjective(nn.Module):
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.
-        with torch.autocast(group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None):
+        with torch.autocast(
+            group["input_ids"].device.type, dtype=self.autocast, enabled=self.autocast is not None
+        ):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
 
 
-def filtered(weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, most: float) -> Tensor:
+def filtered(
+    weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, most: float
+) -> Tensor:
     """Return the weights with 0 for documents of other rows that score above a row's positive by more than ``most``.
 
     A row's own mined negatives stay, since the recipe judged them.
@@ -180,11 +220,13 @@ def filtered(weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, mo
     return weights.masked_fill((scores > scores.gather(1, own) + most) & ~mined[:, :-1], 0.0)
 
 
-def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float) -> Tensor:
+def attacked(
+    queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float
+) -> Tensor:
     """Move documents up the gradient that a loss has by them as negatives, and back onto the unit sphere.
 
-    d′ = (d + ε·g/‖g‖)/‖d + ε·g/‖g‖‖ with g = ∂L/∂d, the fast gradient method with the norm L2. The step itself has no
-    gradient. A document that is nobody's negative has g = 0 and stays.
+    d′ = (d + ε·g/‖g‖)/‖d + ε·g/‖g‖‖ with g = ∂L/∂d, the fast gradient method with the norm L2. The
+    step itself has no gradient. A document that is nobody's negative has g = 0 and stays.
 
     Parameters
     ----------
@@ -202,9 +244,9 @@ def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor
 
     References
     ----------
-    Goodfellow, Shlens and Szegedy, "Explaining and Harnessing Adversarial Examples", ICLR 2015; on embeddings in place
-    of inputs Miyato, Dai and Goodfellow, "Adversarial Training Methods for Semi-Supervised Text Classification", ICLR
-    2017.
+    Goodfellow, Shlens and Szegedy, "Explaining and Harnessing Adversarial Examples", ICLR 2015; on
+    embeddings in place of inputs Miyato, Dai and Goodfellow, "Adversarial Training Methods for
+    Semi-Supervised Text Classification", ICLR 2017.
     """
     still = documents.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(harm(queries @ still.T), still)
@@ -216,8 +258,9 @@ def attacked(queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor
 def temperature_rule(similarity: Tensor, weights: Tensor) -> float:
     """Return σ_s/√N, to which the best temperature is said to be in proportion (ANMI 2.1 report; methods §3.7).
 
-    σ_s is the deviation of the similarities of all negatives of a batch, N their mean number a row. Nothing goes by it;
-    beside the temperature that is learned it shows in a log whether the two move together. NaN without negatives.
+    σ_s is the deviation of the similarities of all negatives of a batch, N their mean number a row.
+    Nothing goes by it; beside the temperature that is learned it shows in a log whether the two
+    move together. NaN without negatives.
 
     Parameters
     ----------
@@ -240,7 +283,8 @@ def temperature_rule(similarity: Tensor, weights: Tensor) -> float:
 def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> float:
     """Return the share of the rows' own negatives with s⁻ > s⁺ - margin; NaN where there is none.
 
-    Similarities are [B, U]; the positive's column is int64 [B, 1], the negatives' [B, n], padded with -1.
+    Similarities are [B, U]; the positive's column is int64 [B, 1], the negatives' [B, n], padded
+    with -1.
 
     Examples
     --------
@@ -255,7 +299,12 @@ def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: 
 
 
 def penalty(
-    documents: Tensor, options: SparsityOptions, step: int, *, places: Tensor | None = None, idf: Tensor | None = None
+    documents: Tensor,
+    options: SparsityOptions,
+    step: int,
+    *,
+    places: Tensor | None = None,
+    idf: Tensor | None = None,
 ) -> Tensor:
     """Return λ min(1, step / T)² Σ_t (mean over documents of |d_t|)², the expected cost of a search.
 
@@ -268,10 +317,11 @@ def penalty(
     step
         From 0.
     places
-        Which documents stand at each place of the B rows, positives first: int64 [B, 1 + n], -1 for none. The sums are
-        then one per place, added up. None is one sum over all documents.
+        Which documents stand at each place of the B rows, positives first: int64 [B, 1 + n], -1 for
+        none. The sums are then one per place, added up. None is one sum over all documents.
     idf
-        Of every term, [V]: weights are divided by it. A term of idf 0 costs nothing, since no query holds it.
+        Of every term, [V]: weights are divided by it. A term of idf 0 costs nothing, since no query
+        holds it.
 
     Examples
     --------

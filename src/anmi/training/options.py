@@ -14,19 +14,31 @@ class PseudoQueryOptions(Params):
     """Which pseudo-queries are trained on beside the labelled rows."""
 
     kinds: tuple[str, ...] = Field((), description="Kinds of pseudo-queries (docs/training.md).")
-    batch_size: int = Field(64, ge=2, description="Pseudo-queries of a step, without other negatives.")
+    batch_size: int = Field(
+        64, ge=2, description="Pseudo-queries of a step, without other negatives."
+    )
 
 
 class SparsityOptions(Params):
     """How much the terms of documents cost (FLOPS, Paria et al. 2020), and whether those of queries are learned."""
 
     weight: float = Field(
-        1e-4, ge=0, description="λ. 1e-4: tables that begin as BM25 are sparse already; the paper: .05."
+        1e-4,
+        ge=0,
+        description="λ. 1e-4: tables that begin as BM25 are sparse already; the paper: .05.",
     )
-    steps: int = Field(200, ge=1, description="Steps over which λ rises quadratically from 0. 200: the paper's.")
-    each_place: bool = Field(False, description="Sum the penalties of positives, first negatives, …, as in the paper.")
-    by_idf: bool = Field(False, description="Divide weights by their term's idf, an earlier reading of the paper.")
-    learned_queries: bool = Field(True, description="Learn the weights of terms in queries; else they stay the idf.")
+    steps: int = Field(
+        200, ge=1, description="Steps over which λ rises quadratically from 0. 200: the paper's."
+    )
+    each_place: bool = Field(
+        False, description="Sum the penalties of positives, first negatives, …, as in the paper."
+    )
+    by_idf: bool = Field(
+        False, description="Divide weights by their term's idf, an earlier reading of the paper."
+    )
+    learned_queries: bool = Field(
+        True, description="Learn the weights of terms in queries; else they stay the idf."
+    )
 
 
 class TrainingOptions(Params):
@@ -38,78 +50,140 @@ class TrainingOptions(Params):
     0.1
     """
 
-    epochs: int = Field(5, ge=1, description="Passes over the rows. 5: ten gained only on seen documents.")
-    batch_size: int = Field(64, ge=1, description="Rows per step. 64: many in-batch negatives, little memory.")
-    learning_rate: float | None = Field(
-        None, gt=0, description="Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers."
+    epochs: int = Field(
+        5, ge=1, description="Passes over the rows. 5: ten gained only on seen documents."
     )
-    max_length: int | None = Field(None, ge=4, description="Most tokens of a text and its prompt. None: the encoder's.")
+    batch_size: int = Field(
+        64, ge=1, description="Rows per step. 64: many in-batch negatives, little memory."
+    )
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        description="Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers.",
+    )
+    max_length: int | None = Field(
+        None, ge=4, description="Most tokens of a text and its prompt. None: the encoder's."
+    )
     loss: parts.LossOptions = Field(
-        parts.InfoNCEOptions(), discriminator="kind",
-        description="What is learned. infonce: on SciFact 0.03 to 0.04 better than debiased on dev.",
-    )  # fmt: skip
+        parts.InfoNCEOptions(),
+        discriminator="kind",
+        description=(
+            "What is learned. infonce: on SciFact 0.03 to 0.04 better than debiased on dev."
+        ),
+    )
     temperature: parts.TemperatureOptions = Field(
-        parts.LearnableTemperature(), discriminator="kind",
+        parts.LearnableTemperature(),
+        discriminator="kind",
         description="learnable: the best value differs between collections and recipes.",
-    )  # fmt: skip
+    )
     sources: parts.SourceOptions = Field(
-        parts.MinedSources(), discriminator="kind", description="Where the negatives of a step come from."
+        parts.MinedSources(),
+        discriminator="kind",
+        description="Where the negatives of a step come from.",
     )
     curriculum: parts.CurriculumOptions = Field(
-        parts.NoCurriculum(), discriminator="kind", description="Which negatives come when. none: as most recipes."
+        parts.NoCurriculum(),
+        discriminator="kind",
+        description="Which negatives come when. none: as most recipes.",
     )
     hardness: parts.HardnessOptions = Field(
-        parts.NoAdaptation(), discriminator="kind", description="Whether hard queries train otherwise."
+        parts.NoAdaptation(),
+        discriminator="kind",
+        description="Whether hard queries train otherwise.",
     )
     draw: parts.DrawOptions = Field(
-        parts.FirstDraw(), discriminator="kind", description="Which negatives, where a row has more than a step takes."
+        parts.FirstDraw(),
+        discriminator="kind",
+        description="Which negatives, where a row has more than a step takes.",
     )
     pseudo_queries: PseudoQueryOptions = Field(
-        PseudoQueryOptions(), description="What is learned from the corpus itself, beside the labels."
+        PseudoQueryOptions(),
+        description="What is learned from the corpus itself, beside the labels.",
     )
     retriever: Literal["dense", "sparse"] = Field(
-        "dense", description="What is trained: the encoder, by cosines, or weights of terms for an inverted index. "
-        "dense: the better on queries whose words the documents do not use.",
-    )  # fmt: skip
-    masked_lm: str | None = Field(
-        None, description="Masked language model of a sparse retriever's documents (arXiv 2411.04403). None: tables."
+        "dense",
+        description=(
+            "What is trained: the encoder, by cosines, or weights of terms for an inverted index. "
+            "dense: the better on queries whose words the documents do not use."
+        ),
     )
-    sparsity: SparsityOptions = Field(SparsityOptions(), description="Of a sparse retriever's documents.")
+    masked_lm: str | None = Field(
+        None,
+        description=(
+            "Masked language model of a sparse retriever's documents (arXiv 2411.04403). None:"
+            " tables."
+        ),
+    )
+    sparsity: SparsityOptions = Field(
+        SparsityOptions(), description="Of a sparse retriever's documents."
+    )
     companion: dict[str, Any] | None = Field(
-        None, description="What differs in the options of a second retriever, of the other kind, on the same rows, as "
-        "`{retriever: sparse}`, a third part of the hybrid. None: training takes several times as long.",
-    )  # fmt: skip
+        None,
+        description=(
+            "What differs in the options of a second retriever, of the other kind, on the same"
+            " rows, as `{retriever: sparse}`, a third part of the hybrid. None: training takes"
+            " several times as long."
+        ),
+    )
     labels: float = Field(
-        1.0, ge=0, le=1, description="Share of training and dev queries whose labels are used, by hash."
+        1.0,
+        ge=0,
+        le=1,
+        description="Share of training and dev queries whose labels are used, by hash.",
     )
     encoders: Literal["shared", "two"] = Field(
         "shared", description="One, or a copy each for queries and documents (DPR)."
     )
     in_batch: Literal["none", "positives", "all"] = Field(
-        "all", description="In-batch negatives. all: on SciFact's dev queries 0.01 better than positives alone."
+        "all",
+        description=(
+            "In-batch negatives. all: on SciFact's dev queries 0.01 better than positives alone."
+        ),
     )
     in_batch_filter: parts.FilterOptions = Field(
-        parts.NoFilter(), discriminator="kind", description="Which in-batch negatives are left out as maybe relevant."
+        parts.NoFilter(),
+        discriminator="kind",
+        description="Which in-batch negatives are left out as maybe relevant.",
     )
-    negatives: int | None = Field(None, ge=0, description="Most mined negatives of a row. None: all.")
-    warmup: float = Field(0.1, ge=0, description="Share of the steps, or from 1 on their number, of warm-up.")
+    negatives: int | None = Field(
+        None, ge=0, description="Most mined negatives of a row. None: all."
+    )
+    warmup: float = Field(
+        0.1, ge=0, description="Share of the steps, or from 1 on their number, of warm-up."
+    )
     schedule: Literal["linear", "constant"] = Field(
-        "linear", description="Of the learning rate after warm-up. constant: as in the ANMI reports."
+        "linear",
+        description="Of the learning rate after warm-up. constant: as in the ANMI reports.",
     )
     single_rate: bool = Field(
-        False, description="Learn temperature, τ⁺ and heads at the encoder's rate, as the reports do."
+        False,
+        description="Learn temperature, τ⁺ and heads at the encoder's rate, as the reports do.",
     )
     weight_decay: float = Field(0.0, ge=0, description="Of matrices. 0: 0.01 changed no digit.")
     precision: Literal["auto", "bfloat16", "float32"] = Field(
-        "auto", description="Of the encoder's matrix products. auto: bfloat16 where the hardware has it."
+        "auto",
+        description="Of the encoder's matrix products. auto: bfloat16 where the hardware has it.",
     )
     texts_per_pass: int = Field(64, ge=1, description="Texts a transformer encodes at once.")
-    recompute: bool = Field(True, description="Gradient caching: a third more time, and memory is bounded by one pass.")
-    keep_best: bool = Field(True, description="Keep the epoch with the best dev metric, the start among them.")
-    checkpoint_minutes: float = Field(10.0, gt=0, description="Between two checkpoints of a training.")
+    recompute: bool = Field(
+        True, description="Gradient caching: a third more time, and memory is bounded by one pass."
+    )
+    keep_best: bool = Field(
+        True, description="Keep the epoch with the best dev metric, the start among them."
+    )
+    checkpoint_minutes: float = Field(
+        10.0, gt=0, description="Between two checkpoints of a training."
+    )
 
     @field_validator(
-        "loss", "temperature", "sources", "curriculum", "hardness", "draw", "in_batch_filter", mode="before"
+        "loss",
+        "temperature",
+        "sources",
+        "curriculum",
+        "hardness",
+        "draw",
+        "in_batch_filter",
+        mode="before",
     )
     @classmethod
     def _named(cls, value: Any, info: ValidationInfo) -> Any:
@@ -127,31 +201,47 @@ class TrainingOptions(Params):
     @classmethod
     def _whole_steps(cls, value: float) -> float:
         if value >= 1 and value != int(value):
-            raise ValueError(f"a share below 1, or a whole number of steps, was expected, and not {value:g}")
+            raise ValueError(
+                f"a share below 1, or a whole number of steps, was expected, and not {value:g}"
+            )
         return value
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
         mixed = self.sources.kind == "mixed"
         if self.retriever == "sparse" and mixed:
-            raise ValueError("mixed sources interpolate directions, and a sparse retriever has none; use mined ones")
+            raise ValueError(
+                "mixed sources interpolate directions, and a sparse retriever has none; use mined"
+                " ones"
+            )
         if self.retriever == "sparse" and self.encoders == "two":
-            raise ValueError("a sparse retriever encodes queries and documents separately anyway; leave out encoders")
+            raise ValueError(
+                "a sparse retriever encodes queries and documents separately anyway; leave out"
+                " encoders"
+            )
         if mixed and self.negatives is None:
-            raise ValueError("with mixed sources `negatives` says how many are drawn, such as 7 a row")
+            raise ValueError(
+                "with mixed sources `negatives` says how many are drawn, such as 7 a row"
+            )
         if isinstance(self.draw, parts.SimAnsDraw):
             for name in ("sources", "curriculum", "hardness"):
                 if (kind := getattr(self, name).kind) not in ("mined", "none"):
                     raise ValueError(
-                        f"draw simans chooses the negatives of a step, and so does {name} {kind}; take one"
+                        f"draw simans chooses the negatives of a step, and so does {name} {kind};"
+                        " take one"
                     )
             if self.loss.kind == "triplet":
-                raise ValueError("draw simans learns by the weights of negatives, which triplet has no place for")
+                raise ValueError(
+                    "draw simans learns by the weights of negatives, which triplet has no place for"
+                )
         if self.pseudo_queries.kinds:
             self._go_with_pseudo_queries()
         for name in ("companion", "labels", "pseudo_queries"):
             if name in (self.companion or {}):
-                raise ValueError(f"a companion learns from the same rows and has no {name} of its own; leave it out")
+                raise ValueError(
+                    f"a companion learns from the same rows and has no {name} of its own; leave"
+                    " it out"
+                )
         if self.companion is not None:
             _ = self.of_companion
         return self
@@ -159,14 +249,17 @@ class TrainingOptions(Params):
     def _go_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
         wanted = {
-            "loss": self.loss.reads or self.loss.kind in ("triplet", "entity"), "draw": self.draw.reads,
-            "curriculum": self.curriculum.kind != "none", "hardness": self.hardness.kind != "none",
+            "loss": self.loss.reads or self.loss.kind in ("triplet", "entity"),
+            "draw": self.draw.reads,
+            "curriculum": self.curriculum.kind != "none",
+            "hardness": self.hardness.kind != "none",
             "sources": self.sources.kind != "mined",
-        }  # fmt: skip
+        }
         for name in (name for name, needed in wanted.items() if needed):
             raise ValueError(
-                f"pseudo-queries have neither mined negatives nor judgments, which {name} {getattr(self, name).kind} "
-                f"needs; choose another {name}, or give pseudo_queries: {{kinds: []}}"
+                f"pseudo-queries have neither mined negatives nor judgments, which {name}"
+                f" {getattr(self, name).kind} needs; choose another {name}, or give pseudo_queries:"
+                " {kinds: []}"
             )
 
     @property

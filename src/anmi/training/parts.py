@@ -1,7 +1,8 @@
 """Parts of a training that come in several kinds: losses, temperatures, sources, draws, curricula, hardness.
 
 They are written as in recipes: a name, or one name with its parameters, ``debiased`` or
-``{debiased: {tau_plus: 0.1}}``. What is the same in every recipe and benchmark is a constant of its kind.
+``{debiased: {tau_plus: 0.1}}``. What is the same in every recipe and benchmark is a constant of its
+kind.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def read_kind(value: Any, union: Any) -> Any:
     """Return a name, or one name with its parameters, as the fields of one of the kinds of a union."""
     if isinstance(value, PartOptions) or (isinstance(value, Mapping) and "kind" in value):
         return value
-    name, parameters = named(value, {kind.model_fields["kind"].default: kind for kind in get_args(union)})
+    name, parameters = named(
+        value, {kind.model_fields["kind"].default: kind for kind in get_args(union)}
+    )
     return {"kind": name, **parameters}
 
 
@@ -50,8 +53,12 @@ class HybridOptions(PartOptions):
 
     kind: Literal["hybrid"] = "hybrid"
     learning_rate: ClassVar[float] = 1e-3
-    alpha: float = Field(0.6, ge=0, le=1, description="Share of InfoNCE; the rest is the head's. 0.6: the report's.")
-    targets: Literal["standardised", "raw"] = Field("standardised", description="Elo to predict. raw: as reported.")
+    alpha: float = Field(
+        0.6, ge=0, le=1, description="Share of InfoNCE; the rest is the head's. 0.6: the report's."
+    )
+    targets: Literal["standardised", "raw"] = Field(
+        "standardised", description="Elo to predict. raw: as reported."
+    )
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -65,15 +72,25 @@ class DebiasedOptions(PartOptions):
     kind: Literal["debiased"] = "debiased"
     learning_rate: ClassVar[float] = 1e-2
     tau_plus: float | Literal["labelled", "judged"] = Field(
-        "labelled", description="Share of positives among negatives, or how it is estimated: labelled positives per "
-        "query over corpus size, or the share of mined negatives that judges call relevant.",
-    )  # fmt: skip
+        "labelled",
+        description=(
+            "Share of positives among negatives, or how it is estimated: labelled positives per "
+            "query over corpus size, or the share of mined negatives that judges call relevant."
+        ),
+    )
     form: Literal["source", "paraphrase"] = Field(
         "source",
-        description="source: the paper's formula. paraphrase: the ANMI 2.1 report's, which subtracts 1, not N.",
+        description=(
+            "source: the paper's formula. paraphrase: the ANMI 2.1 report's, which subtracts 1,"
+            " not N."
+        ),
     )
-    learned: bool = Field(False, description="Learn its logit. Off: the loss falls with any larger share.")
-    prior_strength: float = Field(3.0, ge=0, description="Of a learned share's Beta prior. 3: at most 1.5 × the start.")
+    learned: bool = Field(
+        False, description="Learn its logit. Off: the loss falls with any larger share."
+    )
+    prior_strength: float = Field(
+        3.0, ge=0, description="Of a learned share's Beta prior. 3: at most 1.5 × the start."
+    )
 
     @model_validator(mode="after")
     def _a_share(self) -> Self:
@@ -86,14 +103,18 @@ class HardDebiasedOptions(DebiasedOptions):
     """Debiased, the harder negatives weighing more (HCL)."""
 
     kind: Literal["hard_debiased"] = "hard_debiased"  # type: ignore[assignment]
-    beta: float = Field(1.0, ge=0, description="How much more the harder weigh. 0: debiased; 1: the paper's.")
+    beta: float = Field(
+        1.0, ge=0, description="How much more the harder weigh. 0: debiased; 1: the paper's."
+    )
 
 
 class TripletOptions(PartOptions):
     """Every negative is to stay a margin behind the positive."""
 
     kind: Literal["triplet"] = "triplet"
-    margin: float = Field(0.2, gt=0, le=2, description="In cosine distance. 0.2: FaceNet's, for unit vectors.")
+    margin: float = Field(
+        0.2, gt=0, le=2, description="In cosine distance. 0.2: FaceNet's, for unit vectors."
+    )
 
 
 Teacher = Literal["bm25", "dense", "cross", "p_relevant", "elo"]
@@ -105,12 +126,21 @@ class DistillationOptions(PartOptions):
     kind: Literal["distillation"] = "distillation"
     column: Literal["cross", "p_relevant", "elo"] | tuple[Teacher, ...] = Field(
         "p_relevant",
-        description="Whose judgment is learned. A list: the mean of judgments scaled in every row (arXiv 2411.04403).",
+        description=(
+            "Whose judgment is learned. A list: the mean of judgments scaled in every row (arXiv"
+            " 2411.04403)."
+        ),
         min_length=1,
     )
-    share: float = Field(0.5, ge=0, le=1, description="Of the distillation; the rest is InfoNCE. 0.5: both alike.")
+    share: float = Field(
+        0.5, ge=0, le=1, description="Of the distillation; the rest is InfoNCE. 0.5: both alike."
+    )
     label_temperature: float | None = Field(
-        None, gt=0, description="Of the soft labels. None: 0.1 for p_relevant, 1 for cross and elo, 1/30 for a list."
+        None,
+        gt=0,
+        description=(
+            "Of the soft labels. None: 0.1 for p_relevant, 1 for cross and elo, 1/30 for a list."
+        ),
     )
 
     @property
@@ -124,13 +154,23 @@ class EntityOptions(PartOptions):
 
     kind: Literal["entity"] = "entity"
     learning_rate: ClassVar[float] = 1e-2
-    share: float = Field(0.2, ge=0, le=1, description="Of the head's cross-entropy. 0.2: at first as much as InfoNCE.")
+    share: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Of the head's cross-entropy. 0.2: at first as much as InfoNCE.",
+    )
 
 
 LossOptions = (
-    InfoNCEOptions | HybridOptions | EntityOptions | DebiasedOptions | HardDebiasedOptions | TripletOptions
+    InfoNCEOptions
+    | HybridOptions
+    | EntityOptions
+    | DebiasedOptions
+    | HardDebiasedOptions
+    | TripletOptions
     | DistillationOptions
-)  # fmt: skip
+)
 
 _Value = Annotated[float, Field(ge=LOWEST_TEMPERATURE, le=HIGHEST_TEMPERATURE)]
 
@@ -147,19 +187,26 @@ class LearnableTemperature(PartOptions):
 
     kind: Literal["learnable"] = "learnable"
     learning_rate: ClassVar[float] = 1e-2
-    initial: _Value = Field(0.07, description="Where it starts. 0.07: the customary value for cosines.")
+    initial: _Value = Field(
+        0.07, description="Where it starts. 0.07: the customary value for cosines."
+    )
 
 
 class DualTemperature(PartOptions):
     """One for the positive and one for the negatives, both learned.
 
-    The loss falls as the two drift apart, also where the encoder learns nothing: a recipe of it is for comparison.
+    The loss falls as the two drift apart, also where the encoder learns nothing: a recipe of it is
+    for comparison.
     """
 
     kind: Literal["dual"] = "dual"
     learning_rate: ClassVar[float] = 1e-2
-    positive: _Value = Field(0.07, description="Start of the positive's. 0.07: the customary value for cosines.")
-    negative: _Value = Field(0.07, description="Start of the negatives'. 0.07: both begin as one temperature.")
+    positive: _Value = Field(
+        0.07, description="Start of the positive's. 0.07: the customary value for cosines."
+    )
+    negative: _Value = Field(
+        0.07, description="Start of the negatives'. 0.07: both begin as one temperature."
+    )
 
 
 class AdaptiveTemperature(PartOptions):
@@ -167,10 +214,15 @@ class AdaptiveTemperature(PartOptions):
 
     kind: Literal["adaptive"] = "adaptive"
     learning_rate: ClassVar[float] = 1e-3
-    base: float = Field(0.07, ge=LOWEST_TEMPERATURE, le=HIGHEST_ADAPTIVE, description="At an offset of zero.")
+    base: float = Field(
+        0.07, ge=LOWEST_TEMPERATURE, le=HIGHEST_ADAPTIVE, description="At an offset of zero."
+    )
     hidden: int = Field(16, ge=1, description="Width of the hidden layer. The report has 64.")
     sees: Literal["query", "query_and_positive"] = Field(
-        "query", description="What the network sees. query_and_positive: both embeddings, as in the ANMI 2.1 report."
+        "query",
+        description=(
+            "What the network sees. query_and_positive: both embeddings, as in the ANMI 2.1 report."
+        ),
     )
     learned_base: bool = Field(False, description="Learn the base as well, as the report does.")
 
@@ -187,28 +239,48 @@ class MinedSources(PartOptions):
 class MixedSources(PartOptions):
     """Drawn anew in every step from four sources (methods §5); needs a collection that states facts.
 
-    The shares are those at the end of a schedule, or of the whole training where there is none. A source that has
-    nothing for a row is replaced: latent and edit by graph, graph by random.
+    The shares are those at the end of a schedule, or of the whole training where there is none. A
+    source that has nothing for a row is replaced: latent and edit by graph, graph by random.
     """
 
     kind: Literal["mixed"] = "mixed"
-    random: float = Field(0.2, ge=0, le=1, description="Share drawn from the whole corpus. 0.2: methods.")
-    graph: float = Field(
-        0.5, ge=0, le=1, description="Share of variants of the document: entity swapped, facts shared."
+    random: float = Field(
+        0.2, ge=0, le=1, description="Share drawn from the whole corpus. 0.2: methods."
     )
-    latent: float = Field(0.3, ge=0, le=1, description="Share of the nearest encoded of late, about another entity.")
-    edit: float = Field(0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods.")
+    graph: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of variants of the document: entity swapped, facts shared.",
+    )
+    latent: float = Field(
+        0.3, ge=0, le=1, description="Share of the nearest encoded of late, about another entity."
+    )
+    edit: float = Field(
+        0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods."
+    )
     refresh: int = Field(50, ge=1, description="Steps between two indexes of latent negatives.")
-    boost: float = Field(0.0, ge=0, description="Weight added to a row, times its share of hard negatives.")
-    margin: float = Field(0.1, ge=0, le=2, description="A negative less far below the positive's cosine violates it.")
+    boost: float = Field(
+        0.0, ge=0, description="Weight added to a row, times its share of hard negatives."
+    )
+    margin: float = Field(
+        0.1, ge=0, le=2, description="A negative less far below the positive's cosine violates it."
+    )
     adversary: float = Field(
-        0.0, ge=0, lt=1, description="Length of the step of a negative's embedding up the loss's gradient. 0: optional."
+        0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "Length of the step of a negative's embedding up the loss's gradient. 0: optional."
+        ),
     )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if abs(sum(self.mix) - 1) > 1e-6:
-            raise ValueError(f"the shares of {', '.join(SOURCES)} add up to 1, and not to {sum(self.mix):g}")
+            raise ValueError(
+                f"the shares of {', '.join(SOURCES)} add up to 1, and not to {sum(self.mix):g}"
+            )
         return self
 
     @property
@@ -229,14 +301,17 @@ class FirstDraw(PartOptions):
 class SimAnsDraw(PartOptions):
     """By SimANS, others in every step, with its a and b learned through a Gumbel-softmax (AdaptiveSimANS).
 
-    They are learned by the loss that trains the encoder, as the report has it. That loss falls where negatives become
-    easier, so look at a and b in the log.
+    They are learned by the loss that trains the encoder, as the report has it. That loss falls
+    where negatives become easier, so look at a and b in the log.
     """
 
     kind: Literal["simans"] = "simans"
     learning_rate: ClassVar[float] = 1e-2
     form: Literal["score", "rank"] = Field(
-        "score", description="Chances are exp(−a(s − s⁺ − b)²), as in the paper, or exp(−a·|rank − b·rank⁺|)."
+        "score",
+        description=(
+            "Chances are exp(−a(s − s⁺ − b)²), as in the paper, or exp(−a·|rank − b·rank⁺|)."
+        ),
     )
 
     @property
@@ -258,7 +333,9 @@ class ScoreFilter(PartOptions):
     """Leaves out documents of other rows that are more similar to the query than its positive (Qwen3-Embedding)."""
 
     kind: Literal["score"] = "score"
-    margin: float = Field(0.1, ge=0, description="By how much, of cosines. 0.1: as in arXiv 2506.05176.")
+    margin: float = Field(
+        0.1, ge=0, description="By how much, of cosines. 0.1: as in arXiv 2506.05176."
+    )
 
 
 class GuideFilter(PartOptions):
@@ -266,9 +343,14 @@ class GuideFilter(PartOptions):
 
     kind: Literal["guide"] = "guide"
     by: Literal["start", "bm25", "corpus"] = Field(
-        "start", description="The encoder before training, BM25 over sub-words, or the corpus's own encoder."
+        "start",
+        description=(
+            "The encoder before training, BM25 over sub-words, or the corpus's own encoder."
+        ),
     )
-    margin: float = Field(0.0, ge=0, description="By how much, of the guide's scores. 0: as in GISTEmbed.")
+    margin: float = Field(
+        0.0, ge=0, description="By how much, of the guide's scores. 0: as in GISTEmbed."
+    )
 
 
 FilterOptions = NoFilter | ScoreFilter | GuideFilter
@@ -283,7 +365,9 @@ class NoCurriculum(PartOptions):
 class WindowOptions(PartOptions):
     """What all curricula with a window share: which negatives of its pool a row is shown at a difficulty."""
 
-    window: Literal["elo", "rank"] = Field("elo", description="In gaps of Elo, or in places of a pool, hardest first.")
+    window: Literal["elo", "rank"] = Field(
+        "elo", description="In gaps of Elo, or in places of a pool, hardest first."
+    )
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -301,8 +385,12 @@ class LearningProgressOptions(WindowOptions):
     """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
 
     kind: Literal["learning_progress"] = "learning_progress"
-    window_steps: int | None = Field(None, ge=2, description="Of one decision. None: a share of all, 5 to 100.")
-    as_published: bool = Field(False, description="Decide in every step, as the ANMI 2.1 report's code does.")
+    window_steps: int | None = Field(
+        None, ge=2, description="Of one decision. None: a share of all, 5 to 100."
+    )
+    as_published: bool = Field(
+        False, description="Decide in every step, as the ANMI 2.1 report's code does."
+    )
 
 
 class BanditOptions(WindowOptions):
@@ -323,7 +411,9 @@ class LinearOptions(ScheduleOptions):
     """From random negatives only to the final shares of the sources, in a straight line."""
 
     kind: Literal["linear"] = "linear"
-    warm_up: float = Field(2.0, ge=0, description="Epochs in which random falls to its final share. 2: methods.")
+    warm_up: float = Field(
+        2.0, ge=0, description="Epochs in which random falls to its final share. 2: methods."
+    )
 
 
 class StepOptions(ScheduleOptions):
@@ -331,12 +421,17 @@ class StepOptions(ScheduleOptions):
 
     kind: Literal["step"] = "step"
     warm_up: float = Field(2.0, ge=0, description="Epochs of random negatives only. 2: methods.")
-    latent_from: float = Field(5.0, ge=0, description="Epochs after which latent ones come besides. 5: methods.")
+    latent_from: float = Field(
+        5.0, ge=0, description="Epochs after which latent ones come besides. 5: methods."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.latent_from < self.warm_up:
-            raise ValueError(f"latent_from ({self.latent_from:g}) is not before the end of warm_up ({self.warm_up:g})")
+            raise ValueError(
+                f"latent_from ({self.latent_from:g}) is not before the end of warm_up"
+                f" ({self.warm_up:g})"
+            )
         return self
 
 
@@ -344,21 +439,34 @@ class TriggeredOptions(ScheduleOptions):
     """The stages of step, each until the model masters it, and back where it fails."""
 
     kind: Literal["triggered"] = "triggered"
-    measure: Literal["violations", "validation"] = Field("violations", description="Of the margin, or the dev metric.")
-    advance: float = Field(0.05, ge=0, le=1, description="Violations below which the next stage begins.")
-    retreat: float = Field(0.25, ge=0, le=1, description="Violations above which the last stage begins anew.")
+    measure: Literal["violations", "validation"] = Field(
+        "violations", description="Of the margin, or the dev metric."
+    )
+    advance: float = Field(
+        0.05, ge=0, le=1, description="Violations below which the next stage begins."
+    )
+    retreat: float = Field(
+        0.25, ge=0, le=1, description="Violations above which the last stage begins anew."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if not self.advance < self.retreat:
-            raise ValueError(f"advance ({self.advance:g}) must lie below retreat ({self.retreat:g})")
+            raise ValueError(
+                f"advance ({self.advance:g}) must lie below retreat ({self.retreat:g})"
+            )
         return self
 
 
 CurriculumOptions = (
-    NoCurriculum | TiersOptions | LearningProgressOptions | BanditOptions | LinearOptions | StepOptions
+    NoCurriculum
+    | TiersOptions
+    | LearningProgressOptions
+    | BanditOptions
+    | LinearOptions
+    | StepOptions
     | TriggeredOptions
-)  # fmt: skip
+)
 
 
 class Adaptation(Params):
@@ -372,12 +480,16 @@ class Adaptation(Params):
 
     low: float = Field(ge=0, description="The smallest value it takes.")
     high: float = Field(ge=0, description="The largest value it takes.")
-    direction: Literal["rising", "falling", "off"] = Field(description="With the hardness of queries.")
+    direction: Literal["rising", "falling", "off"] = Field(
+        description="With the hardness of queries."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.low > self.high:
-            raise ValueError(f"low is {self.low:g} and must not exceed high, which is {self.high:g}")
+            raise ValueError(
+                f"low is {self.low:g} and must not exceed high, which is {self.high:g}"
+            )
         return self
 
     @property
@@ -388,7 +500,11 @@ class Adaptation(Params):
     def at(self, hardness: Any) -> Any:
         """Return the value at a hardness in [0, 1]: a number, an array or a tensor."""
         span = self.high - self.low
-        return self.low + span * hardness if self.direction == "rising" else self.high - span * hardness
+        return (
+            self.low + span * hardness
+            if self.direction == "rising"
+            else self.high - span * hardness
+        )
 
 
 def _of(low: float, high: float, direction: Literal["rising", "falling"] = "rising") -> Adaptation:
@@ -406,18 +522,31 @@ class HansOptions(PartOptions):
 
     kind: Literal["hans"] = "hans"
     learning_rate: ClassVar[float] = 1e-3
-    negatives: Adaptation = Field(_of(1, 3), description="Mined negatives of a row, rounded at random.")
-    weight: Adaptation = Field(_of(0.5, 1.5), description="Factor of a query's loss. The report's formula falls.")
-    temperature: Adaptation = Field(_of(0.5, 1.0, "falling"), description="Temperature. The report's formula rises.")
-    temperature_is: Literal["factor", "absolute"] = Field(
-        "factor", description="factor: times the training's temperature. absolute: the temperature itself, as reported."
+    negatives: Adaptation = Field(
+        _of(1, 3), description="Mined negatives of a row, rounded at random."
     )
-    margin: Adaptation = Field(_of(0.1, 0.5), description="By which a positive wins. The report's falls.")
+    weight: Adaptation = Field(
+        _of(0.5, 1.5), description="Factor of a query's loss. The report's formula falls."
+    )
+    temperature: Adaptation = Field(
+        _of(0.5, 1.0, "falling"), description="Temperature. The report's formula rises."
+    )
+    temperature_is: Literal["factor", "absolute"] = Field(
+        "factor",
+        description=(
+            "factor: times the training's temperature. absolute: the temperature itself, as"
+            " reported."
+        ),
+    )
+    margin: Adaptation = Field(
+        _of(0.1, 0.5), description="By which a positive wins. The report's falls."
+    )
     margin_is: Literal["subtracted", "added"] = Field(
         "subtracted", description="added: the report's formula, which makes the task easier."
     )
     margin_on: Literal["logit", "similarity"] = Field(
-        "logit", description="similarity: before it is divided by the temperature, as the report has it."
+        "logit",
+        description="similarity: before it is divided by the temperature, as the report has it.",
     )
     detached: bool = Field(True, description="Whether the predictor leaves the embedding alone.")
 
@@ -429,11 +558,13 @@ def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:
     """Raise an AnmiError where a curriculum does not go with where negatives come from, mined or ``mixed``."""
     if mixed and isinstance(curriculum, WindowOptions):
         raise AnmiError(
-            f'training: curriculum "{curriculum.kind}" chooses among mined negatives, and `sources: mixed` takes none '
-            "of them; choose a schedule (linear, step, triggered), or `sources: mined`"
+            f'training: curriculum "{curriculum.kind}" chooses among mined negatives, and `sources:'
+            " mixed` takes none of them; choose a schedule (linear, step, triggered), or `sources:"
+            " mined`"
         )
     if not mixed and isinstance(curriculum, ScheduleOptions):
         raise AnmiError(
-            f'training: curriculum "{curriculum.kind}" says how large the share of each of the mixed sources is, and '
-            "negatives are mined; set `sources: mixed`, or choose another curriculum"
+            f'training: curriculum "{curriculum.kind}" says how large the share of each of the'
+            " mixed sources is, and negatives are mined; set `sources: mixed`, or choose another"
+            " curriculum"
         )

@@ -30,7 +30,8 @@ from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDra
 
 # Gap in Elo below which no negative is ever shown: the danger zone.
 _DANGER: Final = 100.0
-# A share of the negatives of so many queries is known to half a per cent, and memory does not grow with the training.
+# A share of the negatives of so many queries is known to half a per cent, and memory does not grow
+# with the training.
 MOST_QUERIES: Final = 2_000
 
 
@@ -38,7 +39,11 @@ class FirstNegatives(NegativeSampler):
     """The best of each row, the same in every step."""
 
     def __init__(self, rows: Sequence[Row], count: int | None) -> None:
-        self._rows = rows if count is None else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
+        self._rows = (
+            rows
+            if count is None
+            else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
+        )
 
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers."""
@@ -64,7 +69,9 @@ class _Pools(NegativeSampler):
 
     stream: str
 
-    def __init__(self, rows: Sequence[Row], count: int | None, seed: int, column: str, keep: Sequence[str]) -> None:
+    def __init__(
+        self, rows: Sequence[Row], count: int | None, seed: int, column: str, keep: Sequence[str]
+    ) -> None:
         lengths = np.array([len(row.negatives) for row in rows])
         self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
         self._exists = exists = self._places < lengths[:, None]
@@ -77,7 +84,9 @@ class _Pools(NegativeSampler):
             places = self._places / np.maximum(lengths[:, None] - 1, 1)
             self._values[exists] = places[exists]
         self._usable = weights > 0
-        self._rows = [replace(row, judged={name: row.judged[name] for name in keep}) for row in rows]
+        self._rows = [
+            replace(row, judged={name: row.judged[name] for name in keep}) for row in rows
+        ]
         self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
         self._count, self._seed = count, seed
 
@@ -90,10 +99,10 @@ class _Pools(NegativeSampler):
 class PoolSampler(_Pools):
     """Draws the negatives of a step uniformly from those inside the curriculum's window, without replacement.
 
-    Where the window holds too few, those nearest to it follow, and negatives that nobody rated come last. What lies
-    below the danger border, or weighs nothing, is never drawn, nor is it a negative of its row through another row of
-    the batch. The draws of a row depend on seed, step and row only, and the first k of n drawn are what a draw of k
-    would have given.
+    Where the window holds too few, those nearest to it follow, and negatives that nobody rated come
+    last. What lies below the danger border, or weighs nothing, is never drawn, nor is it a negative
+    of its row through another row of the batch. The draws of a row depend on seed, step and row
+    only, and the first k of n drawn are what a draw of k would have given.
 
     Parameters
     ----------
@@ -108,9 +117,14 @@ class PoolSampler(_Pools):
     stream = "pool"
 
     def __init__(
-        self, rows: Sequence[Row], count: int | None, seed: int, curriculum: Curriculum, options: WindowOptions,
+        self,
+        rows: Sequence[Row],
+        count: int | None,
+        seed: int,
+        curriculum: Curriculum,
+        options: WindowOptions,
         keep: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         by_elo = options.window == "elo"
         super().__init__(rows, count, seed, "elo" if by_elo else "", keep)
         self._gap = self._own - self._values if by_elo else self._values
@@ -118,7 +132,9 @@ class PoolSampler(_Pools):
         self._usable &= ~(self._gap < (_DANGER if by_elo else -math.inf))
         for number, unusable in enumerate(self._exists & ~self._usable):
             row = self._rows[number]
-            excluded = row.excluded_ids.union(row.negative_ids[place] for place in np.flatnonzero(unusable))
+            excluded = row.excluded_ids.union(
+                row.negative_ids[place] for place in np.flatnonzero(unusable)
+            )
             self._rows[number] = replace(row, excluded_ids=excluded)
         self._curriculum = curriculum
         self._report: dict[str, float] = {}
@@ -129,16 +145,22 @@ class PoolSampler(_Pools):
         assert state is not None
         outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
         outside[np.isnan(gap)] = np.inf
-        places = np.lexsort((self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1)
+        places = np.lexsort(
+            (self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1
+        )
         places = places[:, : self._count if state.negatives is None else state.negatives]
         # What is drawn stands before what is not.
-        taken, inside = (np.take_along_axis(known, places, axis=1) for known in (usable, outside == 0))
+        taken, inside = (
+            np.take_along_axis(known, places, axis=1) for known in (usable, outside == 0)
+        )
         drawn = int(taken.sum())
         share = float((inside & taken).sum()) / drawn if drawn else math.nan
         self._report = {"negatives": drawn / len(rows), "inside": share}
         return [
             self._rows[number].pick(line[:count])
-            for number, line, count in zip(rows.tolist(), places.tolist(), taken.sum(axis=1).tolist(), strict=True)
+            for number, line, count in zip(
+                rows.tolist(), places.tolist(), taken.sum(axis=1).tolist(), strict=True
+            )
         ]
 
     def report(self) -> dict[str, float]:
@@ -152,17 +174,18 @@ def _check_pool(rows: Sequence[Row], negatives: int | None) -> None:
     if negatives is None or most <= negatives:
         wanted = "all negatives of a row" if negatives is None else f"{negatives} negatives a row"
         raise AnmiError(
-            f"A curriculum chooses among more negatives than a step takes, but {wanted} are asked for and no row has "
-            f"more than {most}; ask for fewer, or give the recipe a larger `pool` and run selection again."
+            f"A curriculum chooses among more negatives than a step takes, but {wanted} are asked"
+            f" for and no row has more than {most}; ask for fewer, or give the recipe a larger"
+            " `pool` and run selection again."
         )
 
 
 class SimAnsSampler(_Pools):
     """Draws the negatives of a step from each row's pool by the present a and b, without replacement.
 
-    The draw is exact: the Gumbel top-k of the pool. How far a softmax in its place would have drawn each candidate is
-    left with the loss of the step, which has its gradient. What weighs nothing, or has no score, is never drawn. The
-    draws of a row depend on seed, step, row, a and b only.
+    The draw is exact: the Gumbel top-k of the pool. How far a softmax in its place would have drawn
+    each candidate is left with the loss of the step, which has its gradient. What weighs nothing,
+    or has no score, is never drawn. The draws of a row depend on seed, step, row, a and b only.
 
     Parameters
     ----------
@@ -175,7 +198,13 @@ class SimAnsSampler(_Pools):
     stream = "simans"
 
     def __init__(
-        self, rows: Sequence[Row], count: int, seed: int, loss: DrawnBySimAns, column: str, keep: Sequence[str] = ()
+        self,
+        rows: Sequence[Row],
+        count: int,
+        seed: int,
+        loss: DrawnBySimAns,
+        column: str,
+        keep: Sequence[str] = (),
     ) -> None:
         super().__init__(rows, count, seed, column, keep)
         self._usable &= np.isfinite(self._values)
@@ -186,17 +215,34 @@ class SimAnsSampler(_Pools):
     def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawing = self._loss.drawing
-        given = (np.nan_to_num(self._values[rows]), self._own[rows], self._usable[rows], self._uniform(rows, step))
-        scores, own, usable, uniform = (torch.from_numpy(each).to(drawing.b.device) for each in given)
+        given = (
+            np.nan_to_num(self._values[rows]),
+            self._own[rows],
+            self._usable[rows],
+            self._uniform(rows, step),
+        )
+        scores, own, usable, uniform = (
+            torch.from_numpy(each).to(drawing.b.device) for each in given
+        )
         keys = drawing.keys(scores, own, usable, uniform)
         self._loss.relaxed = drawing.relaxed(keys, usable, self._wanted)
-        order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._wanted].cpu().numpy()
+        order = (
+            torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._wanted]
+            .cpu()
+            .numpy()
+        )
         taken = np.take_along_axis(self._usable[rows], order, axis=1).sum(axis=1)
         places = [line[:count] for line, count in zip(order.tolist(), taken.tolist(), strict=True)]
-        drawn = [self._rows[number].pick(line) for number, line in zip(rows.tolist(), places, strict=True)]
+        drawn = [
+            self._rows[number].pick(line)
+            for number, line in zip(rows.tolist(), places, strict=True)
+        ]
         # Where in its pool each stands goes with it as a judgment.
         slots = [{SLOT: (math.nan, tuple(map(float, line)))} for line in places]
-        return [replace(row, judged={**row.judged, **slot}) for row, slot in zip(drawn, slots, strict=True)]
+        return [
+            replace(row, judged={**row.judged, **slot})
+            for row, slot in zip(drawn, slots, strict=True)
+        ]
 
 
 class _Around(NegativeSampler):
@@ -213,8 +259,9 @@ class _Around(NegativeSampler):
 class InTurn(_Around):
     """Shows the positives of queries that have more of them than rows, as many in an epoch as there are rows.
 
-    The positives of a query stand in an order that its own stream draws, and each epoch goes on where the last one
-    ended, so that all have their turn. Rows whose loss reads judgments of the positive keep that which was judged.
+    The positives of a query stand in an order that its own stream draws, and each epoch goes on
+    where the last one ended, so that all have their turn. Rows whose loss reads judgments of the
+    positive keep that which was judged.
 
     Parameters
     ----------
@@ -231,7 +278,12 @@ class InTurn(_Around):
     """
 
     def __init__(
-        self, inner: NegativeSampler, rows: Sequence[Row], positives: pd.DataFrame, seed: int, steps: int
+        self,
+        inner: NegativeSampler,
+        rows: Sequence[Row],
+        positives: pd.DataFrame,
+        seed: int,
+        steps: int,
     ) -> None:
         super().__init__(inner)
         self._steps = steps
@@ -241,7 +293,9 @@ class InTurn(_Around):
             found = list(zip(group.document_id, group.text, strict=True))
             order = seeds.stream(seed, "training/positives", str(query)).permutation(len(found))
             self._turns[str(query)] = [found[place] for place in order]
-        labelled = {query: {document for document, _ in found} for query, found in self._turns.items()}
+        labelled = {
+            query: {document for document, _ in found} for query, found in self._turns.items()
+        }
         self._places: dict[str, dict[str, int]] = {query: {} for query in labelled}
         for row in rows:
             # What was promoted is no label, and has a row of its own.
@@ -269,10 +323,13 @@ def with_hardness(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, hardness=value[row.query]) for row in rows]
 
 
-def round_at_random(values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int) -> NDArray[np.int64]:
+def round_at_random(
+    values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int
+) -> NDArray[np.int64]:
     """Round up with the probability of the fraction, so that the mean over steps is the value itself.
 
-    Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on nothing else.
+    Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on
+    nothing else.
 
     Examples
     --------
@@ -308,7 +365,8 @@ class HardnessSampler(_Around):
         wanted = self._count.at(np.array([row.hardness for row in found]))
         counts = round_at_random(wanted, [row.query_id for row in found], step, self._seed)
         kept = [
-            row.pick(range(min(count, len(row.negatives)))) for row, count in zip(found, counts.tolist(), strict=True)
+            row.pick(range(min(count, len(row.negatives))))
+            for row, count in zip(found, counts.tolist(), strict=True)
         ]
         self._mean = sum(len(row.negatives) for row in kept) / len(kept)
         return kept
@@ -319,27 +377,35 @@ class HardnessSampler(_Around):
 
 
 def build_sampler(
-    rows: Sequence[Row], options: TrainingOptions, curriculum: Curriculum, seed: int, *,
-    stock: Stock | None = None, dimension: int = 0, loss: nn.Module | None = None,
-    positives: pd.DataFrame | None = None, epoch: int = 1,
-) -> NegativeSampler:  # fmt: skip
+    rows: Sequence[Row],
+    options: TrainingOptions,
+    curriculum: Curriculum,
+    seed: int,
+    *,
+    stock: Stock | None = None,
+    dimension: int = 0,
+    loss: nn.Module | None = None,
+    positives: pd.DataFrame | None = None,
+    epoch: int = 1,
+) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
-    ``rows`` have all negatives that were mined for them. ``stock`` is what negatives of mixed sources are drawn from.
-    ``loss`` learns the draw of ``simans``. ``positives`` are those of :class:`InTurn`, and ``epoch`` the steps of one.
+    ``rows`` have all negatives that were mined for them. ``stock`` is what negatives of mixed
+    sources are drawn from. ``loss`` learns the draw of ``simans``. ``positives`` are those of
+    :class:`InTurn`, and ``epoch`` the steps of one.
 
     Raises
     ------
     AnmiError
-        There is a curriculum, and no row has more negatives than a step takes; or sources are mixed, and there is
-        nothing to draw from.
+        There is a curriculum, and no row has more negatives than a step takes; or sources are
+        mixed, and there is nothing to draw from.
     """
     count, keep = options.negatives, options.loss.reads
     if isinstance(options.sources, MixedSources):
         if stock is None or count is None:
             raise AnmiError(
-                "Negatives of mixed sources are drawn from the corpus and what its documents state; give the training "
-                "both, as the training stage does."
+                "Negatives of mixed sources are drawn from the corpus and what its documents state;"
+                " give the training both, as the training stage does."
             )
         return DNHSampler(rows, count, seed, stock, options.sources, curriculum, dimension)
     made: NegativeSampler
@@ -354,13 +420,16 @@ def build_sampler(
         made = FirstNegatives(rows, count)
     if isinstance(options.hardness, HansOptions) and options.hardness.negatives.on:
         made = HardnessSampler(made, options.hardness.negatives, seed)
-    return made if positives is None or positives.empty else InTurn(made, rows, positives, seed, epoch)
+    return (
+        made if positives is None or positives.empty else InTurn(made, rows, positives, seed, epoch)
+    )
 
 
 class DrawnNegatives:
     """Counts how often each document was drawn as a negative of each query.
 
-    Negatives that a row gets from the other rows of its batch are not drawn for it and do not count.
+    Negatives that a row gets from the other rows of its batch are not drawn for it and do not
+    count.
 
     Parameters
     ----------
@@ -407,32 +476,43 @@ class DrawnNegatives:
 class PseudoRows:
     """The pseudo-queries that a training uses, one slot per kind and document.
 
-    A slot has as many views as pseudo-queries of that kind were made of that document; an epoch takes the next one.
+    A slot has as many views as pseudo-queries of that kind were made of that document; an epoch
+    takes the next one.
 
     Parameters
     ----------
     table
-        ``query_id, text, document_id, positive_text, kind, weight, split``; only those of ``train`` are used.
+        ``query_id, text, document_id, positive_text, kind, weight, split``; only those of ``train``
+        are used.
     kinds
         In this order; there is a pseudo-query of each.
     related
-        Which documents are copies, near-duplicates or siblings of others: none of them becomes a negative of another
-        one inside a batch.
+        Which documents are copies, near-duplicates or siblings of others: none of them becomes a
+        negative of another one inside a batch.
     document_ids
         Of the corpus, in its order.
     """
 
     def __init__(
-        self, table: pd.DataFrame, kinds: Sequence[str], related: RelatedDocuments, document_ids: Sequence[str]
+        self,
+        table: pd.DataFrame,
+        kinds: Sequence[str],
+        related: RelatedDocuments,
+        document_ids: Sequence[str],
     ) -> None:
         table = table[(table.split == "train") & table.kind.isin(list(kinds))]
         names = pd.Index(document_ids)
         order = np.lexsort(
-            (names.get_indexer(pd.Index(table.document_id)), pd.Categorical(table.kind, list(kinds)).codes)
+            (
+                names.get_indexer(pd.Index(table.document_id)),
+                pd.Categorical(table.kind, list(kinds)).codes,
+            )
         )
         table = table.iloc[order]
         key = table.kind.to_numpy(object) + "\x1f" + table.document_id.to_numpy(object)
-        starts = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
+        starts = np.flatnonzero(
+            np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
+        )
         self._starts, self._views = starts, np.diff(np.append(starts, len(key)))
         columns = ["query_id", "text", "document_id", "positive_text", "weight"]
         self._pairs = list(table[columns].itertuples(index=False, name=None))
@@ -451,8 +531,12 @@ class PseudoRows:
         found = self._related.excluded(self._place[slots][:, None])
         excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in found]
         return [
-            Row(query, text, document, positive, (), (), (), weight, frozenset((document,)), related)
-            for (query, text, document, positive, weight), related in zip(pairs, excluded, strict=True)
+            Row(
+                query, text, document, positive, (), (), (), weight, frozenset((document,)), related
+            )
+            for (query, text, document, positive, weight), related in zip(
+                pairs, excluded, strict=True
+            )
         ]
 
 
@@ -471,7 +555,9 @@ class WithPseudoQueries(NegativeSampler):
         Of an epoch.
     """
 
-    def __init__(self, labelled: NegativeSampler, count: int, pseudo: PseudoRows, steps: int) -> None:
+    def __init__(
+        self, labelled: NegativeSampler, count: int, pseudo: PseudoRows, steps: int
+    ) -> None:
         self._labelled, self._count, self._pseudo, self._steps = labelled, count, pseudo, steps
         self._share = 0.0
 
@@ -490,7 +576,8 @@ class WithPseudoQueries(NegativeSampler):
 class OneKindBatches(BatchSampler):
     """Batches of rows of one group, in an order drawn anew for every epoch.
 
-    A batch of several kinds would be easy: what a pseudo-query and its document look like tells the kinds apart.
+    A batch of several kinds would be easy: what a pseudo-query and its document look like tells the
+    kinds apart.
 
     Parameters
     ----------
@@ -507,22 +594,31 @@ class OneKindBatches(BatchSampler):
         Returns the epoch that begins, from 0, also after a training was resumed.
     """
 
-    def __init__(self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int) -> None:
+    def __init__(
+        self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int
+    ) -> None:
         self._groups, self._sizes, self._seed = groups, sizes, seed
         self.epoch: Callable[[], int] = lambda: 0
         # Asked for by the library's loader; our batches are lists of row numbers.
         self.batch_size, self.drop_last = next(iter(sizes), 1), False
 
     @staticmethod
-    def of(labelled: int, pseudo: PseudoRows | None, options: TrainingOptions, seed: int) -> OneKindBatches:
+    def of(
+        labelled: int, pseudo: PseudoRows | None, options: TrainingOptions, seed: int
+    ) -> OneKindBatches:
         """Lay out ``labelled`` rows, and behind them the slots of pseudo-queries."""
         groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
         more = [] if pseudo is None else [group + labelled for group in pseudo.groups]
-        return OneKindBatches([*groups, *more], [*sizes, *[options.pseudo_queries.batch_size] * len(more)], seed)
+        return OneKindBatches(
+            [*groups, *more], [*sizes, *[options.pseudo_queries.batch_size] * len(more)], seed
+        )
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return sum(math.ceil(len(group) / size) for group, size in zip(self._groups, self._sizes, strict=True))
+        return sum(
+            math.ceil(len(group) / size)
+            for group, size in zip(self._groups, self._sizes, strict=True)
+        )
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of the epoch that begins."""

@@ -29,7 +29,15 @@ from anmi.retrieval import kinds
 from anmi.training import sampling
 from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
 from anmi.training.curriculum import build_curriculum
-from anmi.training.loop import Bar, CheckpointPlan, Loop, Recorder, RowNumbers, build_optimizer, training_arguments
+from anmi.training.loop import (
+    Bar,
+    CheckpointPlan,
+    Loop,
+    Recorder,
+    RowNumbers,
+    build_optimizer,
+    training_arguments,
+)
 from anmi.training.losses import build_loss
 from anmi.training.losses.common import Loss
 from anmi.training.mixed import DNHSampler, Stock, neighbour_table
@@ -49,16 +57,19 @@ class TrainingResult:
     model
         The trained encoder: the object that was passed in, or the two that were made from it.
     log
-        ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev metric is NaN except in
-        the last step of an epoch.
+        ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev
+        metric is NaN except in the last step of an epoch.
     summary
-        Plain values about the run: rows, steps, seconds, best epoch, precision, how far the weights moved.
+        Plain values about the run: rows, steps, seconds, best epoch, precision, how far the weights
+        moved.
     drawn
-        ``query_id, document_id, count``: how often each document was drawn as a negative of a query, for at most
-        2,000 queries chosen by hash; empty where a row has the same negatives in every step.
+        ``query_id, document_id, count``: how often each document was drawn as a negative of a
+        query, for at most 2,000 queries chosen by hash; empty where a row has the same negatives in
+        every step.
     neighbours
-        ``step, query_id, rank, document_id, uri, own_uri, usable``: the five nearest documents of at most 20 training
-        queries each time the index of latent negatives was made; empty where there is none.
+        ``step, query_id, rank, document_id, uri, own_uri, usable``: the five nearest documents of
+        at most 20 training queries each time the index of latent negatives was made; empty where
+        there is none.
     """
 
     model: SentenceTransformer
@@ -87,9 +98,10 @@ def train(
     Parameters
     ----------
     rows
-        One (query, positive) pair a row, with the columns ``query_id, query, positive_id, positive, negative_ids,
-        negatives, weights, query_weight, positive_ids``. Negatives are ordered best first and may be empty lists;
-        ``positive_ids`` are all documents known to be relevant to the query.
+        One (query, positive) pair a row, with the columns ``query_id, query, positive_id, positive,
+        negative_ids, negatives, weights, query_weight, positive_ids``. Negatives are ordered best
+        first and may be empty lists; ``positive_ids`` are all documents known to be relevant to the
+        query.
     encoder
         Trained on the device where it is, with its prompts, which are saved with it.
     options
@@ -97,27 +109,30 @@ def train(
     output
         Folder for the trained model (safetensors), replaced if it exists; None saves nothing.
     evaluate_dev
-        Scores a model on the dev queries, larger is better; called at the start and the end of every epoch.
+        Scores a model on the dev queries, larger is better; called at the start and the end of
+        every epoch.
     seed
         The same seed gives the same weights on a CPU.
     checkpoints
-        Where the library keeps its checkpoints while training, and finds the newest one to go on from; None keeps
-        none. A training that went on gives the same weights on a CPU as one that was never stopped.
+        Where the library keeps its checkpoints while training, and finds the newest one to go on
+        from; None keeps none. A training that went on gives the same weights on a CPU as one that
+        was never stopped.
     stock
         What negatives of mixed sources are drawn from; None where the options ask for none.
     pseudo
-        Pseudo-queries to train on beside ``rows``, of which there may then be none; None trains on ``rows`` alone.
+        Pseudo-queries to train on beside ``rows``, of which there may then be none; None trains on
+        ``rows`` alone.
     positives
-        ``query_id, document_id, text``: all positives of queries that have more of them than rows; see
-        :class:`anmi.training.sampling.InTurn`.
+        ``query_id, document_id, text``: all positives of queries that have more of them than rows;
+        see :class:`anmi.training.sampling.InTurn`.
     guide
         Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
 
     Raises
     ------
     AnmiError
-        Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did not suffice, or no
-        weight has changed.
+        Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did
+        not suffice, or no weight has changed.
     """
     kinds.settle_prompts(encoder)
     # In one order, so that how the rows were written down changes no weight.
@@ -127,33 +142,67 @@ def train(
     data = [] if pseudo is not None and rows.empty else _read(rows, options, stock)
     loss.prepare(data)
     if not any(p.requires_grad for p in encoder.parameters()):
-        raise AnmiError("The encoder has no weight that may change: unfreeze its parameters before training.")
+        raise AnmiError(
+            "The encoder has no weight that may change: unfreeze its parameters before training."
+        )
     before = parameters_to_vector(encoder.parameters()).detach().cpu()
     precision = kinds.exact_precision(encoder, options.precision)
     with ExitStack() as stack:
         stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
-        kept = None if checkpoints is None else _held(stack, checkpoints.of(rows, encoder, options, seed))
+        kept = (
+            None
+            if checkpoints is None
+            else _held(stack, checkpoints.of(rows, encoder, options, seed))
+        )
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
         batches = sampling.OneKindBatches.of(len(data), pseudo, options, seed)
         steps = options.epochs * len(batches)
         arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
         curriculum = build_curriculum(
-            options.curriculum, steps, seed, options.negatives, mix=getattr(options.sources, "mix", None),
-            epochs=options.epochs, dev=evaluate_dev is not None,
-        )  # fmt: skip
+            options.curriculum,
+            steps,
+            seed,
+            options.negatives,
+            mix=getattr(options.sources, "mix", None),
+            epochs=options.epochs,
+            dev=evaluate_dev is not None,
+        )
         recorder = Recorder(
-            loss.to(encoder.device), curriculum, evaluate_dev, keep_best=options.keep_best,
+            loss.to(encoder.device),
+            curriculum,
+            evaluate_dev,
+            keep_best=options.keep_best,
             checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
-        )  # fmt: skip
-        loop = _loop(encoder, loss, options, arguments, precision, recorder, len(data) + len(pseudo or ()), guide)
+        )
+        loop = _loop(
+            encoder,
+            loss,
+            options,
+            arguments,
+            precision,
+            recorder,
+            len(data) + len(pseudo or ()),
+            guide,
+        )
         if data:
             recorder.sampler = sampling.build_sampler(
-                data, options, curriculum, seed, stock=stock,
-                dimension=encoder.get_embedding_dimension() or 0, loss=loss, positives=positives, epoch=len(batches),
-            )  # fmt: skip
-        recorder.drawn = sampling.DrawnNegatives([row.query_id for row in data] if options.draws else [], seed)
+                data,
+                options,
+                curriculum,
+                seed,
+                stock=stock,
+                dimension=encoder.get_embedding_dimension() or 0,
+                loss=loss,
+                positives=positives,
+                epoch=len(batches),
+            )
+        recorder.drawn = sampling.DrawnNegatives(
+            [row.query_id for row in data] if options.draws else [], seed
+        )
         if pseudo:
-            recorder.sampler = sampling.WithPseudoQueries(recorder.sampler, len(data), pseudo, len(batches))
+            recorder.sampler = sampling.WithPseudoQueries(
+                recorder.sampler, len(data), pseudo, len(batches)
+            )
             batches.epoch = lambda: loop.state.global_step // len(batches)
             arguments.batch_sampler = lambda *_, **__: batches
         if steps:
@@ -166,26 +215,43 @@ def train(
     if recorder.best_state is not None:
         encoder.load_state_dict(recorder.best_state)
         if recorder.best_epoch == 0:
-            logger.warning("No epoch was better on dev queries than the encoder that training began with, which stays")
+            logger.warning(
+                "No epoch was better on dev queries than the encoder that training began with,"
+                " which stays"
+            )
     encoder.eval()
     summary = {
-        "rows": len(data), "pseudo_queries": 0 if pseudo is None else len(pseudo),
-        "mined_negatives": sum(weight > 0 for row in data for weight in row.weights[: options.negatives]),
-        "steps": len(log), "epochs": options.epochs,
-        "best_epoch": recorder.best_epoch, "best_dev_ndcg@10": recorder.best_dev,
+        "rows": len(data),
+        "pseudo_queries": 0 if pseudo is None else len(pseudo),
+        "mined_negatives": sum(
+            weight > 0 for row in data for weight in row.weights[: options.negatives]
+        ),
+        "steps": len(log),
+        "epochs": options.epochs,
+        "best_epoch": recorder.best_epoch,
+        "best_dev_ndcg@10": recorder.best_dev,
         "final_loss": float(log["loss"].iloc[-1]) if steps else None,
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
-        "learning_rate": arguments.learning_rate, "precision": precision,
-        "device": str(encoder.device), "prompts": kinds.prompts_of(encoder), "relative_weight_change": moved,
-        "resumed_from_step": recorder.resumed_from, "seconds": round(recorder.seconds, 2),
-        "transitions": curriculum.transitions, "seed": seed,
-    }  # fmt: skip
+        "learning_rate": arguments.learning_rate,
+        "precision": precision,
+        "device": str(encoder.device),
+        "prompts": kinds.prompts_of(encoder),
+        "relative_weight_change": moved,
+        "resumed_from_step": recorder.resumed_from,
+        "seconds": round(recorder.seconds, 2),
+        "transitions": curriculum.transitions,
+        "seed": seed,
+    }
     if output is not None:
         with aside(output) as made:
             encoder.save(str(made), create_model_card=False, safe_serialization=True)
     if kept:
         shutil.rmtree(kept, ignore_errors=True)
-    neighbours = recorder.sampler.neighbours() if isinstance(recorder.sampler, DNHSampler) else neighbour_table()
+    neighbours = (
+        recorder.sampler.neighbours()
+        if isinstance(recorder.sampler, DNHSampler)
+        else neighbour_table()
+    )
     return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
 
 
@@ -200,25 +266,42 @@ def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> Sentenc
 
 
 def _loop(
-    encoder: SentenceTransformer, loss: Loss, options: TrainingOptions,
-    arguments: SentenceTransformerTrainingArguments, precision: str, recorder: Recorder, rows: int,
+    encoder: SentenceTransformer,
+    loss: Loss,
+    options: TrainingOptions,
+    arguments: SentenceTransformerTrainingArguments,
+    precision: str,
+    recorder: Recorder,
+    rows: int,
     guide: SentenceTransformer | None,
-) -> Loop:  # fmt: skip
+) -> Loop:
     objective = ContrastiveObjective(
-        encoder, loss, None if precision == "float32" else torch.bfloat16, recompute=options.recompute,
-        margin=getattr(options.sources, "margin", None), adversary=getattr(options.sources, "adversary", 0.0),
+        encoder,
+        loss,
+        None if precision == "float32" else torch.bfloat16,
+        recompute=options.recompute,
+        margin=getattr(options.sources, "margin", None),
+        adversary=getattr(options.sources, "adversary", 0.0),
         sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
         most=getattr(options.in_batch_filter, "margin", None),
-    )  # fmt: skip
+    )
     optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
     loop = Loop(
-        model=encoder, args=arguments, train_dataset=Dataset.from_dict({"row": list(range(rows))}), loss=objective,
-        data_collator=RowNumbers(), optimizers=(optimizer, None), callbacks=[recorder, Bar()],
-    )  # fmt: skip
+        model=encoder,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"row": list(range(rows))}),
+        loss=objective,
+        data_collator=RowNumbers(),
+        optimizers=(optimizer, None),
+        callbacks=[recorder, Bar()],
+    )
     loop.remove_callback(PrinterCallback)
-    # One pass over all texts of a batch where nothing is padded; otherwise passes of similar lengths.
+    # One pass over all texts of a batch where nothing is padded; otherwise passes of similar
+    # lengths.
     per_pass = sys.maxsize if kinds.is_static(encoder) else options.texts_per_pass
-    loop.batcher = Batcher(Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide)
+    loop.batcher = Batcher(
+        Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide
+    )
     loop.recorder, recorder.objective = recorder, objective
     return loop
 
@@ -236,11 +319,18 @@ def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> None:
     """Refuse a training that changed nothing; that documents are too few for any loss is only said."""
     if pseudo is None or log["loss"].any():
         raise AnmiError(
-            "Training changed no weight of the encoder: are its parameters frozen, do all rows weigh 0, or does no row "
-            "have a negative (batch size 1, or a handful of documents, without mined negatives)?"
+            "Training changed no weight of the encoder: are its parameters frozen, do all rows"
+            " weigh 0, or does no row have a negative (batch size 1, or a handful of documents,"
+            " without mined negatives)?"
         )
-    alike = "Training changed no weight: documents are so few, or so alike, that none is a negative of another"
-    logger.warning("%s; the encoder stays untrained", alike if len(pseudo) else "There is no pseudo-query to train on")
+    alike = (
+        "Training changed no weight: documents are so few, or so alike, that none is a negative of"
+        " another"
+    )
+    logger.warning(
+        "%s; the encoder stays untrained",
+        alike if len(pseudo) else "There is no pseudo-query to train on",
+    )
 
 
 def _held(stack: ExitStack, folder: Path) -> Path | None:
@@ -249,6 +339,8 @@ def _held(stack: ExitStack, folder: Path) -> Path | None:
     try:
         stack.enter_context(FileLock(folder.with_suffix(".lock"), timeout=0))
     except (Timeout, OSError):
-        logger.warning("Another process makes the checkpoints of this training; this one makes none")
+        logger.warning(
+            "Another process makes the checkpoints of this training; this one makes none"
+        )
         return None
     return folder

@@ -41,7 +41,9 @@ class Case:
 
     def material(self, references: int = 8) -> Material:
         """What the package measures on."""
-        named = {str(name): text for name, text in zip(self.block.query_ids, self.queries, strict=True)}
+        named = {
+            str(name): text for name, text in zip(self.block.query_ids, self.queries, strict=True)
+        }
         return Material(Terms.build(self.texts, split), named, self.vectors, references=references)
 
 
@@ -59,7 +61,9 @@ def make_case(
 
     vectors = np.random.default_rng(0).normal(size=(len(texts), 8)).astype(np.float32)
     block = block_of(padded(candidates), padded(positives))
-    return Case(list(texts), list(queries), block, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return Case(
+        list(texts), list(queries), block, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    )
 
 
 @st.composite
@@ -68,7 +72,9 @@ def cases(draw: st.DrawFn) -> Case:
     words = st.sampled_from(VOCABULARY)
     texts = draw(st.lists(st.lists(words, max_size=6).map(" ".join), min_size=2, max_size=6))
     number = draw(st.integers(1, 3))
-    queries = [" ".join(draw(st.lists(words | st.just("unknown"), max_size=5))) for _ in range(number)]
+    queries = [
+        " ".join(draw(st.lists(words | st.just("unknown"), max_size=5))) for _ in range(number)
+    ]
     positives, candidates = [], []
     for _ in range(number):
         order = draw(st.permutations(range(len(texts))))
@@ -87,7 +93,9 @@ class Reference:
         self.tokens = split(case.texts)
         count = len(self.tokens)
         holding = Counter(term for row in self.tokens for term in set(row))
-        self.idf = {term: math.log(1 + (count - df + 0.5) / (df + 0.5)) for term, df in holding.items()}
+        self.idf = {
+            term: math.log(1 + (count - df + 0.5) / (df + 0.5)) for term, df in holding.items()
+        }
         self.mean_length = sum(map(len, self.tokens)) / count
 
     def mass(self, terms: set[str]) -> float:
@@ -98,16 +106,24 @@ class Reference:
 
     def coverage(self, row: int, document: int) -> float:
         asked = self.known(row)
-        return self.mass(asked & set(self.tokens[document])) / self.mass(asked) if asked else math.nan
+        return (
+            self.mass(asked & set(self.tokens[document])) / self.mass(asked) if asked else math.nan
+        )
 
     def match(self, row: int, document: int) -> float:
         asked, count = self.known(row), Counter(self.tokens[document])
         norm = 1 - B + B * len(self.tokens[document]) / self.mean_length if self.mean_length else 1
-        found = sum(self.idf[term] * count[term] / (count[term] + K1 * norm) for term in asked & count.keys())
+        found = sum(
+            self.idf[term] * count[term] / (count[term] + K1 * norm)
+            for term in asked & count.keys()
+        )
         return found / self.mass(asked) if asked else math.nan
 
     def tf_idf(self, document: int) -> dict[str, float]:
-        return {term: (1 + math.log(tf)) * self.idf[term] for term, tf in Counter(self.tokens[document]).items()}
+        return {
+            term: (1 + math.log(tf)) * self.idf[term]
+            for term, tf in Counter(self.tokens[document]).items()
+        }
 
     def nearest(self, row: int, document: int, compare: Value) -> float:
         own = [int(p) for p in self.case.block.positives[row] if p != PADDING][: self.references]
@@ -116,7 +132,11 @@ class Reference:
 
     def likeness(self, row: int, document: int) -> float:
         vectors = self.case.vectors
-        return self.nearest(row, document, lambda p, d: sum(a * b for a, b in zip(vectors[p], vectors[d], strict=True)))
+        return self.nearest(
+            row,
+            document,
+            lambda p, d: sum(a * b for a, b in zip(vectors[p], vectors[d], strict=True)),
+        )
 
     def likeness_terms(self, row: int, document: int) -> float:
         def cosine(positive: int, other: int) -> float:
@@ -141,14 +161,21 @@ class Reference:
     def values(self, kind: str, documents: NDArray[np.int32]) -> NDArray[np.float64]:
         """Values of one kind for a table of documents, [Q, M]."""
         measure: Value = getattr(self, kind)
-        return np.array([
-            [math.nan if document == PADDING else measure(row, int(document)) for document in documents[row]]
-            for row in range(len(documents))
-        ]).reshape(documents.shape)  # fmt: skip
+        return np.array(
+            [
+                [
+                    math.nan if document == PADDING else measure(row, int(document))
+                    for document in documents[row]
+                ]
+                for row in range(len(documents))
+            ]
+        ).reshape(documents.shape)
 
 
 @given(cases(), st.sampled_from([1, 8]))
-def test_each_kind_agrees_with_plain_loops_for_candidates_and_positives(case: Case, references: int) -> None:
+def test_each_kind_agrees_with_plain_loops_for_candidates_and_positives(
+    case: Case, references: int
+) -> None:
     gathered, reference = gather(case.block, case.material(references)), Reference(case, references)
     for kind in TEXTUAL:
         for found, documents in (
@@ -156,7 +183,9 @@ def test_each_kind_agrees_with_plain_loops_for_candidates_and_positives(case: Ca
             (gathered.positive_columns[kind], case.block.positives),
         ):
             assert found.dtype == np.float32
-            np.testing.assert_allclose(found, reference.values(kind, documents), rtol=1e-5, atol=1e-6, err_msg=kind)
+            np.testing.assert_allclose(
+                found, reference.values(kind, documents), rtol=1e-5, atol=1e-6, err_msg=kind
+            )
             assert np.isnan(found[documents == PADDING]).all()
 
 
@@ -172,12 +201,20 @@ NO_GRAPH = pd.DataFrame({"head": [], "relation": [], "tail": []})
 
 
 def corpus(*metadata: str) -> pd.DataFrame:
-    return pd.DataFrame({"document_id": [f"d{i}" for i in range(len(metadata))], "metadata": metadata})
+    return pd.DataFrame(
+        {"document_id": [f"d{i}" for i in range(len(metadata))], "metadata": metadata}
+    )
 
 
 def test_a_fact_is_a_relation_and_a_tail_of_a_document_from_the_graph_or_the_metadata() -> None:
     graph = pd.DataFrame(
-        [["d0", "see", "x"], ["d2", "see", "x"], ["d2", "is", "x"], ["d2", "is", "x"], ["someone", "see", "x"]],
+        [
+            ["d0", "see", "x"],
+            ["d2", "see", "x"],
+            ["d2", "is", "x"],
+            ["d2", "is", "x"],
+            ["someone", "see", "x"],
+        ],
         columns=["head", "relation", "tail"],
     )
     red, blue = ["fox", "colour", "red"], ["fox", "colour", "blue"]
@@ -188,7 +225,9 @@ def test_a_fact_is_a_relation_and_a_tail_of_a_document_from_the_graph_or_the_met
         assert (facts[0] @ facts[2].T).toarray().item() == 1
 
 
-@pytest.mark.parametrize("graph", [NO_GRAPH, pd.DataFrame(), pd.DataFrame([["x", "y", "z"]], columns=NO_GRAPH.columns)])
+@pytest.mark.parametrize(
+    "graph", [NO_GRAPH, pd.DataFrame(), pd.DataFrame([["x", "y", "z"]], columns=NO_GRAPH.columns)]
+)
 def test_a_collection_may_have_none(graph: pd.DataFrame) -> None:
     assert facts_of(corpus("{}", '{"triples": []}'), graph) is None
 
@@ -204,8 +243,16 @@ def test_shared_facts_are_the_largest_share_over_positives(stated: list[frozense
     found = gather(block, Material(terms, {"q0": "a"}, np.eye(4, dtype=np.float32), facts))
 
     def share(document: int, positives: tuple[int, ...]) -> float:
-        shares = [len(stated[p] & stated[document]) / len(stated[p]) for p in positives if stated[p] and p != document]
+        shares = [
+            len(stated[p] & stated[document]) / len(stated[p])
+            for p in positives
+            if stated[p] and p != document
+        ]
         return max(shares, default=math.nan)
 
-    np.testing.assert_allclose(found.columns["facts"][0], [share(2, (0, 1)), share(3, (0, 1)), math.nan], rtol=1e-6)
-    np.testing.assert_allclose(found.positive_columns["facts"][0], [share(0, (1,)), share(1, (0,))], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.columns["facts"][0], [share(2, (0, 1)), share(3, (0, 1)), math.nan], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        found.positive_columns["facts"][0], [share(0, (1,)), share(1, (0,))], rtol=1e-6
+    )

@@ -33,11 +33,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that keeps the files of models itself."""
     folder, port = tmp_path_factory.mktemp("server"), free_port()
     command = [
-        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-        "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "files"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/mlflow.db",
+        "--artifacts-destination",
+        str(folder / "files"),
+    ]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             until = time.monotonic() + 90
             while True:
@@ -66,11 +80,17 @@ def open_registry() -> Callable[[str], Any]:
 
         client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name("tests")
-        place = None if "://" in uri and not uri.startswith("sqlite") else Path(uri.removeprefix("sqlite:///")).parent
+        place = (
+            None
+            if "://" in uri and not uri.startswith("sqlite")
+            else Path(uri.removeprefix("sqlite:///")).parent
+        )
         experiment = (
             found.experiment_id
             if found
-            else client.create_experiment("tests", artifact_location=place and (place / "files").as_uri())
+            else client.create_experiment(
+                "tests", artifact_location=place and (place / "files").as_uri()
+            )
         )
         return ModelRegistry(uri, client.create_run(experiment).info.run_id)
 

@@ -51,7 +51,11 @@ def test_a_model_goes_in_and_comes_out_as_it_was(
     assert digest(fetched) == digest(folder) == champion.tags["digest"]
     assert read_beside(fetched, "training_profile.json") == {"terms": 3}
     assert read_beside(fetched, "anmi.json") == {"prompt_query": "", "max_length": None}
-    assert {path.suffix for path in (fetched / "model.sentence_transformer").rglob("*") if path.is_file()} == {
+    assert {
+        path.suffix
+        for path in (fetched / "model.sentence_transformer").rglob("*")
+        if path.is_file()
+    } == {
         ".json",
         ".safetensors",
     }
@@ -87,7 +91,10 @@ def test_going_back_goes_all_the_way_and_not_in_circles(
     made = versions(registry, name, new_folder(tmp_path / "made"), "a", "b", "c", "d")
     for entry in made[:3]:
         registry.set_champion(entry, registry.at(name, CHAMPION))
-    assert (registry.aliases(name), registry.at(name, CHAMPION).previous) == ({CHAMPION: 3, CHALLENGER: 4}, 2)
+    assert (registry.aliases(name), registry.at(name, CHAMPION).previous) == (
+        {CHAMPION: 3, CHALLENGER: 4},
+        2,
+    )
     assert [entry.version for entry in registry.entries(name)] == [4, 3, 2, 1]
     assert [roll_back(registry, name, None)[1].version for _ in range(2)] == [2, 1]
     assert registry.aliases(name)[CHAMPION] == 1 and "rolled_back" in registry.entry(name, 2).tags

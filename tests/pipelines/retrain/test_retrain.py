@@ -33,11 +33,17 @@ from anmi.search import HybridSearch
 from anmi.search.hybrid import Encoded
 from anmi.selection.recipe import RecipeBook
 
-AUDITED = pd.DataFrame({
-    "recipe": ["mine", "other"], "false_negative_rate": [0.01, 0.5], "false_negative_rate_low": [0.005, 0.4],
-    "false_negative_rate_high": [0.02, 0.6], "false_negatives": [10, 5], "negatives": [1000, 10],
-    "failed": "",
-})  # fmt: skip
+AUDITED = pd.DataFrame(
+    {
+        "recipe": ["mine", "other"],
+        "false_negative_rate": [0.01, 0.5],
+        "false_negative_rate_low": [0.005, 0.4],
+        "false_negative_rate_high": [0.02, 0.6],
+        "false_negatives": [10, 5],
+        "negatives": [1000, 10],
+        "failed": "",
+    }
+)
 PAIRS = ["query_id", "document_id", "count"]
 NOTHING_DRAWN = pd.DataFrame(columns=PAIRS)
 BOOK = RecipeBook(mine={"description": "A recipe.", "negatives": 7, "steps": {"random": {}}})
@@ -45,18 +51,38 @@ EVALUATION = EvaluationParams(resamples=100)
 
 
 def decided(
-    champion: dict[str, Any], before: pd.DataFrame, mine: pd.DataFrame, audited: pd.DataFrame, trained: Path,
-    book: RecipeBook = BOOK, drawn: pd.DataFrame = NOTHING_DRAWN, equivalents: pd.DataFrame = NOTHING_DRAWN,
-    params: RetrainParams | None = None, buckets: pd.DataFrame | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    champion: dict[str, Any],
+    before: pd.DataFrame,
+    mine: pd.DataFrame,
+    audited: pd.DataFrame,
+    trained: Path,
+    book: RecipeBook = BOOK,
+    drawn: pd.DataFrame = NOTHING_DRAWN,
+    equivalents: pd.DataFrame = NOTHING_DRAWN,
+    params: RetrainParams | None = None,
+    buckets: pd.DataFrame | None = None,
+) -> dict[str, Any]:
     """Ask the node with what these tests do not vary."""
     qrels = pd.DataFrame({"query_id": ["q0"], "document_id": ["own"], "relevance": [1]})
     return decide_promotion(
-        champion, champion_metrics=before, query_metrics=mine,
-        query_buckets=mine[["query_id"]].assign(bucket="unlabelled") if buckets is None else buckets, audited=audited,
-        drawn=drawn, equivalents=equivalents, qrels=qrels, trained_model=trained, recipe="mine", recipes=book,
-        training=TrainingParams(), params=params or RetrainParams(), evaluation=EVALUATION, seed=1,
-    )  # fmt: skip
+        champion,
+        champion_metrics=before,
+        query_metrics=mine,
+        query_buckets=(
+            mine[["query_id"]].assign(bucket="unlabelled") if buckets is None else buckets
+        ),
+        audited=audited,
+        drawn=drawn,
+        equivalents=equivalents,
+        qrels=qrels,
+        trained_model=trained,
+        recipe="mine",
+        recipes=book,
+        training=TrainingParams(),
+        params=params or RetrainParams(),
+        evaluation=EVALUATION,
+        seed=1,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +95,19 @@ def test_it_does_all_that_a_run_does_and_audits(retrain: Pipeline) -> None:
     names = {node.name for node in retrain.nodes}
     assert {node.name for node in pipelines["__default__"].nodes} < names
     unlike = {node.name for node in pipelines["audit"].nodes} - names
-    assert {name for name in unlike if name.removeprefix("audit.") not in names} == {"audit.scoring.gate"}
+    assert {name for name in unlike if name.removeprefix("audit.") not in names} == {
+        "audit.scoring.gate"
+    }
 
 
 def test_the_planted_truth_only_decides_and_is_reported(retrain: Pipeline) -> None:
     after = {node.name for node in retrain.from_inputs("planted_truth").nodes}
     others = {name for name in after if not name.startswith(("audit.", "scoring."))}
-    assert others == {"retrain.decide_promotion", "retrain.register_challenger", "retrain.report_retraining"}
+    assert others == {
+        "retrain.decide_promotion",
+        "retrain.register_challenger",
+        "retrain.report_retraining",
+    }
 
 
 def test_the_champion_is_looked_at_before_anything_is_mined(retrain: Pipeline) -> None:
@@ -92,9 +124,15 @@ def test_the_audit_judges_for_the_recipe_alone(retrain: Pipeline) -> None:
 def tables() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     corpus = pd.DataFrame({"document_id": ["d0", "d1"], "title": "", "text": ["night", "day"]})
     queries = pd.DataFrame(
-        {"query_id": ["q0", "q1", "q2"], "text": ["night", "day", "x"], "split": ["test"] * 2 + ["train"]}
+        {
+            "query_id": ["q0", "q1", "q2"],
+            "text": ["night", "day", "x"],
+            "split": ["test"] * 2 + ["train"],
+        }
     )
-    qrels = pd.DataFrame({"query_id": ["q0", "q1", "q2"], "document_id": ["d0", "d1", "d1"], "relevance": 1})
+    qrels = pd.DataFrame(
+        {"query_id": ["q0", "q1", "q2"], "document_id": ["d0", "d1", "d1"], "relevance": 1}
+    )
     return corpus, queries, qrels
 
 
@@ -106,7 +144,12 @@ def trained(word_encoder: Callable[..., Any], tmp_path: Path) -> Path:
     return path
 
 
-HYBRID = {"method": "convex", "weights": {"bm25": 0.75, "dense": 0.25}, "depth": 9, "spreads": {"dense": 0.5}}
+HYBRID = {
+    "method": "convex",
+    "weights": {"bm25": 0.75, "dense": 0.25},
+    "depth": 9,
+    "spreads": {"dense": 0.5},
+}
 
 
 def searching(corpus: pd.DataFrame, model: Path, *more: Encoded) -> HybridSearch:
@@ -114,36 +157,63 @@ def searching(corpus: pd.DataFrame, model: Path, *more: Encoded) -> HybridSearch
     texts = corpus.text.tolist()
     loaded = SentenceTransformer(str(model), device="cpu")
     return HybridSearch.build(
-        BM25Index.build(texts, "en", "whitespace"), corpus,
+        BM25Index.build(texts, "en", "whitespace"),
+        corpus,
         [Encoded(model, loaded.encode_document(texts), 0.5), *more],
-        encoder={"max_length": 256, "precision": "float32", "batch_size": 8}, depth=9,
-        weights={"bm25": 0.25, "dense": 0.25, "sparse": 0.5} if more else {"bm25": 0.75, "dense": 0.25},
-    )  # fmt: skip
+        encoder={"max_length": 256, "precision": "float32", "batch_size": 8},
+        depth=9,
+        weights=(
+            {"bm25": 0.25, "dense": 0.25, "sparse": 0.5} if more else {"bm25": 0.75, "dense": 0.25}
+        ),
+    )
 
 
 @pytest.fixture
-def nightly(registry: Any, trained: Path, tables: Any) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
+def nightly(
+    registry: Any, trained: Path, tables: Any
+) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
     """Go through the nodes of one night, and return decision and registration."""
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}", rule={"min_queries": 2})
     search = searching(tables[0], trained)
 
-    def night(meanwhile: Callable[[], object] = lambda: None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def night(
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         champion, profile, run = evaluate_champion(
-            *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=DenseParams()
+            *tables,
+            collection="api_docs",
+            params=params,
+            registry=registry,
+            evaluation=EVALUATION,
+            dense=DenseParams(),
         )
         assert profile == ({} if champion["version"] is None else {"terms": 3})
         scores = score_champion(
-            run, champion, bm25_index=search.bm25, corpus=tables[0], queries=tables[1], qrels=tables[2], params=params,
+            run,
+            champion,
+            bm25_index=search.bm25,
+            corpus=tables[0],
+            queries=tables[1],
+            qrels=tables[2],
+            params=params,
             evaluation=EVALUATION,
-        )  # fmt: skip
+        )
         mine = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hybrid"})
         made = decided(champion, scores, mine, AUDITED, trained, params=params)
         meanwhile()
         info = {"collection": "api_docs"}
         done = register_challenger(
-            trained, promotion=made, champion=champion, training_profile={"terms": 3}, info=info, encoder="static",
-            recipe="mine", dense=DenseParams(), registry=registry, search_index=search,
-        )  # fmt: skip
+            trained,
+            promotion=made,
+            champion=champion,
+            training_profile={"terms": 3},
+            info=info,
+            encoder="static",
+            recipe="mine",
+            dense=DenseParams(),
+            registry=registry,
+            search_index=search,
+        )
         return made, done
 
     night.model = params.model  # type: ignore[attr-defined]
@@ -157,7 +227,11 @@ def test_nights_follow_each_other(nightly: Any, registry: Any) -> None:
     assert [entry.tags[tag] for tag in ("recipe", "run_id")] == ["mine", "2030-01-01T00.00.00.000Z"]
     assert entry.tags["fingerprint"] == first["fingerprint"]
     second, registered = nightly()
-    assert (second["decision"], second["promotion"]["difference"], second["champion"]) == ("promoted", 0, 1)
+    assert (second["decision"], second["promotion"]["difference"], second["champion"]) == (
+        "promoted",
+        0,
+        1,
+    )
     assert (registered["champion"], registered["champion_before"]) == (2, 1)
     _, registered = nightly(meanwhile=nightly)
     assert (registered["decision"], registered["version"], registered["champion"]) == ("kept", 4, 3)
@@ -176,18 +250,36 @@ PERFECT = pd.DataFrame({"query_id": ["q0", "q1"], "ndcg@10": 1.0, "system": "hyb
 
 
 def first_night(
-    registry: Any, tables: Any, folder: Path, search: HybridSearch, dense: DenseParams, fetched: Path
+    registry: Any,
+    tables: Any,
+    folder: Path,
+    search: HybridSearch,
+    dense: DenseParams,
+    fetched: Path,
 ) -> tuple[dict[str, Any], Path, dict[str, Any], pd.DataFrame]:
     """Register a first champion; return the decision, its files, and what the next night knows of it and its run."""
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
     champion = FIRST | {"model": params.model}
     promotion = decided(champion, pd.DataFrame(), PERFECT, AUDITED, folder, params=params)
     register_challenger(
-        folder, promotion=promotion, champion=champion, training_profile={}, info={"collection": "api_docs"},
-        encoder="static", recipe="mine", dense=dense, registry=registry, search_index=search,
-    )  # fmt: skip
+        folder,
+        promotion=promotion,
+        champion=champion,
+        training_profile={},
+        info={"collection": "api_docs"},
+        encoder="static",
+        recipe="mine",
+        dense=dense,
+        registry=registry,
+        search_index=search,
+    )
     known, _, run = evaluate_champion(
-        *tables, collection="api_docs", params=params, registry=registry, evaluation=EVALUATION, dense=dense
+        *tables,
+        collection="api_docs",
+        params=params,
+        registry=registry,
+        evaluation=EVALUATION,
+        dense=dense,
     )
     return promotion, registry.fetch(registry.at(params.model, CHAMPION), fetched), known, run
 
@@ -201,11 +293,16 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
     model.save(str(folder), create_model_card=False)
     asked_otherwise = DenseParams(prompt_query="find ", prompt_document="", precision="float32")
     search = searching(tables[0], folder)
-    _, fetched, known, run = first_night(registry, tables, folder, search, asked_otherwise, tmp_path / "room")
+    _, fetched, known, run = first_night(
+        registry, tables, folder, search, asked_otherwise, tmp_path / "room"
+    )
     assert read_beside(fetched, SERVING) == {
-        "max_length": 256, "precision": "float32", "prompt_query": "query ", "prompt_document": "passage ",
+        "max_length": 256,
+        "precision": "float32",
+        "prompt_query": "query ",
+        "prompt_document": "passage ",
         "hybrid": HYBRID,
-    }  # fmt: skip
+    }
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -217,20 +314,31 @@ def test_a_champion_keeps_its_companion(
 ) -> None:
     plain = decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained)["fingerprint"]
     words = word_encoder(["night", "day"])
-    inference_free(words, tables[0].text.tolist()).save(str(trained / "companion"), create_model_card=False)
+    inference_free(words, tables[0].text.tolist()).save(
+        str(trained / "companion"), create_model_card=False
+    )
     sparse = load_encoder(str(trained / "companion"), trained)
     search = searching(
-        tables[0], trained, Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0)
+        tables[0],
+        trained,
+        Encoded(trained / "companion", vectors(sparse, ["night", "day"], "document"), 1.0),
     )
-    promotion, folder, known, runs = first_night(registry, tables, trained, search, DenseParams(), tmp_path / "room")
-    assert promotion["fingerprint"] != plain, "the same model with a companion is another challenger"
+    promotion, folder, known, runs = first_night(
+        registry, tables, trained, search, DenseParams(), tmp_path / "room"
+    )
+    assert promotion["fingerprint"] != plain, (
+        "the same model with a companion is another challenger"
+    )
     assert set(known["hybrid"]["weights"]) == {"bm25", "dense", "sparse"}
     assert runs.groupby("retriever").size().to_dict() == {"dense": 4, "sparse": 2}
     assert (folder / "companion" / "MLmodel").is_file(), "MLflow serves it, too"
     shared: dict[str, Any] = {
-        "bm25_index": search.bm25, "corpus": tables[0], "queries": tables[1], "qrels": tables[2],
+        "bm25_index": search.bm25,
+        "corpus": tables[0],
+        "queries": tables[1],
+        "qrels": tables[2],
         "evaluation": EVALUATION,
-    }  # fmt: skip
+    }
     for system in ("hybrid", "dense"):
         expected = search.ranked(["night", "day"], 2, system)  # type: ignore[arg-type]
         found = score_champion(runs, known, params=RetrainParams(rule={"system": system}), **shared)
@@ -244,7 +352,10 @@ def test_promotion_goes_by_the_upper_end_of_the_interval_of_the_own_recipe(train
     doubted = AUDITED.assign(false_negative_rate_high=0.06)
     assert decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained)["decision"] == "promoted"
     made = decided(FIRST, pd.DataFrame(), PERFECT, doubted, trained)
-    assert made["decision"] == "kept" and "10 are relevant (1.00%, 95 % interval over queries" in made["reasons"][1]
+    assert (
+        made["decision"] == "kept"
+        and "10 are relevant (1.00%, 95 % interval over queries" in made["reasons"][1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,30 +363,52 @@ def test_promotion_goes_by_the_upper_end_of_the_interval_of_the_own_recipe(train
     [
         ("d9", "promoted", "of 800 drawn negatives 0 are relevant (0.00%"),
         ("d1", "kept", "of 800 drawn negatives 100 are relevant (12.50%"),
-        ("", "kept", "the false-negative rate of the recipe is not known: training drew its negatives from the whole"),
+        (
+            "",
+            "kept",
+            (
+                "the false-negative rate of the recipe is not known: training drew its negatives"
+                " from the whole"
+            ),
+        ),
     ],
 )
 def test_a_recipe_that_draws_from_the_corpus_is_judged_by_what_it_drew(
     trained: Path, relevant: str, decision: str, reason: str
 ) -> None:
     """It chooses nothing before training, so an audit has no row of it."""
-    book = RecipeBook(mine={
-        "description": "Drawn.", "negatives": 0, "training": {"sources": "mixed", "negatives": 4},
-    })  # fmt: skip
+    book = RecipeBook(
+        mine={
+            "description": "Drawn.",
+            "negatives": 0,
+            "training": {"sources": "mixed", "negatives": 4},
+        }
+    )
     ids = [f"q{i}" for i in range(100)]
-    drawn = pd.DataFrame([(q, name, n) for q in ids for name, n in (("d0", 1), ("d1", 1), ("d2", 6))], columns=PAIRS)
+    drawn = pd.DataFrame(
+        [(q, name, n) for q in ids for name, n in (("d0", 1), ("d1", 1), ("d2", 6))], columns=PAIRS
+    )
     # Of these queries nothing is known, so they say nothing.
     drawn = pd.concat([drawn, drawn.assign(query_id="x" + drawn.query_id)])
-    known = pd.DataFrame({"query_id": ids if relevant else [], "document_id": relevant or []}, dtype=str)
+    known = pd.DataFrame(
+        {"query_id": ids if relevant else [], "document_id": relevant or []}, dtype=str
+    )
     made = decided(FIRST, pd.DataFrame(), PERFECT, AUDITED, trained, book, drawn, known)
     assert made["decision"] == decision
     assert reason in made["reasons"][1]
 
 
-@pytest.mark.parametrize(("bucket", "decision"), [("labelled", "promoted"), ("unlabelled", "kept"), ("new", "kept")])
-def test_a_loss_counts_for_itself_where_no_label_names_the_documents(trained: Path, bucket: str, decision: str) -> None:
+@pytest.mark.parametrize(
+    ("bucket", "decision"), [("labelled", "promoted"), ("unlabelled", "kept"), ("new", "kept")]
+)
+def test_a_loss_counts_for_itself_where_no_label_names_the_documents(
+    trained: Path, bucket: str, decision: str
+) -> None:
     ids = [f"q{i}" for i in range(200)]
     before = pd.DataFrame({"query_id": ids, "ndcg@10": 0.5, "system": "champion"})
     mine = pd.DataFrame({"query_id": ids, "ndcg@10": [0.45] * 60 + [0.7] * 140, "system": "hybrid"})
     kinds = pd.DataFrame({"query_id": ids, "bucket": [bucket] * 60 + ["labelled"] * 140})
-    assert decided(FIRST | {"version": 1}, before, mine, AUDITED, trained, buckets=kinds)["decision"] == decision
+    assert (
+        decided(FIRST | {"version": 1}, before, mine, AUDITED, trained, buckets=kinds)["decision"]
+        == decision
+    )

@@ -21,8 +21,13 @@ Floats = NDArray[np.float64]
 
 
 def block_of(values: Floats) -> Candidates:
-    documents = np.where(np.isnan(values), PADDING, np.arange(values.size).reshape(values.shape)).astype(np.int32)
-    ids, positives = np.array([f"q{i}" for i in range(len(values))]), np.full((len(values), 1), 9999, np.int32)
+    documents = np.where(
+        np.isnan(values), PADDING, np.arange(values.size).reshape(values.shape)
+    ).astype(np.int32)
+    ids, positives = (
+        np.array([f"q{i}" for i in range(len(values))]),
+        np.full((len(values), 1), 9999, np.int32),
+    )
     block = Candidates(ids, positives, documents, np.ones(documents.shape, np.uint8))
     return block.with_columns({"dense": values.astype(np.float32)})
 
@@ -60,7 +65,12 @@ def test_a_more_similar_candidate_is_never_a_surer_negative(means, deviations, s
 )
 def test_nor_is_it_with_beta_distributions(first, second, share):
     lower, upper = sorted((first, second), key=lambda c: c[0] / (c[0] + c[1]))
-    fitted = Betas(row(lower[0], upper[0]).T, row(lower[1], upper[1]).T, row(share, 1 - share).T, np.array([True]))
+    fitted = Betas(
+        row(lower[0], upper[0]).T,
+        row(lower[1], upper[1]).T,
+        row(share, 1 - share).T,
+        np.array([True]),
+    )
     x = np.linspace(0, 1, 300)
     probability = fitted.probability_lower(x[None, :])[0]
     assert ((probability >= 0) & (probability <= 1)).all()
@@ -76,10 +86,14 @@ def test_gaussians_are_those_that_scikit_learn_finds(seed: int, count: int) -> N
     parts = zip((0.1, 0.45, 0.8), (0.08, 0.07, 0.04), (700, 250, 50 * (count > 2)), strict=True)
     values = np.sort(np.concatenate([np.random.default_rng(seed).normal(*each) for each in parts]))
     found = fit_gaussians(values[None, :], count)
-    theirs = GaussianMixture(count, n_init=3, random_state=0, tol=1e-8, max_iter=2000).fit(values[:, None])
+    theirs = GaussianMixture(count, n_init=3, random_state=0, tol=1e-8, max_iter=2000).fit(
+        values[:, None]
+    )
     order = np.argsort(theirs.means_[:, 0])
     np.testing.assert_allclose(found.means[0], theirs.means_[order, 0], atol=0.01)
-    np.testing.assert_allclose(found.deviations[0], np.sqrt(theirs.covariances_[order, 0, 0]), atol=0.01)
+    np.testing.assert_allclose(
+        found.deviations[0], np.sqrt(theirs.covariances_[order, 0, 0]), atol=0.01
+    )
     np.testing.assert_allclose(found.shares[0], theirs.weights_[order], atol=0.02)
     # Up to the mean of the component next to the lowest nothing is held back.
     between = np.linspace(found.means[0, 0], found.means[0, 1], 50)
@@ -119,7 +133,10 @@ def loop_of_betas(values: Floats, steps: int) -> tuple[list[float], list[float],
         for k in (0, 1):
             mass = sum(each[k] for each in belongs)
             mean = sum(each[k] * x for each, x in zip(belongs, values, strict=True)) / mass
-            variance = sum(each[k] * (x - mean) ** 2 for each, x in zip(belongs, values, strict=True)) / mass
+            variance = (
+                sum(each[k] * (x - mean) ** 2 for each, x in zip(belongs, values, strict=True))
+                / mass
+            )
             alphas[k] = mean * (mean * (1 - mean) / variance - 1)
             betas[k] = alphas[k] * (1 - mean) / mean
         if betas[1] < 1:
@@ -133,7 +150,9 @@ def loop_of_betas(values: Floats, steps: int) -> tuple[list[float], list[float],
 def test_betas_are_those_of_a_plain_loop(parameters: tuple[float, ...]) -> None:
     rng = np.random.default_rng(2)
     a, b, c, d = parameters
-    values = np.sort(np.clip(np.concatenate([rng.beta(a, b, 90), rng.beta(c, d, 30)]), 1e-12, 1 - 1e-12))
+    values = np.sort(
+        np.clip(np.concatenate([rng.beta(a, b, 90), rng.beta(c, d, 30)]), 1e-12, 1 - 1e-12)
+    )
     alphas, betas, shares = loop_of_betas(values, 10)
     order = np.argsort(np.array(alphas) / (np.array(alphas) + betas))
     found = fit_betas(values[None, :])
@@ -146,7 +165,9 @@ def test_betas_are_those_of_a_plain_loop(parameters: tuple[float, ...]) -> None:
     assert found.sound[0] == (5 * np.log(120) - 2 * double < 2 * np.log(120) - 2 * single)
 
 
-@pytest.mark.parametrize(("family", "per"), [("gaussian", "pooled"), ("gaussian", "query"), ("beta", "pooled")])
+@pytest.mark.parametrize(
+    ("family", "per"), [("gaussian", "pooled"), ("gaussian", "query"), ("beta", "pooled")]
+)
 def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
     block = block_of(two_humps(count=1000).reshape(2, 500))
     after = weighed(block, family=family, per=per)
@@ -159,7 +180,9 @@ def test_weights_and_hardness_follow_the_fit(family: str, per: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["gaussian", "beta"])
-@pytest.mark.parametrize("values", [np.random.default_rng(0).normal(0.4, 0.1, 2000), np.full(500, 0.3)])
+@pytest.mark.parametrize(
+    "values", [np.random.default_rng(0).normal(0.4, 0.1, 2000), np.full(500, 0.3)]
+)
 def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(family, values, caplog):
     block = block_of(values.reshape(-1, 100))
     with caplog.at_level(logging.WARNING):
@@ -175,7 +198,11 @@ def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(family, values,
 
 def test_per_query_each_row_is_fitted_as_the_report_has_it() -> None:
     rows = np.full((3, 300), np.nan)
-    rows[0], rows[1, :1], rows[2, :20] = two_humps(count=300), 0.7, np.random.default_rng(2).normal(0.4, 0.1, 20)
+    rows[0], rows[1, :1], rows[2, :20] = (
+        two_humps(count=300),
+        0.7,
+        np.random.default_rng(2).normal(0.4, 0.1, 20),
+    )
     found = weighed(block_of(rows), per="query").weight
     peer = GaussianMixture(2, random_state=42, tol=1e-6, max_iter=300).fit(rows[0][:, None])
     np.testing.assert_allclose(
@@ -192,9 +219,14 @@ def test_candidates_already_rejected_have_no_part_in_the_fit(per: str) -> None:
     rest = block_of(np.where(values > 0.82, np.nan, values))
     one, other = weighed(block, per=per), weighed(rest, per=per)
     np.testing.assert_array_equal(one.weight[values <= 0.82], other.weight[values <= 0.82])
-    assert (one.weight[values <= 0.82] != weighed(block_of(values), per=per).weight[values <= 0.82]).any()
+    assert (
+        one.weight[values <= 0.82] != weighed(block_of(values), per=per).weight[values <= 0.82]
+    ).any()
 
 
 def test_a_beta_mixture_of_what_is_no_cosine_is_refused() -> None:
-    with pytest.raises(AnmiError, match=r'needs cosines, and "dense" has values outside .* take the family gaussian'):
+    with pytest.raises(
+        AnmiError,
+        match=r'needs cosines, and "dense" has values outside .* take the family gaussian',
+    ):
         weighed(block_of(np.array([[3.0, 0.5]])), family="beta")

@@ -12,7 +12,9 @@ from anmi.selection.steps.routing import Route, Thresholds, fit_route
 from anmi.selection.steps.samplers import TIERS
 
 
-def block_of(probability: NDArray[np.floating], heldout: NDArray[np.floating] | float = np.nan) -> Candidates:
+def block_of(
+    probability: NDArray[np.floating], heldout: NDArray[np.floating] | float = np.nan
+) -> Candidates:
     dense = -np.arange(probability.shape[1]) + np.zeros((len(probability), 1))
     own = {"p_relevant": heldout, "p_heldout": heldout}
     return candidates({"p_relevant": probability, "dense": dense}, own, 2)
@@ -29,7 +31,15 @@ def names(block: Candidates) -> list[str]:
 def test_three_ways_and_a_fourth_for_what_nobody_judged() -> None:
     block = block_of(np.array([[0.95, 0.9, 0.5, 0.1, 0.09, np.nan, 0.0]]))
     after = run(block, {"route": {"negative": 0.1, "positive": 0.9}}, "top")
-    assert names(after) == ["promote", "promote", "uncertain", "uncertain", "negative", "unjudged", "negative"]
+    assert names(after) == [
+        "promote",
+        "promote",
+        "uncertain",
+        "uncertain",
+        "negative",
+        "unjudged",
+        "negative",
+    ]
     kinds = [after.rules[name].kind for name in ("promote", "uncertain", "unjudged")]
     assert kinds == ["promoted", "uncertain", "unsafe"]
     assert after.rules["promote"].text == "p_relevant ≥ 0.9"
@@ -60,10 +70,19 @@ def test_the_negative_bar_lets_the_asked_share_of_held_out_positives_pass() -> N
 def test_the_expected_share_is_that_of_what_is_taken_in_the_end(at_least: int) -> None:
     """Rows that are short of safe candidates are filled with doubted ones, and these count as well."""
     rng = np.random.default_rng(8)
-    probability = np.where(rng.random((400, 12)) < 0.8, rng.beta(3, 12, (400, 12)), rng.beta(0.3, 30, (400, 12)))
+    probability = np.where(
+        rng.random((400, 12)) < 0.8, rng.beta(3, 12, (400, 12)), rng.beta(0.3, 30, (400, 12))
+    )
     block = block_of(probability)
-    block = block.with_columns({"dense_rank": rng.permuted(np.tile(np.arange(1, 13), (400, 1)), axis=1) * 10.0})
-    step = {"max_expected_share": 0.06, "max_false_negative_rate": None, "positive": 1.0, "at_least": at_least}
+    block = block.with_columns(
+        {"dense_rank": rng.permuted(np.tile(np.arange(1, 13), (400, 1)), axis=1) * 10.0}
+    )
+    step = {
+        "max_expected_share": 0.06,
+        "max_false_negative_rate": None,
+        "positive": 1.0,
+        "at_least": at_least,
+    }
     steps = ({"back_off": {"last": 60}}, {"route": step}, "top")
     runner = Runner(Recipe(description="", negatives=3, steps=named(*steps)), 1)
     after = runner.run(CandidateShards.of([block])).whole()
@@ -71,17 +90,30 @@ def test_the_expected_share_is_that_of_what_is_taken_in_the_end(at_least: int) -
     assert after.negatives.sum(axis=1).min() >= (0 if at_least == 0 else 1)
     if at_least < 3:
         assert after.columns["p_relevant"][after.negatives].mean() <= 0.06
-        looser = run(block, steps[0], {"route": step | {"negative": found.negative * 1.2}}, "top", negatives=3)
-        assert looser.columns["p_relevant"][looser.negatives].mean() > 0.058, "and hardly a higher bar would do"
+        looser = run(
+            block,
+            steps[0],
+            {"route": step | {"negative": found.negative * 1.2}},
+            "top",
+            negatives=3,
+        )
+        assert looser.columns["p_relevant"][looser.negatives].mean() > 0.058, (
+            "and hardly a higher bar would do"
+        )
 
 
-def test_where_no_bar_will_do_the_least_doubted_fill_the_rows(caplog: pytest.LogCaptureFixture) -> None:
+def test_where_no_bar_will_do_the_least_doubted_fill_the_rows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     probability = np.random.default_rng(9).uniform(0.05, 0.4, (300, 30))
     step = {"max_false_negative_rate": None, "at_least": 3, "positive": 1.0}
     after = run(block_of(probability), {"route": step}, "top", negatives=3)
     lowest = np.sort(probability, axis=1)[:, 2:3]
     np.testing.assert_array_equal(after.negatives, probability <= lowest)
-    assert "no threshold meets max_expected_share 0.015, since the judge doubts every candidate" in caplog.text
+    assert (
+        "no threshold meets max_expected_share 0.015, since the judge doubts every candidate"
+        in caplog.text
+    )
 
 
 def test_should_all_that_is_promoted_be_wrong_it_is_no_more_than_the_rate_allows() -> None:

@@ -47,13 +47,19 @@ class Told(torch.nn.Module):
 
 
 def adaptive(t: torch.nn.Module | None = None, given=NONE, **changes) -> HardnessAdaptive:
-    loss = HardnessAdaptive(WeightedInfoNCE(t or Temperature(T)), HansOptions(**(given | changes)), 8)
+    loss = HardnessAdaptive(
+        WeightedInfoNCE(t or Temperature(T)), HansOptions(**(given | changes)), 8
+    )
     loss.predictor = Told()
-    loss.register_forward_pre_hook(lambda module, args: setattr(module.predictor, "hardness", args[3].hardness))
+    loss.register_forward_pre_hook(
+        lambda module, args: setattr(module.predictor, "hardness", args[3].hardness)
+    )
     return loss
 
 
-def by_hand(positive: float, negative: float, t: float, margin: float = 0.0, weight: float = 1.0) -> float:
+def by_hand(
+    positive: float, negative: float, t: float, margin: float = 0.0, weight: float = 1.0
+) -> float:
     """InfoNCE of three equal negatives with a margin subtracted from the positive's logit."""
     own = positive / t - margin
     return weight * (math.log(math.exp(own) + 3 * math.exp(negative / t)) - own)
@@ -62,12 +68,30 @@ def by_hand(positive: float, negative: float, t: float, margin: float = 0.0, wei
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"weight": Adaptation(low=0.5, high=1.5, direction="rising")}, lambda h: {"weight": 0.5 + h}),
-        ({"weight": Adaptation(low=0.5, high=1.5, direction="falling")}, lambda h: {"weight": 1.5 - h}),
-        ({"temperature": Adaptation(low=0.5, high=1, direction="falling")}, lambda h: {"t": T * (1 - h / 2)}),
-        ({"temperature": Adaptation(low=0.5, high=1, direction="rising")}, lambda h: {"t": T * (0.5 + h / 2)}),
-        ({"margin": Adaptation(low=0.1, high=0.5, direction="rising")}, lambda h: {"margin": 0.1 + 0.4 * h}),
-        ({"margin": Adaptation(low=0.1, high=0.5, direction="falling")}, lambda h: {"margin": 0.5 - 0.4 * h}),
+        (
+            {"weight": Adaptation(low=0.5, high=1.5, direction="rising")},
+            lambda h: {"weight": 0.5 + h},
+        ),
+        (
+            {"weight": Adaptation(low=0.5, high=1.5, direction="falling")},
+            lambda h: {"weight": 1.5 - h},
+        ),
+        (
+            {"temperature": Adaptation(low=0.5, high=1, direction="falling")},
+            lambda h: {"t": T * (1 - h / 2)},
+        ),
+        (
+            {"temperature": Adaptation(low=0.5, high=1, direction="rising")},
+            lambda h: {"t": T * (0.5 + h / 2)},
+        ),
+        (
+            {"margin": Adaptation(low=0.1, high=0.5, direction="rising")},
+            lambda h: {"margin": 0.1 + 0.4 * h},
+        ),
+        (
+            {"margin": Adaptation(low=0.1, high=0.5, direction="falling")},
+            lambda h: {"margin": 0.5 - 0.4 * h},
+        ),
         (
             {"margin": Adaptation(low=0.1, high=0.5, direction="falling"), "margin_is": "added"},
             lambda h: {"margin": -(0.5 - 0.4 * h)},
@@ -77,7 +101,9 @@ def by_hand(positive: float, negative: float, t: float, margin: float = 0.0, wei
 def test_each_adaptation_is_linear_in_hardness_in_its_direction(change, expected):
     hardness = [0.0, 0.25, 1.0]
     found = adaptive(**change)(*numbers(3), facts(hardness)).tolist()
-    assert found == pytest.approx([by_hand(0.5, 0.45, **({"t": T} | expected(h))) for h in hardness], rel=1e-5)
+    assert found == pytest.approx(
+        [by_hand(0.5, 0.45, **({"t": T} | expected(h))) for h in hardness], rel=1e-5
+    )
 
 
 def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands_on_the_similarity():
@@ -87,7 +113,9 @@ def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands
     for base in (0.05, 0.9):
         loss = adaptive(Temperature(base), **letter)
         found = loss(*numbers(3), facts(hardness)).tolist()
-        expected = [by_hand(0.5 + (0.5 - 0.4 * h), 0.45, t=0.5 + 0.5 * h, weight=1.5 - h) for h in hardness]
+        expected = [
+            by_hand(0.5 + (0.5 - 0.4 * h), 0.45, t=0.5 + 0.5 * h, weight=1.5 - h) for h in hardness
+        ]
         assert found == pytest.approx(expected, rel=1e-5)
     assert loss.temperature.report()["temperature"] == pytest.approx(0.5 + 0.5 * sum(hardness) / 3)
 
@@ -95,7 +123,9 @@ def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands
 @pytest.mark.parametrize("detached", [True, False])
 def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_may(detached):
     loss, about = (
-        HardnessAdaptive(WeightedInfoNCE(Temperature(T)), HansOptions(**NONE, detached=detached), 8),
+        HardnessAdaptive(
+            WeightedInfoNCE(Temperature(T)), HansOptions(**NONE, detached=detached), 8
+        ),
         facts([0.2, 0.9]),
     )
     result = loss(*numbers(), about)
@@ -139,17 +169,31 @@ def rows(form: str = "score", count: int = 6) -> list[Row]:
     made = []
     for number in range(count):
         names = tuple(f"{number}:{place}" for place in range(WIDTH - number % 2))
-        scores = rng.uniform(0, 1, len(names)) if form == "score" else rng.permutation(40)[: len(names)] + 1.0
+        scores = (
+            rng.uniform(0, 1, len(names))
+            if form == "score"
+            else rng.permutation(40)[: len(names)] + 1.0
+        )
         own = rng.uniform(0.4, 0.8) if form == "score" else float(rng.integers(1, 12))
         column = "dense" if form == "score" else "dense_rank"
         weights = tuple(0.0 if place == 2 else 1.0 for place in range(len(names)))
         made.append(
             Row(
-                f"q{number}", "what", f"d{number}", f"answer {number}", names, names, weights, 1.0,
+                f"q{number}",
+                "what",
+                f"d{number}",
+                f"answer {number}",
+                names,
+                names,
+                weights,
+                1.0,
                 frozenset({f"d{number}"}),
-                judged={column: (own, tuple(map(float, scores))), "cross": (1.0, (0.0,) * len(names))},
+                judged={
+                    column: (own, tuple(map(float, scores))),
+                    "cross": (1.0, (0.0,) * len(names)),
+                },
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -172,25 +216,34 @@ def energy(row: Row, form: str, a: float, b: float, variance: float) -> np.ndarr
 def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
     loss, sampler, data = made(form)
     gaps = (
-        [score - row.judged["dense"][0] for row in data for score in row.judged["dense"][1]] if form == "score" else []
+        [score - row.judged["dense"][0] for row in data for score in row.judged["dense"][1]]
+        if form == "score"
+        else []
     )
     a, b, variance = (0.5, 0.0, np.var(gaps)) if form == "score" else (1.0, 1.5, 1.0)
-    assert loss.report()["simans_a"] == pytest.approx(a) and loss.report()["simans_b"] == pytest.approx(b)
+    assert loss.report()["simans_a"] == pytest.approx(a) and loss.report()[
+        "simans_b"
+    ] == pytest.approx(b)
     chosen = np.array([4, 0, 3])
     for step in (0, 7):
         drawn = sampler(chosen, step)
         for number, found in zip(chosen, drawn, strict=True):
             row = data[number]
             keys = seeds.uniform(
-                SEED, f"training/simans/{step}", [f"{row.query_id}\x1f{row.positive_id}"],
+                SEED,
+                f"training/simans/{step}",
+                [f"{row.query_id}\x1f{row.positive_id}"],
                 np.arange(WIDTH, dtype=np.int32)[None, :],
-            )[0]  # fmt: skip
+            )[0]
             gumbel = -np.log(-np.log(keys[: len(row.negatives)]))
             keys = energy(row, form, a, b, variance) + gumbel
             keys[2] = -np.inf  # weighs nothing
             best = np.argsort(-keys)[:COUNT]
             assert found.negatives == tuple(row.negatives[place] for place in best)
-            assert found.judged[SLOT][1] == tuple(map(float, best)) and set(found.judged) == {"cross", SLOT}
+            assert found.judged[SLOT][1] == tuple(map(float, best)) and set(found.judged) == {
+                "cross",
+                SLOT,
+            }
 
 
 def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax() -> None:
@@ -209,11 +262,17 @@ def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax(
     def soft() -> list[list[float]]:
         sampler(chosen, 3)
         assert loss.relaxed is not None
-        return [[loss.relaxed[i, int(slot)].item() for slot in row.judged[SLOT][1]] for i, row in enumerate(drawn)]
+        return [
+            [loss.relaxed[i, int(slot)].item() for slot in row.judged[SLOT][1]]
+            for i, row in enumerate(drawn)
+        ]
 
     # ∂ log(1 + Σ wᵢ exp((sᵢ - s⁺)/t)) / ∂wᵢ at w = 1, times how the softmax changes with a and b.
     share = [
-        [math.exp((similarity[i, column] - positive[i]).item() / 0.5) for column in layout.negatives[i]]
+        [
+            math.exp((similarity[i, column] - positive[i]).item() / 0.5)
+            for column in layout.negatives[i]
+        ]
         for i in range(len(drawn))
     ]
     for name, parameter in (("a", loss.drawing.free_a), ("b", loss.drawing.b)):
@@ -228,7 +287,9 @@ def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax(
             for i in range(len(drawn))
             for n, s in enumerate(share[i])
         )
-        assert parameter.grad is not None and parameter.grad.item() == pytest.approx(expected, rel=0.02, abs=1e-3), name
+        assert parameter.grad is not None and parameter.grad.item() == pytest.approx(
+            expected, rel=0.02, abs=1e-3
+        ), name
 
 
 @pytest.mark.parametrize(

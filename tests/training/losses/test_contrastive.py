@@ -21,11 +21,17 @@ WEIGHTED = st.lists(st.tuples(NEAR, st.floats(0.1, 3)), min_size=1, max_size=8)
 
 def of_row(loss, positive, negatives):
     """The loss of a row in double precision; negatives are similarities with their weights."""
-    near, weights = (torch.tensor([[pair[i] for pair in negatives]], dtype=torch.float64) for i in (0, 1))
+    near, weights = (
+        torch.tensor([[pair[i] for pair in negatives]], dtype=torch.float64) for i in (0, 1)
+    )
     return loss(torch.tensor([positive], dtype=torch.float64), near, weights.log()).item()
 
 
-@given(positive=NEAR, negatives=st.lists(st.tuples(NEAR, st.floats(0, 3)), max_size=8), t=st.floats(0.05, 1))
+@given(
+    positive=NEAR,
+    negatives=st.lists(st.tuples(NEAR, st.floats(0, 3)), max_size=8),
+    t=st.floats(0.05, 1),
+)
 def test_infonce_is_the_formula(positive, negatives, t):
     mine = math.exp(positive / t)
     expected = -math.log(mine / (mine + sum(w * math.exp(s / t) for s, w in negatives)))
@@ -42,7 +48,9 @@ def test_triplet_is_the_formula(positive, negatives, margin):
     total = sum(w * max(0.0, x) for x, (_, w) in zip(short, negatives, strict=True))
     assert got == pytest.approx(total / sum(w for _, w in negatives), rel=1e-9, abs=1e-12)
     share = sum(x > 0 for x in short) / len(short)
-    assert loss.report()["margin_violation_rate"] == pytest.approx(share, abs=1.01 / len(short) if 0 in short else 1e-6)
+    assert loss.report()["margin_violation_rate"] == pytest.approx(
+        share, abs=1.01 / len(short) if 0 in short else 1e-6
+    )
 
 
 def slow_debiased(positive, negatives, t, tau, form, beta):
@@ -59,20 +67,33 @@ def slow_debiased(positive, negatives, t, tau, form, beta):
 
 
 @example(
-    positive=0.9375, negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
-    t=0.21875, tau=0.34375, form="paraphrase", beta=None,
-)  # fmt: skip
+    positive=0.9375,
+    negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
+    t=0.21875,
+    tau=0.34375,
+    form="paraphrase",
+    beta=None,
+)
 @given(
-    positive=NEAR, negatives=WEIGHTED, t=st.floats(0.1, 1), tau=st.floats(0, 0.5),
-    form=st.sampled_from(["source", "paraphrase"]), beta=st.none() | st.floats(0, 3),
-)  # fmt: skip
+    positive=NEAR,
+    negatives=WEIGHTED,
+    t=st.floats(0.1, 1),
+    tau=st.floats(0, 0.5),
+    form=st.sampled_from(["source", "paraphrase"]),
+    beta=st.none() | st.floats(0, 3),
+)
 def test_debiased_and_hard_debiased_are_the_formulas(positive, negatives, t, tau, form, beta):
     temperature = Temperature(t).double()
     if beta is None:
-        loss = contrastive.DebiasedContrastive(temperature, DebiasedOptions(tau_plus=tau, form=form))
+        loss = contrastive.DebiasedContrastive(
+            temperature, DebiasedOptions(tau_plus=tau, form=form)
+        )
     else:
-        loss = contrastive.HardDebiasedContrastive(temperature, HardDebiasedOptions(tau_plus=tau, form=form, beta=beta))
-    # The temperature is kept in single precision, and where the difference nearly cancels its last digits count.
+        loss = contrastive.HardDebiasedContrastive(
+            temperature, HardDebiasedOptions(tau_plus=tau, form=form, beta=beta)
+        )
+    # The temperature is kept in single precision, and where the difference nearly cancels its last
+    # digits count.
     t = temperature()[0].item()
     expected = slow_debiased(positive, negatives, t, tau, form, beta or 0.0)
     assert of_row(loss, positive, negatives) == pytest.approx(expected, rel=1e-6, abs=1e-9)
@@ -80,12 +101,20 @@ def test_debiased_and_hard_debiased_are_the_formulas(positive, negatives, t, tau
 
 @pytest.mark.parametrize("expected", [0.135, 1.545])
 def test_the_report_s_form_at_the_values_of_its_example(expected):
-    # N = 7, t = 0.07, τ⁺ = 0.1. Solved by hand for the gap g at which seven equal negatives cost what the example does:
-    # (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the same rows would cost 0.020 and 0.423.
+    # N = 7, t = 0.07, τ⁺ = 0.1. Solved by hand for the gap g at which seven equal negatives cost
+    # what the example does: (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the
+    # same rows would cost 0.020 and 0.423.
     gap = -0.07 * math.log((0.1 + 0.9 * math.expm1(expected)) / 7)
-    loss = contrastive.DebiasedContrastive(Temperature(0.07).double(), DebiasedOptions(tau_plus=0.1, form="paraphrase"))
-    positive, weights = torch.tensor([0.8], dtype=torch.float64), torch.zeros(1, 7, dtype=torch.float64)
-    assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(expected, abs=1e-6)
+    loss = contrastive.DebiasedContrastive(
+        Temperature(0.07).double(), DebiasedOptions(tau_plus=0.1, form="paraphrase")
+    )
+    positive, weights = (
+        torch.tensor([0.8], dtype=torch.float64),
+        torch.zeros(1, 7, dtype=torch.float64),
+    )
+    assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 START = 0.05
@@ -110,7 +139,9 @@ def learned(prior_strength, kind=contrastive.DebiasedContrastive, steps=100):
     return loss.report()["tau_plus"], values.detach(), similarity.grad
 
 
-@pytest.mark.parametrize("kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive])
+@pytest.mark.parametrize(
+    "kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive]
+)
 def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
     tau_plus, values, gradient = learned(0.0, kind)
     clamp = math.log1p(NEGATIVES * math.exp(-1 / T) / math.exp(0.5 / T))
@@ -120,7 +151,9 @@ def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
     assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
-@pytest.mark.parametrize("kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive])
+@pytest.mark.parametrize(
+    "kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive]
+)
 @pytest.mark.parametrize("strength", [2.0, 20.0])
 def test_with_a_prior_it_stays_below_the_bound(kind, strength):
     tau_plus, _, gradient = learned(strength, kind)
@@ -128,23 +161,37 @@ def test_with_a_prior_it_stays_below_the_bound(kind, strength):
     assert (gradient > 0).all()
 
 
-@given(start=st.floats(1e-4, 0.9), now=st.floats(1e-4, 0.9), strength=st.floats(0.1, 10), count=st.floats(0.1, 500))
+@given(
+    start=st.floats(1e-4, 0.9),
+    now=st.floats(1e-4, 0.9),
+    strength=st.floats(0.1, 10),
+    count=st.floats(0.1, 500),
+)
 def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strength, count):
-    share = contrastive.TauPlus(DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)).double()
+    share = contrastive.TauPlus(
+        DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)
+    ).double()
     with torch.no_grad():
         share.logit.fill_(math.log(now / (1 - now)))
 
     def log_density(tau):
-        # Over the logit: the density over tau times tau (1 - tau), which takes the -1 out of both exponents.
+        # Over the logit: the density over tau times tau (1 - tau), which takes the -1 out of both
+        # exponents.
         return strength * count * (start * math.log(tau) + (1 - start) * math.log1p(-tau))
 
     got = share.penalty(torch.tensor([count], dtype=torch.float64)).item()
-    assert got == pytest.approx(log_density(start) - log_density(now), rel=1e-4, abs=1e-4 * strength * count)
+    assert got == pytest.approx(
+        log_density(start) - log_density(now), rel=1e-4, abs=1e-4 * strength * count
+    )
     assert got >= 0
 
 
 def test_options_choose_it_of_tau_plus():
-    loss = build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.2, "learned": True, "prior_strength": 7.0}}))
+    loss = build_loss(
+        TrainingOptions(
+            loss={"debiased": {"tau_plus": 0.2, "learned": True, "prior_strength": 7.0}}
+        )
+    )
     assert (loss.tau_plus.learnable, loss.tau_plus.prior_strength) == (True, 7.0)
     with pytest.raises(AnmiError, match="starts at 0"):
         build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.0, "learned": True}}))

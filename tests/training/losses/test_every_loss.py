@@ -16,12 +16,16 @@ from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
 LOSSES = {
-    "infonce": "infonce", "hybrid": "hybrid", "entity": "entity", "debiased": {"debiased": {"tau_plus": 0.01}},
+    "infonce": "infonce",
+    "hybrid": "hybrid",
+    "entity": "entity",
+    "debiased": {"debiased": {"tau_plus": 0.01}},
     "debiased_paraphrase": {"debiased": {"tau_plus": 0.1, "form": "paraphrase"}},
     "debiased_learned": {"debiased": {"tau_plus": 0.01, "learned": True}},
-    "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}}, "triplet": "triplet",
+    "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}},
+    "triplet": "triplet",
     "distillation": {"distillation": {"label_temperature": 0.3}},
-}  # fmt: skip
+}
 
 
 def make(name, temperature="learnable", t=0.3, dtype=torch.float64):
@@ -37,7 +41,8 @@ def make(name, temperature="learnable", t=0.3, dtype=torch.float64):
 def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
     """Return queries [B, d], documents [B + n, d], log-weights and facts.
 
-    Row i has document i as its positive, and all behind the positives as negatives, the last unjudged.
+    Row i has document i as its positive, and all behind the positives as negatives, the last
+    unjudged.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -47,7 +52,9 @@ def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
     query = functional.normalize(uniform(rows, 4) - 0.3, dim=1)
     # Negatives near the queries, so that the floor of the debiased losses is not what is tested.
     positives = functional.normalize(query + 3 * (uniform(rows, 4) - 0.5), dim=1)
-    others = functional.normalize(query[torch.arange(negatives) % rows] + uniform(negatives, 4), dim=1)
+    others = functional.normalize(
+        query[torch.arange(negatives) % rows] + uniform(negatives, 4), dim=1
+    )
     log_weights = torch.full((rows, rows + negatives), -torch.inf, dtype=dtype)
     log_weights[:, rows:] = (0.2 + uniform(rows, negatives)).log()
     judged = torch.full_like(log_weights, torch.nan)
@@ -57,16 +64,21 @@ def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
     told = {name: low + width * judged for name, (low, width) in scales.items()}
     facts = Facts(
         positive_column=torch.arange(rows),
-        positive_judged={name: values.diagonal() for name, values in told.items()}, judged=told,
+        positive_judged={name: values.diagonal() for name, values in told.items()},
+        judged=told,
         about=torch.arange(rows) - 1,
-    )  # fmt: skip
+    )
     return query, torch.cat([positives, others]), log_weights, facts
 
 
 def apply(loss, query, document, log_weights, facts, nan_at=()):
-    similarity = (query @ document.T).index_fill(1, torch.tensor(nan_at, dtype=torch.int64), torch.nan)
+    similarity = (query @ document.T).index_fill(
+        1, torch.tensor(nan_at, dtype=torch.int64), torch.nan
+    )
     facts = replace(facts, query=query, document=document)
-    return loss(similarity.gather(1, facts.positive_column[:, None])[:, 0], similarity, log_weights, facts)
+    return loss(
+        similarity.gather(1, facts.positive_column[:, None])[:, 0], similarity, log_weights, facts
+    )
 
 
 def values_and_gradients(loss, query, document, log_weights, facts, nan_at=()):
@@ -85,12 +97,21 @@ def test_gradients_are_those_of_finite_differences(name):
     names = [key for key, _ in loss.named_parameters()]
 
     def of(query, document, weights, *parameters):
-        log_weights = torch.cat([torch.full_like(similarity_of_positives, -torch.inf), weights], dim=1)
-        with torch.nn.utils.stateless._reparametrize_module(loss, dict(zip(names, parameters, strict=True))):
+        log_weights = torch.cat(
+            [torch.full_like(similarity_of_positives, -torch.inf), weights], dim=1
+        )
+        with torch.nn.utils.stateless._reparametrize_module(
+            loss, dict(zip(names, parameters, strict=True))
+        ):
             return apply(loss, query, document, log_weights, facts)
 
     similarity_of_positives = log_weights[:, : len(query)]
-    inputs = [query, document, log_weights[:, len(query) :], *(p.detach().clone() for p in loss.parameters())]
+    inputs = [
+        query,
+        document,
+        log_weights[:, len(query) :],
+        *(p.detach().clone() for p in loss.parameters()),
+    ]
     assert torch.autograd.gradcheck(of, [x.requires_grad_() for x in inputs])
 
 
@@ -115,10 +136,15 @@ def test_a_negative_of_weight_zero_is_not_there_whatever_stands_in_its_place(nam
 @pytest.mark.parametrize("columns", [0, 3])
 def test_a_row_without_negatives_has_no_loss_and_no_gradient(name, columns):
     query, document, log_weights, facts = batch()
-    document, log_weights = document[: 4 + columns], torch.full_like(log_weights[:, : 4 + columns], -torch.inf)
+    document, log_weights = (
+        document[: 4 + columns],
+        torch.full_like(log_weights[:, : 4 + columns], -torch.inf),
+    )
     facts = replace(
         facts,
-        judged={key: values[:, : 4 + columns].fill_(torch.nan) for key, values in facts.judged.items()},
+        judged={
+            key: values[:, : 4 + columns].fill_(torch.nan) for key, values in facts.judged.items()
+        },
     )
     for tensor in values_and_gradients(make(name), query, document, log_weights, facts):
         assert torch.equal(tensor, torch.zeros_like(tensor))
@@ -131,7 +157,11 @@ def test_extreme_similarities_stay_finite_in_float32(name, t):
     # Every query with every positive, and with each subset of the three documents as negatives.
     query, positive = unit.repeat_interleave(3, dim=0), torch.arange(3).repeat(3)
     subsets = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
-    query, positive, weights = (query.repeat(8, 1), positive.repeat(8), subsets.repeat_interleave(9, dim=0))
+    query, positive, weights = (
+        query.repeat(8, 1),
+        positive.repeat(8),
+        subsets.repeat_interleave(9, dim=0),
+    )
     document = torch.cat([unit, unit])
     weights = torch.cat([torch.zeros(72, 3), weights], dim=1)
     judged = {"p_relevant": (0.0, 1.0), "cross": (-12.0, 12.0), "elo": (0.0, 3000.0)}
@@ -146,7 +176,9 @@ def test_extreme_similarities_stay_finite_in_float32(name, t):
     )
     # The head of the loss of entities reads embeddings of four dimensions.
     query, document = (functional.pad(vectors, (0, 2)) for vectors in (query, document))
-    result = values_and_gradients(make(name, t=t, dtype=torch.float32), query, document, weights.log(), facts)
+    result = values_and_gradients(
+        make(name, t=t, dtype=torch.float32), query, document, weights.log(), facts
+    )
     for tensor in result:
         assert torch.isfinite(tensor).all()
     assert (result[0] >= 0).all()
@@ -176,15 +208,23 @@ def _quick_garbage_collection():
 
 WORDS = [f"w{i}" for i in range(60)]
 LOGGED = {
-    "hybrid": "elo_error", "debiased_learned": "tau_plus", "triplet": "margin_violation_rate",
+    "hybrid": "elo_error",
+    "debiased_learned": "tau_plus",
+    "triplet": "margin_violation_rate",
     "distillation": "divergence",
-}  # fmt: skip
+}
 
 
 def table() -> pd.DataFrame:
     """Query w_i belongs to the document "w_{i+20} w_{i+40}"; rows have 0 to 2 negatives."""
     judged = {"positive_elo": 1400.0, "negative_elo": [900.0, 800.0], "positive_p_relevant": 0.95}
-    rows = mined(WORDS[:20], [f"w{i + 20} w{i + 40}" for i in range(20)], 2, negative_p_relevant=[0.1, 0.05], **judged)
+    rows = mined(
+        WORDS[:20],
+        [f"w{i + 20} w{i + 40}" for i in range(20)],
+        2,
+        negative_p_relevant=[0.1, 0.05],
+        **judged,
+    )
     rows["weights"] = [[1.0, 0.5]] * 20
     for name in ("negative_ids", "negatives", "weights", "negative_elo", "negative_p_relevant"):
         rows[name] = [values[: i % 3] for i, values in enumerate(rows[name])]
@@ -194,7 +234,9 @@ def table() -> pd.DataFrame:
 @pytest.mark.usefixtures("_quick_garbage_collection")
 @pytest.mark.parametrize("name", [name for name in LOSSES if name != "entity"])
 def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name):
-    options = TrainingOptions(loss=LOSSES[name], temperature="fixed", epochs=6, batch_size=10, learning_rate=0.05)
+    options = TrainingOptions(
+        loss=LOSSES[name], temperature="fixed", epochs=6, batch_size=10, learning_rate=0.05
+    )
     result = train(table(), encoder=word_encoder(WORDS), options=options, output=None, seed=1)
     losses = result.log["loss"]
     assert losses.iloc[-2:].mean() < 0.9 * losses.iloc[:2].mean()
@@ -204,7 +246,9 @@ def test_training_moves_the_encoder_and_lowers_the_loss(word_encoder, name):
 
 
 @pytest.mark.parametrize("name", ["hybrid", "debiased_learned"])
-def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_same_seed(word_encoder, name, monkeypatch):
+def test_what_a_loss_learns_is_learned_at_its_own_rate_and_the_same_with_the_same_seed(
+    word_encoder, name, monkeypatch
+):
     found, options = [], TrainingOptions(loss=LOSSES[name], epochs=2, batch_size=10)
     for rate in (1e-2, 1e-2, 1e-9):
         monkeypatch.setattr(type(options.loss), "learning_rate", rate)

@@ -28,7 +28,11 @@ def exact(values):
 def block_of(positive, others):
     """One row: the positive's similarity and judgment, and similarity, weight and judgment of each other document."""
     near, weights = exact([[s for s, _, _ in others]]), exact([[w for _, w, _ in others]])
-    return (exact([positive[0]]), near, weights.log()), exact([positive[1]]), exact([[told for _, _, told in others]])
+    return (
+        (exact([positive[0]]), near, weights.log()),
+        exact([positive[1]]),
+        exact([[told for _, _, told in others]]),
+    )
 
 
 def facts_of(column, own, others, **more):
@@ -41,15 +45,22 @@ def softmax(values):
 
 
 def slow_kl(similarities, judged, t, label_temperature):
-    labels, model = softmax([p / label_temperature for p in judged]), softmax([s / t for s in similarities])
+    labels, model = (
+        softmax([p / label_temperature for p in judged]),
+        softmax([s / t for s in similarities]),
+    )
     return sum(p * math.log(p / q) for p, q in zip(labels, model, strict=True) if p > 0)
 
 
 @given(
-    positive=st.tuples(NEAR, st.floats(0, 1) | UNKNOWN), t=st.floats(0.05, 1), label_temperature=st.floats(0.05, 1),
-    others=st.lists(st.tuples(NEAR, st.sampled_from([0.0, 0.5]), st.floats(0, 1) | UNKNOWN), max_size=6),
+    positive=st.tuples(NEAR, st.floats(0, 1) | UNKNOWN),
+    t=st.floats(0.05, 1),
+    label_temperature=st.floats(0.05, 1),
+    others=st.lists(
+        st.tuples(NEAR, st.sampled_from([0.0, 0.5]), st.floats(0, 1) | UNKNOWN), max_size=6
+    ),
     share=st.floats(0, 1),
-)  # fmt: skip
+)
 def test_distillation_is_the_formula(positive, others, t, label_temperature, share):
     options = DistillationOptions(share=share, label_temperature=label_temperature)
     loss = Distillation(Temperature(t).double(), options)
@@ -60,45 +71,69 @@ def test_distillation_is_the_formula(positive, others, t, label_temperature, sha
     t = loss.temperature()[0].item()
     kl = slow_kl(*zip(*judged, strict=True), t, label_temperature) if len(judged) > 1 else 0.0
     expected = share * kl + (1 - share) * WeightedInfoNCE(loss.temperature)(*block).item()
-    assert loss(*block, facts_of("p_relevant", own, told)).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert loss(*block, facts_of("p_relevant", own, told)).item() == pytest.approx(
+        expected, rel=1e-6, abs=1e-9
+    )
 
 
 def minmax(values):
     known = [value for value in values if not math.isnan(value)]
-    return [(value - min(known)) / (max(known) - min(known) + 1e-6) if known else math.nan for value in values]
+    return [
+        (value - min(known)) / (max(known) - min(known) + 1e-6) if known else math.nan
+        for value in values
+    ]
 
 
 @given(
-    first=st.lists(st.floats(-20, 20) | UNKNOWN, min_size=4, max_size=4), near=st.lists(NEAR, min_size=4, max_size=4),
+    first=st.lists(st.floats(-20, 20) | UNKNOWN, min_size=4, max_size=4),
+    near=st.lists(NEAR, min_size=4, max_size=4),
     second=st.lists(st.floats(0, 30) | UNKNOWN, min_size=4, max_size=4),
-)  # fmt: skip
+)
 def test_several_judges_are_scaled_in_every_row_and_averaged(first, second, near):
-    loss = Distillation(Temperature(1.0).double(), DistillationOptions(column=["dense", "bm25"], share=1.0))
+    loss = Distillation(
+        Temperature(1.0).double(), DistillationOptions(column=["dense", "bm25"], share=1.0)
+    )
     both = {"dense": exact(first), "bm25": exact(second)}
-    own, judged = ({name: values[part] for name, values in both.items()} for part in (slice(1), (None, slice(1, None))))
-    found = loss(exact(near[:1]), exact([near[1:]]), exact([[0.0] * 3]), Facts(positive_judged=own, judged=judged))
+    own, judged = (
+        {name: values[part] for name, values in both.items()}
+        for part in (slice(1), (None, slice(1, None)))
+    )
+    found = loss(
+        exact(near[:1]),
+        exact([near[1:]]),
+        exact([[0.0] * 3]),
+        Facts(positive_judged=own, judged=judged),
+    )
     means = []
     for said in zip(minmax(first), minmax(second), strict=True):
         known = [value for value in said if not math.isnan(value)]
         means.append(sum(known) / len(known) if known else math.nan)
     known = [(s, mean) for s, mean in zip(near, means, strict=True) if not math.isnan(mean)]
     usable = not math.isnan(means[0]) and len(known) > 1
-    expected = slow_kl(*zip(*known, strict=True), loss.temperature()[0].item(), 1 / 30) if usable else 0.0
+    expected = (
+        slow_kl(*zip(*known, strict=True), loss.temperature()[0].item(), 1 / 30) if usable else 0.0
+    )
     assert found.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 def test_the_own_positive_counts_once():
     """In a batch it is a column like any other, and judged there, too."""
     loss = Distillation(Temperature(0.2), DistillationOptions(share=1.0))
-    similarity, log_weights = torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[0.0, -torch.inf, 0.0]])
+    similarity, log_weights = (
+        torch.tensor([[0.3, 0.7, 0.1]]),
+        torch.tensor([[0.0, -torch.inf, 0.0]]),
+    )
     judged, place = torch.tensor([[0.2, 0.9, 0.4]]), torch.tensor([1])
     told = facts_of("p_relevant", judged[:, 1], judged, positive_column=place)
     got = loss(torch.tensor([0.7]), similarity, log_weights, told)
-    assert got.item() == pytest.approx(slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1), rel=1e-5)
+    assert got.item() == pytest.approx(
+        slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(
-    ("column", "judged", "same"), [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])]
+    ("column", "judged", "same"),
+    [("elo", [1400.0, 900.0], [2.0, -0.5]), ("cross", [3.0, 0.5], [3.0, 0.5])],
 )
 def test_wider_scales_have_a_temperature_of_their_own(column, judged, same):
     loss = Distillation(Temperature(0.5), DistillationOptions(column=column, share=1.0))
@@ -121,7 +156,9 @@ def rated(own, *others):
 
 def slow_head(loss, similarity):
     first, _, last = loss.head
-    lines = zip(first.weight[:, 0].tolist(), first.bias.tolist(), last.weight[0].tolist(), strict=True)
+    lines = zip(
+        first.weight[:, 0].tolist(), first.bias.tolist(), last.weight[0].tolist(), strict=True
+    )
     return sum(max(0.0, similarity * w + b) * out for w, b, out in lines) + last.bias.item()
 
 
@@ -129,21 +166,30 @@ ELO = st.floats(400, 2000) | UNKNOWN
 
 
 @given(
-    positive=st.tuples(NEAR, ELO), alpha=st.floats(0, 1), seed=st.integers(0, 20), raw=st.booleans(),
+    positive=st.tuples(NEAR, ELO),
+    alpha=st.floats(0, 1),
+    seed=st.integers(0, 20),
+    raw=st.booleans(),
     others=st.lists(st.tuples(NEAR, st.sampled_from([0.0, 0.5, 1.0]), ELO), max_size=6),
-)  # fmt: skip
+)
 def test_hybrid_is_the_formula(positive, others, alpha, seed, raw):
     torch.manual_seed(seed)
     options = HybridOptions(alpha=alpha, targets="raw" if raw else "standardised")
     loss = Hybrid(Temperature(0.1), options).double()
     loss.prepare([rated(1500.0, 900.0, 1100.0), rated(1300.0, math.nan, 700.0)])
     block, own, told = block_of(positive, others)
-    known = [(s, elo) for s, elo in [positive, *((s, elo) for s, w, elo in others if w > 0)] if not math.isnan(elo)]
+    known = [
+        (s, elo)
+        for s, elo in [positive, *((s, elo) for s, w, elo in others if w > 0)]
+        if not math.isnan(elo)
+    ]
     centre, unit = (0, 1) if raw else (1100, math.sqrt(80000))
     errors = [(slow_head(loss, s) - (elo - centre) / unit) ** 2 for s, elo in known]
     infonce = WeightedInfoNCE(loss.temperature)(*block).item()
     expected = alpha * infonce + (1 - alpha) * (sum(errors) / len(errors) if errors else 0.0)
-    assert loss(*block, facts_of("elo", own, told)).item() == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    assert loss(*block, facts_of("elo", own, told)).item() == pytest.approx(
+        expected, rel=1e-5, abs=1e-7
+    )
 
 
 def test_the_scale_is_that_of_the_training_set_and_of_elo_itself_before():
@@ -159,9 +205,10 @@ ENTITIES, DIMENSIONS = (2, 5, 7), 3
 
 
 @given(
-    about=st.lists(st.sampled_from([-1, 0, 2, 5, 7, 8, 1000]), min_size=1, max_size=5), share=st.floats(0, 1),
+    about=st.lists(st.sampled_from([-1, 0, 2, 5, 7, 8, 1000]), min_size=1, max_size=5),
+    share=st.floats(0, 1),
     seed=st.integers(0, 50),
-)  # fmt: skip
+)
 def test_entities_are_the_formula_and_rows_about_no_class_have_infonce_alone(about, share, seed):
     draw = torch.Generator().manual_seed(seed)
     loss = EntityClassification(Temperature(0.1), EntityOptions(share=share), DIMENSIONS)
@@ -169,13 +216,21 @@ def test_entities_are_the_formula_and_rows_about_no_class_have_infonce_alone(abo
     for parameter in (loss.weight, loss.bias):
         torch.nn.init.normal_(parameter, generator=draw)
     loss = loss.double()
-    similarity, weights = (torch.rand(len(about), n, generator=draw, dtype=torch.float64) for n in (3, 2))
-    query = functional.normalize(torch.randn(len(about), DIMENSIONS, generator=draw, dtype=torch.float64), dim=1)
+    similarity, weights = (
+        torch.rand(len(about), n, generator=draw, dtype=torch.float64) for n in (3, 2)
+    )
+    query = functional.normalize(
+        torch.randn(len(about), DIMENSIONS, generator=draw, dtype=torch.float64), dim=1
+    )
     block = similarity[:, 0], similarity[:, 1:], weights.log()
     errors = []
     for of, number in zip((query @ loss.weight.T + loss.bias).tolist(), about, strict=True):
         known = number in ENTITIES
-        errors.append(math.log(sum(map(math.exp, of))) - of[ENTITIES.index(number)] if known else 0.0)
+        errors.append(
+            math.log(sum(map(math.exp, of))) - of[ENTITIES.index(number)] if known else 0.0
+        )
     infonce = WeightedInfoNCE(loss.temperature)(*block).tolist()
     expected = [(1 - share) * c + share * e for c, e in zip(infonce, errors, strict=True)]
-    assert loss(*block, Facts(query=query, about=torch.tensor(about))).tolist() == pytest.approx(expected)
+    assert loss(*block, Facts(query=query, about=torch.tensor(about))).tolist() == pytest.approx(
+        expected
+    )

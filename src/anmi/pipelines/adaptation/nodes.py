@@ -31,22 +31,36 @@ def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> li
         There is no such kind; the message names the nearest.
     """
     names = recipes.names() if recipe == recipes.every else [recipe]
-    asked = ({**recipes.get(name).training, **options}.get("pseudo_queries") or {} for name in names)
+    asked = (
+        {**recipes.get(name).training, **options}.get("pseudo_queries") or {} for name in names
+    )
     found = [kind for pseudo_queries in asked for kind in pseudo_queries.get("kinds", ())]
     if unknown := [kind for kind in found if kind not in KINDS]:
-        raise AnmiError(f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}')
+        raise AnmiError(
+            f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}'
+        )
     return list(dict.fromkeys(found))
 
 
 def ask_corpus(
-    *, corpus: pd.DataFrame, queries: pd.DataFrame, related_documents: pd.DataFrame, new_documents: pd.DataFrame,
-    terms: Terms, info: dict[str, Any], recipe: str, recipes: RecipeBook, options: dict[str, Any],
-    params: AdaptationParams, seed: int, store: Store,
-) -> dict[str, Any]:  # fmt: skip
+    *,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    terms: Terms,
+    info: dict[str, Any],
+    recipe: str,
+    recipes: RecipeBook,
+    options: dict[str, Any],
+    params: AdaptationParams,
+    seed: int,
+    store: Store,
+) -> dict[str, Any]:
     """Make the pseudo-queries that the recipe trains on; none where it trains on labels alone.
 
-    None has the text of a dev or test query: titles and templates may ask what people asked. Those of new documents
-    have the split of these, and are never trained on.
+    None has the text of a dev or test query: titles and templates may ask what people asked. Those
+    of new documents have the split of these, and are never trained on.
 
     Returns
     -------
@@ -59,15 +73,33 @@ def ask_corpus(
         from anmi.judging.endpoint import Endpoint
 
         model = (params.llm.model, params.llm.base_url, str(params.llm.max_tokens))
-        how = {"budget": params.llm.budget, "max_characters": params.llm.max_characters, "queries": params.views}
+        how = {
+            "budget": params.llm.budget,
+            "max_characters": params.llm.max_characters,
+            "queries": params.views,
+        }
         writer = Writer(Endpoint(params.llm).ask, store, model, **how)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     held_out = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
-        corpus, kinds, language=info["language"], seed=seed, terms=terms, views=params.views,
-        most_documents=params.max_documents, new=dict(new_documents.to_numpy().tolist()), copies=copies,
-        held_out=held_out, filters=params.filters, question=params.question, writer=writer,
-    )  # fmt: skip
+        corpus,
+        kinds,
+        language=info["language"],
+        seed=seed,
+        terms=terms,
+        views=params.views,
+        most_documents=params.max_documents,
+        new=dict(new_documents.to_numpy().tolist()),
+        copies=copies,
+        held_out=held_out,
+        filters=params.filters,
+        question=params.question,
+        writer=writer,
+    )
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
-    return {"pseudo_queries": made.kept, "dropped_pseudo_queries": made.dropped, "pseudo_query_summary": made.summary}
+    return {
+        "pseudo_queries": made.kept,
+        "dropped_pseudo_queries": made.dropped,
+        "pseudo_query_summary": made.summary,
+    }

@@ -10,10 +10,26 @@ from anmi.pipelines.wiring import by_name, node, stage
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("adaptation", [
-        node(ask_corpus, by_name(
-            "corpus", "queries", "related_documents", "new_documents", "terms", "params:recipe", "params:recipes",
-            "params:seed", "store", options="params:training.options", info="collection_info",
-            params="params:adaptation",
-        ), by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary")),
-    ])  # fmt: skip
+    return stage(
+        "adaptation",
+        [
+            node(
+                ask_corpus,
+                by_name(
+                    "corpus",
+                    "queries",
+                    "related_documents",
+                    "new_documents",
+                    "terms",
+                    "params:recipe",
+                    "params:recipes",
+                    "params:seed",
+                    "store",
+                    options="params:training.options",
+                    info="collection_info",
+                    params="params:adaptation",
+                ),
+                by_name("pseudo_queries", "dropped_pseudo_queries", "pseudo_query_summary"),
+            ),
+        ],
+    )

@@ -23,39 +23,64 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
     What can be planted shows only when all labels are there.
     """
-    made = ingest(collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed)
+    made = ingest(
+        collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed
+    )
     return made | {"corpus": without_source(made["corpus"])}
 
 
 def plant_truth(
-    *, queries: pd.DataFrame, qrels: pd.DataFrame, equivalents: pd.DataFrame, related_documents: pd.DataFrame,
-    params: AuditParams, seed: int,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # fmt: skip
+    *,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    params: AuditParams,
+    seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return what the mining may know of the audited queries, and the truth that it may not."""
     planted = plant(
-        queries, qrels, equivalents, copies(related_documents),
-        kinds=params.kinds, hide=params.hide, limit=params.queries, seed=seed,
-    )  # fmt: skip
-    counts = ", ".join(f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items())
+        queries,
+        qrels,
+        equivalents,
+        copies(related_documents),
+        kinds=params.kinds,
+        hide=params.hide,
+        limit=params.queries,
+        seed=seed,
+    )
+    counts = ", ".join(
+        f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()
+    )
     log.info("Planted %s for %d queries", counts, len(planted.queries))
     return planted.queries, planted.qrels, planted.truth
 
 
 def audit_recipes(
-    candidates: CandidateShards, *, truth: pd.DataFrame, corpus: pd.DataFrame, info: dict[str, Any],
-    recipes: RecipeBook, encoder: str, params: AuditParams, seed: int, recipe: str | None = None,
+    candidates: CandidateShards,
+    *,
+    truth: pd.DataFrame,
+    corpus: pd.DataFrame,
+    info: dict[str, Any],
+    recipes: RecipeBook,
+    encoder: str,
+    params: AuditParams,
+    seed: int,
+    recipe: str | None = None,
     **columns: ColumnShards,
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:  # fmt: skip
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     """Count what every recipe takes of the planted truth for negatives, and how well each judgment tells it apart.
 
-    With a recipe only that one is run, beside ``naive_top``, whose false negatives are those of no filter at all.
-    Returns the findings of recipes and of judges, and a summary.
+    With a recipe only that one is run, beside ``naive_top``, whose false negatives are those of no
+    filter at all. Returns the findings of recipes and of judges, and a summary.
     """
     from anmi.evaluation import audit
     from anmi.report.console import audited
 
     if recipe is not None:
-        chosen: dict[str, Any] = {name: recipes.get(name) for name in {recipe, "naive_top"} & {*recipes.names()}}
+        chosen: dict[str, Any] = {
+            name: recipes.get(name) for name in {recipe, "naive_top"} & {*recipes.names()}
+        }
         recipes = RecipeBook.model_construct(**dict(sorted(chosen.items())))
     planted = PlantedTruth(truth, corpus.document_id)
     judged = with_stage_columns(candidates, **columns).map(with_probabilities)
@@ -67,16 +92,26 @@ def audit_recipes(
         log.info("%s: false negatives %s, gap %s", name, rate, gap)
     log.info("See all of it with: kedro anmi audit")
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    about = {"collection": info["collection"], "encoder": encoder, "date": now, "depth": params.depth}
+    about = {
+        "collection": info["collection"],
+        "encoder": encoder,
+        "date": now,
+        "depth": params.depth,
+    }
     found = audit.summarise(measured, judges, truth, audit.found_share(candidates.only(), planted))
     return measured, judges, about | found
 
 
-def gate(recipes: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams) -> None:
+def gate(
+    recipes: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams
+) -> None:
     """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
     from anmi.evaluation.audit import check_false_negatives
 
     if params.max_false_negative_rate is not None:
         recipe = params.recipe or recipe
         check_false_negatives(recipes, recipe, params.max_false_negative_rate)
-        log.info("Recipe %s has no more false negatives than audit.max_false_negative_rate allows", recipe)
+        log.info(
+            "Recipe %s has no more false negatives than audit.max_false_negative_rate allows",
+            recipe,
+        )

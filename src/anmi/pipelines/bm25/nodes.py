@@ -21,7 +21,9 @@ def cut_terms(
     return Terms.cut(document_texts(corpus), info["language"], params.tokenizer)
 
 
-def build_bm25_index(terms: Terms, recipe: str, recipes: RecipeBook, params: BM25Params) -> BM25Index:
+def build_bm25_index(
+    terms: Terms, recipe: str, recipes: RecipeBook, params: BM25Params
+) -> BM25Index:
     """Index the terms of the corpus."""
     params = recipes.get(recipe).settings("bm25", params)
     return BM25Index.of_terms(terms, params.engine, params.k1, params.b, params.epsilon)

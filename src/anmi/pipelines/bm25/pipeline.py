@@ -10,7 +10,18 @@ from anmi.pipelines.wiring import node, stage
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("bm25", [
-        node(cut_terms, ["corpus", "collection_info", "params:recipe", "params:recipes", "params:bm25"], "terms"),
-        node(build_bm25_index, ["terms", "params:recipe", "params:recipes", "params:bm25"], "bm25_index"),
-    ])  # fmt: skip
+    return stage(
+        "bm25",
+        [
+            node(
+                cut_terms,
+                ["corpus", "collection_info", "params:recipe", "params:recipes", "params:bm25"],
+                "terms",
+            ),
+            node(
+                build_bm25_index,
+                ["terms", "params:recipe", "params:recipes", "params:bm25"],
+                "bm25_index",
+            ),
+        ],
+    )

@@ -18,7 +18,8 @@ def check_consistency(
 ) -> ColumnShards:
     """Add of every query the BM25 rank of its best positive, and whether that is within the top K.
 
-    What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to add.
+    What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to
+    add.
     """
     if "bm25" not in recipes.get(recipe).sources:
         return ColumnShards()
@@ -26,21 +27,30 @@ def check_consistency(
 
     def verdict(block: Candidates) -> Candidates:
         rank = block.query_columns["best_bm25_rank"]
-        # A document that shares no term is tied with all others that share none, so its rank may look good.
+        # A document that shares no term is tied with all others that share none, so its rank may
+        # look good.
         matched = block.query_columns["best_bm25"] > 0
-        return block.with_columns(query_columns={"consistent": matched & (rank <= params.top), "positive_rank": rank})
+        return block.with_columns(
+            query_columns={"consistent": matched & (rank <= params.top), "positive_rank": rank}
+        )
 
     narrow = candidates.only("best_bm25", "best_bm25_rank")
-    return ColumnShards(lambda: (Columns.added(block, verdict(block)).to_bytes(block) for block in narrow))
+    return ColumnShards(
+        lambda: (Columns.added(block, verdict(block)).to_bytes(block) for block in narrow)
+    )
 
 
-def summarise_consistency(candidates: CandidateShards, consistency: ColumnShards) -> dict[str, float]:
+def summarise_consistency(
+    candidates: CandidateShards, consistency: ColumnShards
+) -> dict[str, float]:
     """Return how many training queries pass and where the positives of the others stand; empty without BM25."""
     read = candidates.joined(consistency).only(*_VERDICT)
     blocks = [block for block in read if block.query_columns.keys() >= {*_VERDICT}]
     if not blocks:
         return {}
-    table = pd.concat(pd.DataFrame(block.query_columns, index=block.query_ids)[[*_VERDICT]] for block in blocks)
+    table = pd.concat(
+        pd.DataFrame(block.query_columns, index=block.query_ids)[[*_VERDICT]] for block in blocks
+    )
     table = table[~table.index.duplicated()]
     failed = table[table.consistent < 0.5]
     return {
@@ -48,5 +58,7 @@ def summarise_consistency(candidates: CandidateShards, consistency: ColumnShards
         "consistent": len(table) - len(failed),
         "pass_rate": float((table.consistent > 0.5).mean()) if len(table) else 0.0,
         "median_positive_rank": float(table.positive_rank.median()) if len(table) else 0.0,
-        "median_positive_rank_of_failed": float(failed.positive_rank.median()) if len(failed) else 0.0,
+        "median_positive_rank_of_failed": (
+            float(failed.positive_rank.median()) if len(failed) else 0.0
+        ),
     }

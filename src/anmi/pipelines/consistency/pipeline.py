@@ -10,7 +10,14 @@ from anmi.pipelines.wiring import node, stage
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("consistency", [
-        node(check_consistency, ["candidates", "params:recipe", "params:recipes", "params:consistency"], "consistency"),
-        node(summarise_consistency, ["candidates", "consistency"], "consistency_summary"),
-    ])  # fmt: skip
+    return stage(
+        "consistency",
+        [
+            node(
+                check_consistency,
+                ["candidates", "params:recipe", "params:recipes", "params:consistency"],
+                "consistency",
+            ),
+            node(summarise_consistency, ["candidates", "consistency"], "consistency_summary"),
+        ],
+    )

@@ -20,7 +20,14 @@ from anmi.judging.evidence import Material, facts_of
 from anmi.judging.fusing import FusedJudge
 from anmi.pipelines.params import DenoisingParams, EloParams
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook, Runner, with_probabilities
+from anmi.selection.recipe import (
+    OF_CROSS_ENCODER,
+    OF_ELO,
+    Recipe,
+    RecipeBook,
+    Runner,
+    with_probabilities,
+)
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
@@ -29,18 +36,33 @@ _UNNAMED: Final = MappingProxyType({"collection": ""})
 
 
 def judge_by_evidence(
-    *, candidates: CandidateShards, terms: Terms, document_embeddings: NDArray[np.float32],
-    encoder_info: dict[str, Any], corpus: pd.DataFrame, queries: pd.DataFrame, knowledge: Knowledge, recipe: str,
-    recipes: RecipeBook, params: DenoisingParams, seed: int, engine: EngineParams = IN_PROCESS,
+    *,
+    candidates: CandidateShards,
+    terms: Terms,
+    document_embeddings: NDArray[np.float32],
+    encoder_info: dict[str, Any],
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    knowledge: Knowledge,
+    recipe: str,
+    recipes: RecipeBook,
+    params: DenoisingParams,
+    seed: int,
+    engine: EngineParams = IN_PROCESS,
     info: Mapping[str, Any] = _UNNAMED,
-) -> tuple[ColumnShards, dict[str, Any]]:  # fmt: skip
+) -> tuple[ColumnShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
     if not recipes.get(recipe).judged:
         return ColumnShards(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
 
-    texts, facts = dict(zip(queries.query_id, queries.text, strict=True)), facts_of(corpus, knowledge.graph)
-    material = Material(terms=terms, query_texts=texts, vectors=np.asarray(document_embeddings), facts=facts)
+    texts, facts = (
+        dict(zip(queries.query_id, queries.text, strict=True)),
+        facts_of(corpus, knowledge.graph),
+    )
+    material = Material(
+        terms=terms, query_texts=texts, vectors=np.asarray(document_embeddings), facts=facts
+    )
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
     judge.fit(candidates)
     material.terms.prepare()
@@ -50,31 +72,53 @@ def judge_by_evidence(
 
 
 def judge_candidates(
-    *, candidates: CandidateShards, evidence: ColumnShards, corpus: pd.DataFrame, queries: pd.DataFrame, recipe: str,
-    recipes: RecipeBook, params: DenoisingParams, seed: int, store: Store, engine: EngineParams = IN_PROCESS,
-    elo: EloParams = _EQUAL, info: Mapping[str, Any] = _UNNAMED,
-) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:  # fmt: skip
+    *,
+    candidates: CandidateShards,
+    evidence: ColumnShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    params: DenoisingParams,
+    seed: int,
+    store: Store,
+    engine: EngineParams = IN_PROCESS,
+    elo: EloParams = _EQUAL,
+    info: Mapping[str, Any] = _UNNAMED,
+) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:
     """Ask a language model where there is one, and add the cross-encoder's judgment and the final ``p_relevant``.
 
     The cross-encoder is asked if the recipe reads it, or an Elo that it reads.
     """
     read = recipes.get(recipe).requires
-    params, elo = recipes.get(recipe).settings("denoising", params), recipes.get(recipe).settings("elo", elo)
+    params, elo = (
+        recipes.get(recipe).settings("denoising", params),
+        recipes.get(recipe).settings("elo", elo),
+    )
     asked = read & (OF_CROSS_ENCODER - OF_ELO) or (read & OF_ELO and elo.judges.get("cross"))
     candidates, none, told = candidates.joined(evidence), {"judged_pairs": 0}, {"calls": 0}
     if not (queries.split == "train").any():
         return ColumnShards(), none, told
 
-    texts: dict[str, Any] = {"query_texts": dict(zip(queries.query_id, queries.text, strict=True)), "seed": seed}
+    texts: dict[str, Any] = {
+        "query_texts": dict(zip(queries.query_id, queries.text, strict=True)),
+        "seed": seed,
+    }
     texts["document_texts"], answers = document_texts(corpus), None
     if params.llm is not None and recipes.get(recipe).judged:
         from anmi.judging.llm import LLMJudge, Reader
 
         reader = Reader(params.llm, store, info.get("language", "en"))
-        llm = LLMJudge(reader=reader, select=_selecting(recipes.get(recipe), candidates, seed), **texts)
+        llm = LLMJudge(
+            reader=reader, select=_selecting(recipes.get(recipe), candidates, seed), **texts
+        )
         answers, told = llm.fit(candidates), llm.summary
     if not asked:
-        return ColumnShards() if answers is None else add_columns(engine, answers, candidates), none, told
+        return (
+            ColumnShards() if answers is None else add_columns(engine, answers, candidates),
+            none,
+            told,
+        )
     from anmi.judging.denoise import Judge, Stack, stacked
 
     store.run = partial(map_shards, engine)
@@ -91,11 +135,16 @@ def judge_candidates(
     return added, judge.summary | {"stack": vars(stack)}, told
 
 
-def _selecting(recipe: Recipe, shards: CandidateShards, seed: int) -> Callable[[Candidates], Candidates]:
+def _selecting(
+    recipe: Recipe, shards: CandidateShards, seed: int
+) -> Callable[[Candidates], Candidates]:
     """Return what gives verdicts as the recipe does, or as nearly as its columns allow by now."""
     known = next((block for block in shards), None)
     if known is None or recipe.requires - {*known.columns, *known.query_columns, "p_relevant"}:
-        steps = {"route": {"column": "p_evidence", "negative": 0.5, "positive": 1}, "top": {"by": "dense"}}
+        steps = {
+            "route": {"column": "p_evidence", "negative": 0.5, "positive": 1},
+            "top": {"by": "dense"},
+        }
         recipe = Recipe(description="The nearest that are doubted less than not.", steps=steps)
     runner = Runner(recipe, seed)
     runner.fit(shards.map(with_probabilities))

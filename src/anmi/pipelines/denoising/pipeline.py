@@ -11,14 +11,40 @@ from anmi.pipelines.wiring import by_name, node, stage
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     shared = by_name(
-        "candidates", "corpus", "queries", "params:recipe", "params:recipes", "params:seed",
-        "params:engine", params="params:denoising",
-    )  # fmt: skip
-    return stage("denoising", [
-        node(judge_by_evidence, shared | by_name(
-            "terms", "document_embeddings", "encoder_info", "knowledge", info="collection_info",
-        ), ["evidence", "fused_judge"]),
-        node(judge_candidates, shared | by_name(
-            "evidence", "store", "params:elo", info="collection_info",
-        ), ["judgments", "cross_encoder", "llm_judge"]),
-    ])  # fmt: skip
+        "candidates",
+        "corpus",
+        "queries",
+        "params:recipe",
+        "params:recipes",
+        "params:seed",
+        "params:engine",
+        params="params:denoising",
+    )
+    return stage(
+        "denoising",
+        [
+            node(
+                judge_by_evidence,
+                shared
+                | by_name(
+                    "terms",
+                    "document_embeddings",
+                    "encoder_info",
+                    "knowledge",
+                    info="collection_info",
+                ),
+                ["evidence", "fused_judge"],
+            ),
+            node(
+                judge_candidates,
+                shared
+                | by_name(
+                    "evidence",
+                    "store",
+                    "params:elo",
+                    info="collection_info",
+                ),
+                ["judgments", "cross_encoder", "llm_judge"],
+            ),
+        ],
+    )

@@ -28,12 +28,19 @@ from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 log: Final = logging.getLogger(__name__)
-# Cells of positives to a query of a shard: one with thousands of them shares its shard with few others.
+# Cells of positives to a query of a shard: one with thousands of them shares its shard with few
+# others.
 _POSITIVES: Final = 64
 
 
 def make_corpus_encoder(
-    *, corpus: pd.DataFrame, new_documents: pd.DataFrame, encoder: str, params: DenseParams, seed: int, store: Store
+    *,
+    corpus: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    encoder: str,
+    params: DenseParams,
+    seed: int,
+    store: Store,
 ) -> Path:
     """Make the corpus's own encoder, of all but new documents; an empty folder where the run uses another encoder."""
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
@@ -44,9 +51,17 @@ def make_corpus_encoder(
 
 
 def encode_collection(
-    *, corpus: pd.DataFrame, queries: pd.DataFrame, corpus_encoder: Path, encoder: str, recipe: str,
-    recipes: RecipeBook, params: DenseParams, store: Store, engine: EngineParams = IN_PROCESS,
-) -> dict[str, Any]:  # fmt: skip
+    *,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    corpus_encoder: Path,
+    encoder: str,
+    recipe: str,
+    recipes: RecipeBook,
+    params: DenseParams,
+    store: Store,
+    engine: EngineParams = IN_PROCESS,
+) -> dict[str, Any]:
     """Encode documents and the queries to be mined to unit vectors; what the store holds is not computed again.
 
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
@@ -68,7 +83,14 @@ def encode_collection(
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
         sent = partial(encoders.embed_by_name, *place, precision, params.batch_size, role)
         return encoders.encode(
-            model, texts, store, precision, params.batch_size, description, role, sent if sends else None
+            model,
+            texts,
+            store,
+            precision,
+            params.batch_size,
+            description,
+            role,
+            sent if sends else None,
         )
 
     info = {
@@ -78,30 +100,50 @@ def encode_collection(
     }
     return {
         "document_embeddings": vectors(document_texts(corpus), "document"),
-        "query_embeddings": vectors(queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"),
+        "query_embeddings": vectors(
+            queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"
+        ),
         "encoder_info": info | {"computed_by": precision},
     }
 
 
 def build_dense_index(
-    corpus: pd.DataFrame, embeddings: NDArray[np.float32], encoder_info: dict[str, Any], params: DenseParams
+    corpus: pd.DataFrame,
+    embeddings: NDArray[np.float32],
+    encoder_info: dict[str, Any],
+    params: DenseParams,
 ) -> DenseIndex:
     """Index the document vectors; an index without dimensions where there are none."""
     kind = params.index if embeddings.shape[1] else "flat"
-    return DenseIndex.build(embeddings, corpus.document_id.tolist(), kind, encoder_info["fingerprint"])
+    return DenseIndex.build(
+        embeddings, corpus.document_id.tolist(), kind, encoder_info["fingerprint"]
+    )
 
 
 def retrieve(
-    *, bm25_index: BM25Index, dense_index: DenseIndex, document_embeddings: NDArray[np.float32],
-    query_embeddings: NDArray[np.float32], corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
-    related_documents: pd.DataFrame, recipe: str, recipes: RecipeBook, bm25: BM25Params, dense: DenseParams, seed: int,
-    engine: EngineParams = IN_PROCESS, marks: pd.DataFrame | None = None, split: str = "train",
-) -> CandidateShards:  # fmt: skip
+    *,
+    bm25_index: BM25Index,
+    dense_index: DenseIndex,
+    document_embeddings: NDArray[np.float32],
+    query_embeddings: NDArray[np.float32],
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    bm25: BM25Params,
+    dense: DenseParams,
+    seed: int,
+    engine: EngineParams = IN_PROCESS,
+    marks: pd.DataFrame | None = None,
+    split: str = "train",
+) -> CandidateShards:
     """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
 
-    Every candidate gets the scores of all of them, its ranks as deep as they were searched or the recipe reads, whether
-    it is a near-duplicate or a sibling of a positive, and, where there are such marks, whether it was marked as not
-    relevant.
+    Every candidate gets the scores of all of them, its ranks as deep as they were searched or the
+    recipe reads, whether it is a near-duplicate or a sibling of a positive, and, where there are
+    such marks, whether it was marked as not relevant.
     """
     from anmi.retrieval import pool
     from anmi.retrieval.retrieve import Queries, Retrieve, marked
@@ -113,20 +155,40 @@ def retrieve(
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
     positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
-    names, texts, vectors_of_queries = asking.query_id.tolist(), asking.text.tolist(), np.asarray(query_embeddings)
+    names, texts, vectors_of_queries = (
+        asking.query_id.tolist(),
+        asking.text.tolist(),
+        np.asarray(query_embeddings),
+    )
     shards = [
-        Queries(names[some], texts[some], positives.of(names[some]), own[some], vectors_of_queries[rows[some]])
+        Queries(
+            names[some],
+            texts[some],
+            positives.of(names[some]),
+            own[some],
+            vectors_of_queries[rows[some]],
+        )
         for some in _shards(positives.counts(names), bm25.shard)
     ]
     vectors = document_embeddings if dense_index.exact is None else dense_index.exact
     search = Retrieve(
-        bm25=bm25_index if "bm25" in asked.sources else None, vectors=vectors if "dense" in asked.sources else None,
+        bm25=bm25_index if "bm25" in asked.sources else None,
+        vectors=vectors if "dense" in asked.sources else None,
         approximate=dense_index if "dense" in asked.sources and dense_index.exact is None else None,
-        related=RelatedDocuments.from_table(related_documents, ids), bm25_depth=bm25.depth, dense_depth=dense.depth,
-        random=dense.random, seed=seed, bm25_ranks=asked.deepest_rank("bm25_rank"),
-        dense_ranks=asked.deepest_rank("dense_rank"), measured=dense.positives,
-        passages=np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1)) if "start" in corpus else None,
-    )  # fmt: skip
+        related=RelatedDocuments.from_table(related_documents, ids),
+        bm25_depth=bm25.depth,
+        dense_depth=dense.depth,
+        random=dense.random,
+        seed=seed,
+        bm25_ranks=asked.deepest_rank("bm25_rank"),
+        dense_ranks=asked.deepest_rank("dense_rank"),
+        measured=dense.positives,
+        passages=(
+            np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1))
+            if "start" in corpus
+            else None
+        ),
+    )
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     if marks is None or (refuted := marks[marks["relevance"] == 0]).empty:
         return found
@@ -144,7 +206,9 @@ def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:
     start, widest = 0, 1
     for place, count in enumerate(counts.tolist()):
         widest = max(widest, count)
-        if place - start == size or (place > start and (place - start + 1) * widest > size * _POSITIVES):
+        if place - start == size or (
+            place > start and (place - start + 1) * widest > size * _POSITIVES
+        ):
             yield slice(start, place)
             start, widest = place, max(count, 1)
     if len(counts):

@@ -18,10 +18,19 @@ log = logging.getLogger(__name__)
 
 
 def rate_candidates(
-    *, candidates: CandidateShards, evidence: ColumnShards, judgments: ColumnShards, corpus: pd.DataFrame,
-    queries: pd.DataFrame, store: Store, recipe: str, recipes: RecipeBook, params: EloParams, seed: int,
+    *,
+    candidates: CandidateShards,
+    evidence: ColumnShards,
+    judgments: ColumnShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    store: Store,
+    recipe: str,
+    recipes: RecipeBook,
+    params: EloParams,
+    seed: int,
     engine: EngineParams = IN_PROCESS,
-) -> tuple[ColumnShards, dict[str, Any]]:  # fmt: skip
+) -> tuple[ColumnShards, dict[str, Any]]:
     """Rate candidates beside their query's positive, if the recipe reads Elo; only pairwise judges read texts."""
     if not recipes.get(recipe).requires & OF_ELO:
         return ColumnShards(), {"temperatures": {}}

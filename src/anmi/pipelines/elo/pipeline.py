@@ -10,9 +10,25 @@ from anmi.pipelines.wiring import by_name, node, stage
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("elo", [
-        node(rate_candidates, by_name(
-            "candidates", "evidence", "judgments", "corpus", "queries", "store", "params:recipe", "params:recipes",
-            "params:seed", "params:engine", params="params:elo",
-        ), ["ratings", "elo_summary"]),
-    ])  # fmt: skip
+    return stage(
+        "elo",
+        [
+            node(
+                rate_candidates,
+                by_name(
+                    "candidates",
+                    "evidence",
+                    "judgments",
+                    "corpus",
+                    "queries",
+                    "store",
+                    "params:recipe",
+                    "params:recipes",
+                    "params:seed",
+                    "params:engine",
+                    params="params:elo",
+                ),
+                ["ratings", "elo_summary"],
+            ),
+        ],
+    )

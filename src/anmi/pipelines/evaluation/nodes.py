@@ -32,14 +32,20 @@ _HEADLINE: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 
 
 def score_runs(
-    runs: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *,
-    pseudo_queries: pd.DataFrame | None, params: EvaluationParams, recipe: str | None = None,
+    runs: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    pseudo_queries: pd.DataFrame | None,
+    params: EvaluationParams,
+    recipe: str | None = None,
     related_documents: pd.DataFrame | None = None,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Return every metric of every held-out query and system; one that finds nothing scores 0.
 
-    Documents of one text count once; where that makes a difference, ``plain_…`` are the headline metrics as BEIR counts
-    them.
+    Documents of one text count once; where that makes a difference, ``plain_…`` are the headline
+    metrics as BEIR counts them.
     """
     from anmi.evaluation.metrics import copies_once, evaluate, of_documents
 
@@ -51,10 +57,17 @@ def score_runs(
     same = copies(related_documents, corpus) if related_documents is not None else {}
     systems = runs.system.unique().tolist()
     if recipe is not None:
-        systems = ["bm25", "zero_shot", recipe, *(name for name in systems if name != HYBRID), HYBRID]
+        systems = [
+            "bm25",
+            "zero_shot",
+            recipe,
+            *(name for name in systems if name != HYBRID),
+            HYBRID,
+        ]
 
     def scored(given: Callable[[pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]) -> pd.DataFrame:
-        # The runs are without queries that are documents already, and ids that coincide mean nothing.
+        # The runs are without queries that are documents already, and ids that coincide mean
+        # nothing.
         tables = (
             evaluate(*given(runs[runs.system == system]), params.cutoffs).assign(system=system)
             for system in dict.fromkeys(systems)
@@ -63,16 +76,26 @@ def score_runs(
 
     found = scored(lambda run: copies_once(truth, run, same))
     counted = scored(lambda run: (truth, run)) if same else found
-    named = [name for name in _HEADLINE if name in found and not np.allclose(found[name], counted[name])]
+    named = [
+        name for name in _HEADLINE if name in found and not np.allclose(found[name], counted[name])
+    ]
     for name in named:
-        means = pd.concat([table.groupby("system", sort=False)[name].mean() for table in (found, counted)], axis=1)
-        both = ", ".join(f"{system} {once:.3f} ({plain:.3f})" for system, once, plain in means.itertuples(name=None))
+        means = pd.concat(
+            [table.groupby("system", sort=False)[name].mean() for table in (found, counted)], axis=1
+        )
+        both = ", ".join(
+            f"{system} {once:.3f} ({plain:.3f})"
+            for system, once, plain in means.itertuples(name=None)
+        )
         log.info("%s with each text counted once, and as BEIR counts (in brackets): %s", name, both)
     return found.assign(**{f"plain_{name}": counted[name] for name in named})
 
 
 def describe_hardness(
-    scores: pd.DataFrame, queries: pd.DataFrame, pseudo_queries: pd.DataFrame, params: EvaluationParams
+    scores: pd.DataFrame,
+    queries: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    params: EvaluationParams,
 ) -> dict[str, Any]:
     """Return the results of every system by the hardness of queries: in buckets, and one metric in equal groups."""
     from anmi.evaluation.metrics import by_bucket, profile
@@ -87,18 +110,29 @@ def describe_hardness(
         groups = by_bucket(per_query, value).reset_index(), profile(per_query, value, metric)
         for rows, group in zip(found.values(), groups, strict=True):
             records = group.assign(system=system).to_dict("records")
-            rows += [{name: None if pd.isna(each) else each for name, each in row.items()} for row in records]
+            rows += [
+                {name: None if pd.isna(each) else each for name, each in row.items()}
+                for row in records
+            ]
     return {"metric": metric, **found}
 
 
 def bucket_queries(
-    *, scores: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
-    pseudo_queries: pd.DataFrame, training_rows: pd.DataFrame, training_summary: Mapping[str, Any],
-    new_documents: pd.DataFrame, seed: int,
-) -> pd.DataFrame:  # fmt: skip
+    *,
+    scores: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    training_rows: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    new_documents: pd.DataFrame,
+    seed: int,
+) -> pd.DataFrame:
     """Tell for every query that was scored what training saw of its relevant documents, and who asked it.
 
-    Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else the query itself.
+    Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else
+    the query itself.
     """
     from anmi.evaluation.metrics import of_documents
 
@@ -106,23 +140,37 @@ def bucket_queries(
     _, known = labels_used(training_rows[:0], queries, labels, seed)
     positives = trained_positives(known, qrels, ("train",), training_rows)
     positives, new = (
-        set(documents_of(corpus)[corpus.document_id.isin(ids)]) for ids in (positives, new_documents.document_id)
+        set(documents_of(corpus)[corpus.document_id.isin(ids)])
+        for ids in (positives, new_documents.document_id)
     )
-    _, _, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels))
-    found = buckets(scores.query_id.unique(), of_documents(qrels, corpus), positives, new).reset_index()
-    documents = pseudo_queries.document_id.map(dict(zip(corpus.document_id, documents_of(corpus), strict=True)))
+    _, _, qrels = with_pseudo_tests(
+        corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels)
+    )
+    found = buckets(
+        scores.query_id.unique(), of_documents(qrels, corpus), positives, new
+    ).reset_index()
+    documents = pseudo_queries.document_id.map(
+        dict(zip(corpus.document_id, documents_of(corpus), strict=True))
+    )
     asked_by = found.query_id.map(dict(zip(pseudo_queries.query_id, documents, strict=True)))
     return found.assign(asked_by=asked_by.fillna(found.query_id))
 
 
 def compare_systems(
-    scores: pd.DataFrame, info: dict[str, Any], *, query_buckets: pd.DataFrame, encoder: str, recipe: str,
-    params: EvaluationParams, seed: int,
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:  # fmt: skip
+    scores: pd.DataFrame,
+    info: dict[str, Any],
+    *,
+    query_buckets: pd.DataFrame,
+    encoder: str,
+    recipe: str,
+    params: EvaluationParams,
+    seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:
     """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
 
-    All of it over all queries; the headline metrics and the differences of nDCG@10 also by what training saw. The
-    headline metrics come a third time, by bucket and system, for MLflow: the others would hide them.
+    All of it over all queries; the headline metrics and the differences of nDCG@10 also by what
+    training saw. The headline metrics come a third time, by bucket and system, for MLflow: the
+    others would hide them.
     """
     from anmi.evaluation.metrics import summarise
 
@@ -134,37 +182,78 @@ def compare_systems(
         for system, table in scores.groupby("system", sort=False)
     }
     rows, comparisons, flat = [], [], []
-    settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
+    settings: dict[str, Any] = {
+        "seed": seed,
+        "resamples": params.resamples,
+        "confidence": params.confidence,
+    }
     known = query_buckets.set_index("query_id")
     asked = {name: known.index[(known.bucket == name) | (name == ALL)] for name in (ALL, *BUCKETS)}
     asked = {name: ids for name, ids in asked.items() if len(ids)}
     for system, table in tables.items():
         for bucket, ids in asked.items():
-            asked_for = metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
-            values, groups = table.loc[ids, asked_for].to_numpy(np.float64).T, known.asked_by[ids].to_numpy()
+            asked_for = (
+                metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
+            )
+            values, groups = (
+                table.loc[ids, asked_for].to_numpy(np.float64).T,
+                known.asked_by[ids].to_numpy(),
+            )
             bounds = intervals(values, **settings, groups=groups)
-            for metric, value, low, high in zip(asked_for, *(part.tolist() for part in bounds), strict=True):
-                rows.append({
-                    "collection": info["collection"], "encoder": encoder, "recipe": system, "seed_count": 1,
-                    "bucket": bucket, "queries": len(ids), "metric": metric, "value": value, "low": low, "high": high,
-                })  # fmt: skip
+            for metric, value, low, high in zip(
+                asked_for, *(part.tolist() for part in bounds), strict=True
+            ):
+                rows.append(
+                    {
+                        "collection": info["collection"],
+                        "encoder": encoder,
+                        "recipe": system,
+                        "seed_count": 1,
+                        "bucket": bucket,
+                        "queries": len(ids),
+                        "metric": metric,
+                        "value": value,
+                        "low": low,
+                        "high": high,
+                    }
+                )
                 flat += [(bucket, f"{system}.{metric}", value)] * (metric in _HEADLINE)
-        flat += [(ALL, f"{system}.{name}", value) for name, value in summarise(table).items() if "@" not in name]
+        flat += [
+            (ALL, f"{system}.{name}", value)
+            for name, value in summarise(table).items()
+            if "@" not in name
+        ]
     companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
-    pairs = [(name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")]
+    pairs = [
+        (name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")
+    ]
     pairs += [("bm25", "zero_shot")]
-    pairs += [(HYBRID, baseline) for baseline in ("zero_shot", "bm25", recipe, *companions) if HYBRID in tables]
+    pairs += [
+        (HYBRID, baseline)
+        for baseline in ("zero_shot", "bm25", recipe, *companions)
+        if HYBRID in tables
+    ]
     for bucket, ids in asked.items():
-        named = [name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics]
-        of = {system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()}
+        named = [
+            name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics
+        ]
+        of = {
+            system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()
+        }
         differences = [of[system] - of[baseline] for system, baseline in pairs]
         groups = known.asked_by[ids].to_numpy()
         tests = compare_all(np.concatenate(differences), **settings, groups=groups) if named else []
         for ((system, baseline), metric), test in zip(product(pairs, named), tests, strict=True):
-            comparisons.append({
-                "system": system, "baseline": baseline, "bucket": bucket, "queries": len(ids), "metric": metric,
-                **test._asdict(),
-            })  # fmt: skip
+            comparisons.append(
+                {
+                    "system": system,
+                    "baseline": baseline,
+                    "bucket": bucket,
+                    "queries": len(ids),
+                    "metric": metric,
+                    **test._asdict(),
+                }
+            )
     finite: dict[str, dict[str, float]] = {ALL: {}}
     for bucket, name, value in flat:
         finite.setdefault(bucket, {}).update({name: float(value)} if np.isfinite(value) else {})
@@ -172,18 +261,38 @@ def compare_systems(
 
 
 def measure_knowledge(
-    *, runs: pd.DataFrame, trained_model: Path, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
-    knowledge: Knowledge, variants: pd.DataFrame, pseudo_queries: pd.DataFrame, corpus_encoder: Path, encoder: str,
-    recipe: str, params: EvaluationParams, dense: DenseParams, seed: int, store: Store,
-) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    *,
+    runs: pd.DataFrame,
+    trained_model: Path,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    knowledge: Knowledge,
+    variants: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    corpus_encoder: Path,
+    encoder: str,
+    recipe: str,
+    params: EvaluationParams,
+    dense: DenseParams,
+    seed: int,
+    store: Store,
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
 
-    Both results are empty, at once, where the collection names no entities or its documents state no facts. Without
-    variants only entities are linked.
+    Both results are empty, at once, where the collection names no entities or its documents state
+    no facts. Without variants only entities are linked.
     """
     if knowledge.entities.empty or knowledge.facts.empty or runs.empty:
         return {}, {}
-    from anmi.evaluation.factuality import ALL, factuality, factuality_pairs, linking, neighbours, pair_similarities
+    from anmi.evaluation.factuality import (
+        ALL,
+        factuality,
+        factuality_pairs,
+        linking,
+        neighbours,
+        pair_similarities,
+    )
     from anmi.evaluation.retrieval import vectors
 
     corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
@@ -191,12 +300,20 @@ def measure_knowledge(
     truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
     texts = dict(zip(ids, document_texts(corpus), strict=True))
     # Variants of a document that was trained on were perhaps trained on, too.
-    held_out = truth[~truth.document_id.isin(qrels.document_id[qrels.query_id.isin(training.query_id)])]
-    pairs = factuality_pairs(asked, held_out, texts, variants, seed=seed, most_queries=params.factuality_queries)
+    held_out = truth[
+        ~truth.document_id.isin(qrels.document_id[qrels.query_id.isin(training.query_id)])
+    ]
+    pairs = factuality_pairs(
+        asked, held_out, texts, variants, seed=seed, most_queries=params.factuality_queries
+    )
     known = knowledge.of(ids)
     about = dict(zip(ids, known.about.tolist(), strict=True))
     metrics: dict[str, Any] = {}
-    settings: dict[str, Any] = {"seed": seed, "resamples": params.resamples, "confidence": params.confidence}
+    settings: dict[str, Any] = {
+        "seed": seed,
+        "resamples": params.resamples,
+        "confidence": params.confidence,
+    }
 
     def linked(run: pd.DataFrame) -> dict[str, Any]:
         found = linking(run, truth, about)
@@ -205,7 +322,11 @@ def measure_knowledge(
         # One query cannot be resampled.
         for name in found.columns if len(found) > 1 else ():
             ends = interval(found[name].to_numpy(), **settings)
-            result |= zip((f"linking_{name}", f"linking_{name}_low", f"linking_{name}_high"), ends, strict=True)
+            result |= zip(
+                (f"linking_{name}", f"linking_{name}_low", f"linking_{name}_high"),
+                ends,
+                strict=True,
+            )
         return result
 
     for system, name, prompts in (
@@ -218,13 +339,21 @@ def measure_knowledge(
             kept = store if system == "zero_shot" else None
             model = load_encoder(name, store.path / "models", dense.max_length, prompts)
             encode = partial(
-                vectors, model, store=kept, precision=dense.precision, batch_size=dense.batch_size,
+                vectors,
+                model,
+                store=kept,
+                precision=dense.precision,
+                batch_size=dense.batch_size,
                 description=f"encoding variants for {system}",
-            )  # fmt: skip
+            )
             found = factuality(pairs, *pair_similarities(pairs, encode), **settings)
             rows = {str(kind): row for kind, row in found.to_dict("index").items()}
             overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}
             metrics[system] |= overall | {"factuality": rows}
     near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
     shares = {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")}
-    return metrics, {"depth": params.neighbours, "queries": int(near.query_id.nunique()), "shares": shares}
+    return metrics, {
+        "depth": params.neighbours,
+        "queries": int(near.query_id.nunique()),
+        "shares": shares,
+    }

@@ -27,12 +27,16 @@ Tables = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
 
 
 def queries_of_split(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, pseudo_queries: pd.DataFrame | None, split: str
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame | None,
+    split: str,
 ) -> Tables:
     """Return corpus, queries of a split that have a label, and all labels.
 
-    Where too few have one, queries made of the documents new for the split are among them, and the corpus is without
-    what these were made of.
+    Where too few have one, queries made of the documents new for the split are among them, and the
+    corpus is without what these were made of.
     """
     if pseudo_queries is not None and split in unlabelled_splits(queries, qrels):
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
@@ -43,63 +47,118 @@ HYBRID: Final = "hybrid"
 
 
 def build_search(
-    *, trained_model: Path, bm25_index: BM25Index, terms: Terms, corpus: pd.DataFrame, queries: pd.DataFrame,
-    qrels: pd.DataFrame, pseudo_queries: pd.DataFrame, dev_run: pd.DataFrame, training_summary: Mapping[str, Any],
-    info: Mapping[str, Any], recipe: str, params: EvaluationParams, dense: DenseParams, seed: int, store: Store,
-) -> HybridSearch:  # fmt: skip
+    *,
+    trained_model: Path,
+    bm25_index: BM25Index,
+    terms: Terms,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    dev_run: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    info: Mapping[str, Any],
+    recipe: str,
+    params: EvaluationParams,
+    dense: DenseParams,
+    seed: int,
+    store: Store,
+) -> HybridSearch:
     """Put BM25 and the trained retrievers together, with the weights that dev queries choose.
 
-    Dev queries are those that retrievers were not trained on when they were asked, see the artifact ``dev_run``.
+    Dev queries are those that retrievers were not trained on when they were asked, see the artifact
+    ``dev_run``.
     """
     from anmi.evaluation.retrieval import vectors
     from anmi.search.fit import fit_on_dev
 
     how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
     kind = training_summary.get("dev_queries", "labels")
-    dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else [])
-    asked, texts = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist(), document_texts(corpus)
+    dev = with_pseudo_tests(
+        corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else []
+    )
+    asked, texts = (
+        dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist(),
+        document_texts(corpus),
+    )
     parts = []
     for folder in (trained_model, *companion_of(trained_model)):
         model = load_encoder(str(folder), store.path / "models", dense.max_length)
         found = vectors(model, texts, "document", description=f"encoding for {recipe}", **how)
-        parts.append(Encoded(folder, found, spread_of_scores(vectors(model, asked, "query", **how), found)))
+        parts.append(
+            Encoded(folder, found, spread_of_scores(vectors(model, asked, "query", **how), found))
+        )
     search = HybridSearch.build(
-        bm25_index, corpus, parts, encoder={"max_length": dense.max_length, **how}, method=params.hybrid.method,
-        depth=params.hybrid.depth, index=dense.index,
-        about={"collection": info["collection"], "language": info["language"], "recipe": recipe, "fit": None},
-    )  # fmt: skip
+        bm25_index,
+        corpus,
+        parts,
+        encoder={"max_length": dense.max_length, **how},
+        method=params.hybrid.method,
+        depth=params.hybrid.depth,
+        index=dense.index,
+        about={
+            "collection": info["collection"],
+            "language": info["language"],
+            "recipe": recipe,
+            "fit": None,
+        },
+    )
     if params.hybrid.weight is not None:
         each = params.hybrid.weight / len(parts)
-        search.settings["weights"] = {"bm25": 1 - params.hybrid.weight} | dict.fromkeys(search.retrievers, each)
+        search.settings["weights"] = {"bm25": 1 - params.hybrid.weight} | dict.fromkeys(
+            search.retrievers, each
+        )
     elif params.hybrid.method == "convex":
         trained = set(queries.query_id[queries.split == "train"])
         fitted = fit_on_dev(
             dev_run if "retriever" in dev_run else dev_run.assign(retriever=search.main.kind),
-            bm25_index if dev[0] is corpus else reindexed(bm25_index, terms, corpus, dev[0]), *dev,
+            bm25_index if dev[0] is corpus else reindexed(bm25_index, terms, corpus, dev[0]),
+            *dev,
             positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
-            spreads=search.settings["spreads"], depth=params.hybrid.depth, seed=seed, least=least_queries(kind),
-        )  # fmt: skip
+            spreads=search.settings["spreads"],
+            depth=params.hybrid.depth,
+            seed=seed,
+            least=least_queries(kind),
+        )
         search.settings |= {"weights": fitted["weights"], "fit": fitted | {"of": kind}}
     return search
 
 
 def run_systems(
-    *, search_index: HybridSearch, terms: Terms, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
-    pseudo_queries: pd.DataFrame, given_runs: pd.DataFrame, corpus_encoder: Path, encoder: str, recipe: str,
-    params: EvaluationParams, dense: DenseParams, store: Store,
-) -> pd.DataFrame:  # fmt: skip
+    *,
+    search_index: HybridSearch,
+    terms: Terms,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    given_runs: pd.DataFrame,
+    corpus_encoder: Path,
+    encoder: str,
+    recipe: str,
+    params: EvaluationParams,
+    dense: DenseParams,
+    store: Store,
+) -> pd.DataFrame:
     """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
 
-    The first of the trained retrievers is called as the recipe, a companion by its kind, and a given run by its file. A
-    query that is a document is not among what it finds. Where no query of the split has a label, pseudo-queries stand
-    in for them; where nothing is asked, no rows are returned.
+    The first of the trained retrievers is called as the recipe, a companion by its kind, and a
+    given run by its file. A query that is a document is not among what it finds. Where no query of
+    the split has a label, pseudo-queries stand in for them; where nothing is asked, no rows are
+    returned.
     """
     from anmi.evaluation.retrieval import Ranking, ranked, run_table
 
     searched, asked, labels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.empty:
-        return pd.DataFrame({"query_id": "", "document_id": "", "score": 0.0, "rank": 0, "system": ""}, index=[])
-    search = search_index if searched is corpus else changed(search_index, terms, corpus, searched, dense, store)
+        return pd.DataFrame(
+            {"query_id": "", "document_id": "", "score": 0.0, "rank": 0, "system": ""}, index=[]
+        )
+    search = (
+        search_index
+        if searched is corpus
+        else changed(search_index, terms, corpus, searched, dense, store)
+    )
     texts, fused = asked.text.tolist(), search.settings["depth"]
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
     ranking = Ranking.of(asked, labels, corpus, max(depth, fused))
@@ -108,19 +167,33 @@ def run_systems(
     for kind, retriever in search.retrievers.items():
         found, values = exact(retriever).search(retriever.encode(texts), ranking.searched)
         lists[kind] = Ranked(*ranking.lists(found, values))
-    together = search.fused({part: listed.top(fused) for part, listed in lists.items()}, spread, depth)
+    together = search.fused(
+        {part: listed.top(fused) for part, listed in lists.items()}, spread, depth
+    )
     lists = {recipe if part == search.main.kind else part: listed for part, listed in lists.items()}
     lists[HYBRID] = Ranked(together.documents, together.scores)
     runs = {
-        system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth)) for system, part in lists.items()
+        system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth))
+        for system, part in lists.items()
     }
-    model = load_encoder(place_of(encoder, corpus_encoder), store.path / "models", dense.max_length, dense.prompts)
+    model = load_encoder(
+        place_of(encoder, corpus_encoder), store.path / "models", dense.max_length, dense.prompts
+    )
     # A trained model is seen once; keeping its vectors would only fill the store.
     runs["zero_shot"] = ranked(
-        model, asked, labels, searched, depth, store=store, precision=dense.precision, batch_size=dense.batch_size,
+        model,
+        asked,
+        labels,
+        searched,
+        depth,
+        store=store,
+        precision=dense.precision,
+        batch_size=dense.batch_size,
         description="zero_shot",
-    )  # fmt: skip
-    for system, rows in given_runs[given_runs.query_id.isin(ranking.query_ids)].groupby("system", sort=False):
+    )
+    for system, rows in given_runs[given_runs.query_id.isin(ranking.query_ids)].groupby(
+        "system", sort=False
+    ):
         runs[str(system)] = ranking.given(rows, searched).groupby("query_id").head(depth)
     order = dict.fromkeys(("bm25", "zero_shot", *lists, *runs))
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
@@ -129,14 +202,24 @@ def run_systems(
 def exact(retriever: Retriever) -> Any:
     """Return an exact index of the documents' vectors, whatever the search is deployed with.
 
-    All systems are measured by exact search, or an approximate index would count against the trained retrievers alone.
+    All systems are measured by exact search, or an approximate index would count against the
+    trained retrievers alone.
     """
     index = retriever.index
-    return build_index(index.vectors(), index.document_ids) if index.settings["kind"] == "hnsw" else index
+    return (
+        build_index(index.vectors(), index.document_ids)
+        if index.settings["kind"] == "hnsw"
+        else index
+    )
 
 
 def changed(
-    search: HybridSearch, terms: Terms, before: pd.DataFrame, after: pd.DataFrame, dense: DenseParams, store: Store
+    search: HybridSearch,
+    terms: Terms,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    dense: DenseParams,
+    store: Store,
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
     from anmi.evaluation.retrieval import vectors
@@ -155,10 +238,14 @@ def changed(
         if retriever.kind == "dense":
             found[other] = made
         retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
-    return HybridSearch(reindexed(search.bm25, terms, before, after), retrievers, after, search.settings)
+    return HybridSearch(
+        reindexed(search.bm25, terms, before, after), retrievers, after, search.settings
+    )
 
 
-def reindexed(index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame) -> BM25Index:
+def reindexed(
+    index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame
+) -> BM25Index:
     """Return an index with the same settings of documents of which some have another text; only these are cut."""
     how, rows = index.settings, _other(before, after)
     own = terms.changed(rows, document_texts(after.iloc[rows]))

@@ -11,9 +11,23 @@ from anmi.pipelines.wiring import by_name, node, stage
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     outputs = [
-        "corpus", "queries", "qrels", "marks", "equivalents", "knowledge", "related_documents", "new_documents",
-        "quarantine", "given_runs", "collection_info",
-    ]  # fmt: skip
-    return stage("ingestion", [
-        node(ingest, ["params:collection", "params:ingestion", "params:seed"], by_name(*outputs)),
-    ])  # fmt: skip
+        "corpus",
+        "queries",
+        "qrels",
+        "marks",
+        "equivalents",
+        "knowledge",
+        "related_documents",
+        "new_documents",
+        "quarantine",
+        "given_runs",
+        "collection_info",
+    ]
+    return stage(
+        "ingestion",
+        [
+            node(
+                ingest, ["params:collection", "params:ingestion", "params:seed"], by_name(*outputs)
+            ),
+        ],
+    )

@@ -15,9 +15,18 @@ from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
 _PACKAGES: Final = (
-    "anmi", "kedro", "torch", "sentence-transformers", "transformers", "bm25s", "faiss-cpu", "numpy", "pandas",
-    "scikit-learn", "mlflow",
-)  # fmt: skip
+    "anmi",
+    "kedro",
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "bm25s",
+    "faiss-cpu",
+    "numpy",
+    "pandas",
+    "scikit-learn",
+    "mlflow",
+)
 
 
 def machine() -> dict[str, Any]:
@@ -34,19 +43,30 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that matter for the figures."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {"python": platform.python_version()} | {
+        name: importlib.metadata.version(name) for name in _PACKAGES
+    }
 
 
 def collect_results(
-    metrics: pd.DataFrame, comparisons: pd.DataFrame, *, training_summary: dict[str, Any],
-    selection_summary: dict[str, Any], drawn: pd.DataFrame, equivalents: pd.DataFrame, queries: pd.DataFrame,
-    qrels: pd.DataFrame, info: dict[str, Any], evaluation: EvaluationParams, search_index: HybridSearch,
-) -> dict[str, Any]:  # fmt: skip
+    metrics: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    *,
+    training_summary: dict[str, Any],
+    selection_summary: dict[str, Any],
+    drawn: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    info: dict[str, Any],
+    evaluation: EvaluationParams,
+    search_index: HybridSearch,
+) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
-    ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which is a weaker proof;
-    ``none`` where nothing was asked.
-    Where training drew negatives, the relevant ones among those are counted, not among what they were drawn from.
+    ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which
+    is a weaker proof; ``none`` where nothing was asked. Where training drew negatives, the relevant
+    ones among those are counted, not among what they were drawn from.
     """
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
@@ -54,18 +74,27 @@ def collect_results(
     false_negatives = selection_summary["false_negatives"]
     if len(drawn) and len(equivalents):
         counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
-        false_negatives = counted | {"of": "drawn", "judge": (false_negatives or {}).get("judge", {})}
+        false_negatives = counted | {
+            "of": "drawn",
+            "judge": (false_negatives or {}).get("judge", {}),
+        }
     return {
-        "collection": info["collection"], "recipe": selection_summary.get("recipe"),
+        "collection": info["collection"],
+        "recipe": selection_summary.get("recipe"),
         "marks": info["notes"].get("marks"),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "machine": machine(),
-        "versions": versions(), "prompts": training_summary.get("prompts"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "prompts": training_summary.get("prompts"),
         "test_queries": kind if len(metrics) else "none",
         "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
-        "rows": metrics.to_dict("records"), "comparisons": comparisons.to_dict("records"),
-        "funnel": selection_summary["funnel"], "expected": selection_summary.get("expected"),
-        "false_negatives": false_negatives, "quarantined": info["quarantined"],
-    }  # fmt: skip
+        "rows": metrics.to_dict("records"),
+        "comparisons": comparisons.to_dict("records"),
+        "funnel": selection_summary["funnel"],
+        "expected": selection_summary.get("expected"),
+        "false_negatives": false_negatives,
+        "quarantined": info["quarantined"],
+    }
 
 
 def draw_figures(
@@ -76,7 +105,10 @@ def draw_figures(
 
     from anmi.report import figures
 
-    quality, funnel = figures.metrics(pd.DataFrame(results["rows"])), figures.funnel(selection_summary["funnel"])
+    quality, funnel = (
+        figures.metrics(pd.DataFrame(results["rows"])),
+        figures.funnel(selection_summary["funnel"]),
+    )
     nearness = figures.relevance_by_nearness(selection_summary.get("by_nearness"))
     drawn = quality, funnel, nearness, figures.training(training_log)
     # Without a title: Kedro-Viz names the figure, and has margins and a height of its own.

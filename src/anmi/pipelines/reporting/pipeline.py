@@ -10,17 +10,57 @@ from anmi.pipelines.wiring import by_name, node, stage
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("reporting", [
-        node(collect_results, by_name(
-            "metrics", "comparisons", "training_summary", "selection_summary", "equivalents", "queries", "qrels",
-            "params:evaluation", "search_index", drawn="drawn_negatives", info="collection_info",
-        ), "results"),
-        node(draw_figures, [
-            "results", "selection_summary", "training_log",
-        ], ["metrics_figure", "funnel_figure", "nearness_figure", "training_figure"]),
-        node(render_report, by_name(
-            "results", "training_rows", "training_log", "training_summary", "selection_summary", "cross_encoder",
-            "fused_judge", "llm_judge", "hardness_results", "knowledge_metrics", "neighbours", "latent_neighbours",
-            "pseudo_query_summary", "encoder_info", "collection_info", "params:encoder", "params:recipe",
-        ), "report"),
-    ])  # fmt: skip
+    return stage(
+        "reporting",
+        [
+            node(
+                collect_results,
+                by_name(
+                    "metrics",
+                    "comparisons",
+                    "training_summary",
+                    "selection_summary",
+                    "equivalents",
+                    "queries",
+                    "qrels",
+                    "params:evaluation",
+                    "search_index",
+                    drawn="drawn_negatives",
+                    info="collection_info",
+                ),
+                "results",
+            ),
+            node(
+                draw_figures,
+                [
+                    "results",
+                    "selection_summary",
+                    "training_log",
+                ],
+                ["metrics_figure", "funnel_figure", "nearness_figure", "training_figure"],
+            ),
+            node(
+                render_report,
+                by_name(
+                    "results",
+                    "training_rows",
+                    "training_log",
+                    "training_summary",
+                    "selection_summary",
+                    "cross_encoder",
+                    "fused_judge",
+                    "llm_judge",
+                    "hardness_results",
+                    "knowledge_metrics",
+                    "neighbours",
+                    "latent_neighbours",
+                    "pseudo_query_summary",
+                    "encoder_info",
+                    "collection_info",
+                    "params:encoder",
+                    "params:recipe",
+                ),
+                "report",
+            ),
+        ],
+    )

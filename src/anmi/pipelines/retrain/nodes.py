@@ -37,22 +37,36 @@ _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
 
 
 def profile_training_data(
-    queries: pd.DataFrame, corpus: pd.DataFrame, qrels: pd.DataFrame, *, selection: CandidateShards,
-    selection_summary: dict[str, Any], encoder_info: dict[str, Any], info: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    queries: pd.DataFrame,
+    corpus: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    selection: CandidateShards,
+    selection_summary: dict[str, Any],
+    encoder_info: dict[str, Any],
+    info: dict[str, Any],
+) -> dict[str, Any]:
     """Describe the training data, with which a later version of the collection will be compared."""
     from anmi.evaluation.drift import profile
 
     made_with = {
-        "collection": info["collection"], "recipe": selection_summary["recipe"], "encoder": encoder_info["encoder"],
+        "collection": info["collection"],
+        "recipe": selection_summary["recipe"],
+        "encoder": encoder_info["encoder"],
         "encoder fingerprint": encoder_info["fingerprint"],
-        **{f"{role} prompt": text for role, text in (encoder_info.get("prompts") or {}).items() if text},
-    }  # fmt: skip
+        **{
+            f"{role} prompt": text
+            for role, text in (encoder_info.get("prompts") or {}).items()
+            if text
+        },
+    }
     wanted = selection_summary["negatives_wanted"]
     return profile(queries, corpus, qrels, selection, wanted=wanted, made_with=made_with)
 
 
-def measure_drift(training_profile: dict[str, Any], champion_profile: dict[str, Any] | None) -> dict[str, Any]:
+def measure_drift(
+    training_profile: dict[str, Any], champion_profile: dict[str, Any] | None
+) -> dict[str, Any]:
     """Compare with what the champion was trained on; without a champion the result says so."""
     from anmi.evaluation.drift import drift, in_words
 
@@ -62,73 +76,123 @@ def measure_drift(training_profile: dict[str, Any], champion_profile: dict[str, 
     return found
 
 
-def report_retraining(report: str, registration: dict[str, Any], drift: dict[str, Any], recipes: pd.DataFrame) -> str:
+def report_retraining(
+    report: str, registration: dict[str, Any], drift: dict[str, Any], recipes: pd.DataFrame
+) -> str:
     """Return the run's report with what was decided, what the audit found, and how the data have changed."""
     from anmi.evaluation.drift import in_words
     from anmi.report.console import AUDITED, audited
     from anmi.report.html import Section, with_sections
 
-    decided = f"{registration['decision'].capitalize()}: version {registration['version']} of {registration['model']}."
-    return with_sections(report, [
-        Section("Promotion", [decided, *registration["reasons"]]),
-        Section("False negatives by planted truth", [], AUDITED, audited(recipes)),
-        Section("Drift of the training data", in_words(drift)),
-    ])  # fmt: skip
+    decided = (
+        f"{registration['decision'].capitalize()}: version {registration['version']} of"
+        f" {registration['model']}."
+    )
+    return with_sections(
+        report,
+        [
+            Section("Promotion", [decided, *registration["reasons"]]),
+            Section("False negatives by planted truth", [], AUDITED, audited(recipes)),
+            Section("Drift of the training data", in_words(drift)),
+        ],
+    )
 
 
 def evaluate_champion(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, *, collection: str, params: RetrainParams,
-    evaluation: EvaluationParams, dense: DenseParams, registry: model_registry.ModelRegistry,
-) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:  # fmt: skip
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    *,
+    collection: str,
+    params: RetrainParams,
+    evaluation: EvaluationParams,
+    dense: DenseParams,
+    registry: model_registry.ModelRegistry,
+) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
     """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
 
-    Returns what is known of it, the profile of what it was trained on, and its run; all empty where there is none.
+    Returns what is known of it, the profile of what it was trained on, and its run; all empty where
+    there is none.
     """
     from anmi.evaluation.retrieval import ranked
 
     name = model_name(params, collection)
-    rolled_back = [entry for entry in registry.entries(name) if model_registry.ROLLED_BACK in entry.tags]
-    weights = {entry.tags["fingerprint"]: entry.version for entry in rolled_back if "fingerprint" in entry.tags}
+    rolled_back = [
+        entry for entry in registry.entries(name) if model_registry.ROLLED_BACK in entry.tags
+    ]
+    weights = {
+        entry.tags["fingerprint"]: entry.version
+        for entry in rolled_back
+        if "fingerprint" in entry.tags
+    }
     known: dict[str, Any] = {"model": name, "version": None, "rolled_back": weights}
     if (found := registry.at(name, model_registry.CHAMPION)) is None:
         log.info('"%s" has no champion yet', name)
-        return known, {}, pd.DataFrame(columns=["query_id", "document_id", "score", "rank", "system", "retriever"])
+        return (
+            known,
+            {},
+            pd.DataFrame(
+                columns=["query_id", "document_id", "score", "rank", "system", "retriever"]
+            ),
+        )
     asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
     if asked.empty:
         raise AnmiError(
-            f'the collection has no "{evaluation.split}" queries with a relevant document, so champion and challenger '
-            "cannot be compared; give it some"
+            f'the collection has no "{evaluation.split}" queries with a relevant document, so'
+            " champion and challenger cannot be compared; give it some"
         )
     runs = []
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
         folder = registry.fetch(found, Path(room))
-        # Prompts are its own or those it is served with, whatever today's challenger is trained with.
+        # Prompts are its own or those it is served with, whatever today's challenger is trained
+        # with.
         serving = _OWN_PROMPTS | model_registry.read_beside(folder, model_registry.SERVING)
         hybrid = serving.pop(HYBRID)
         # Companions are asked as they are saved.
-        for place, prompts in [(folder, {}), *((each, _OWN_PROMPTS) for each in companion_of(folder))]:
+        for place, prompts in [
+            (folder, {}),
+            *((each, _OWN_PROMPTS) for each in companion_of(folder)),
+        ]:
             own = dense.model_copy(update=serving | prompts)
-            encoder = load_encoder(str(place / model_registry.WEIGHTS), place, own.max_length, own.prompts)
-            # Like the challenger's, its vectors are not kept: a champion a night would fill the store.
+            encoder = load_encoder(
+                str(place / model_registry.WEIGHTS), place, own.max_length, own.prompts
+            )
+            # Like the challenger's, its vectors are not kept: a champion a night would fill the
+            # store.
             run = ranked(
-                encoder, asked, qrels, corpus, max(*evaluation.cutoffs, hybrid["depth"]), precision=own.precision,
-                batch_size=own.batch_size, description=_SYSTEM,
-            )  # fmt: skip
-            runs.append(run.assign(system=_SYSTEM, retriever="sparse" if is_sparse(encoder) else "dense"))
+                encoder,
+                asked,
+                qrels,
+                corpus,
+                max(*evaluation.cutoffs, hybrid["depth"]),
+                precision=own.precision,
+                batch_size=own.batch_size,
+                description=_SYSTEM,
+            )
+            runs.append(
+                run.assign(system=_SYSTEM, retriever="sparse" if is_sparse(encoder) else "dense")
+            )
         profile = model_registry.read_beside(folder, model_registry.PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)
 
 
 def score_champion(
-    runs: pd.DataFrame, champion: dict[str, Any], *, bm25_index: BM25Index, corpus: pd.DataFrame, queries: pd.DataFrame,
-    qrels: pd.DataFrame, params: RetrainParams, evaluation: EvaluationParams,
+    runs: pd.DataFrame,
+    champion: dict[str, Any],
+    *,
+    bm25_index: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    params: RetrainParams,
+    evaluation: EvaluationParams,
     related_documents: pd.DataFrame | None = None,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Return every metric of every held-out query; empty where there is no champion.
 
-    The champion is measured as it is deployed: with BM25 and its companion by its own weights, or alone where the rule
-    is about the encoder.
+    The champion is measured as it is deployed: with BM25 and its companion by its own weights, or
+    alone where the rule is about the encoder.
     """
     from anmi.search.fit import with_bm25
 
@@ -136,26 +200,51 @@ def score_champion(
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
     if params.rule.system == HYBRID:
         how, depth = champion[HYBRID], max(evaluation.cutoffs)
-        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(system=_SYSTEM)
+        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(
+            system=_SYSTEM
+        )
     else:
         runs = runs[runs["retriever"] == runs["retriever"].iloc[0]]
     return score_runs(
-        runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation, related_documents=related_documents
+        runs,
+        corpus,
+        queries,
+        qrels,
+        pseudo_queries=None,
+        params=evaluation,
+        related_documents=related_documents,
     )
 
 
 def decide_promotion(
-    champion: dict[str, Any], *, champion_metrics: pd.DataFrame, query_metrics: pd.DataFrame,
-    query_buckets: pd.DataFrame, audited: pd.DataFrame, drawn: pd.DataFrame, equivalents: pd.DataFrame,
-    qrels: pd.DataFrame, trained_model: Path, recipe: str, recipes: RecipeBook, training: TrainingParams,
-    params: RetrainParams, evaluation: EvaluationParams, seed: int,
-) -> dict[str, Any]:  # fmt: skip
+    champion: dict[str, Any],
+    *,
+    champion_metrics: pd.DataFrame,
+    query_metrics: pd.DataFrame,
+    query_buckets: pd.DataFrame,
+    audited: pd.DataFrame,
+    drawn: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+    trained_model: Path,
+    recipe: str,
+    recipes: RecipeBook,
+    training: TrainingParams,
+    params: RetrainParams,
+    evaluation: EvaluationParams,
+    seed: int,
+) -> dict[str, Any]:
     """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
     if _METRIC not in query_metrics:
-        raise AnmiError(f"{_METRIC} decides about promotion and was not measured: put 10 among evaluation.cutoffs")
+        raise AnmiError(
+            f"{_METRIC} decides about promotion and was not measured: put 10 among"
+            " evaluation.cutoffs"
+        )
     system = HYBRID if params.rule.system == HYBRID else recipe
     challenger = query_metrics[query_metrics.system == system].set_index("query_id")[_METRIC]
-    before = None if champion["version"] is None else champion_metrics.set_index("query_id")[_METRIC]
+    before = (
+        None if champion["version"] is None else champion_metrics.set_index("query_id")[_METRIC]
+    )
     options = merged_options(recipes.get(recipe), training)
     rate: FalseNegativeRate | None = None
     if options.sources.kind != "mined":
@@ -165,7 +254,13 @@ def decide_promotion(
         rate = rate_of(audited, recipe)
     unlabelled = query_buckets.query_id[query_buckets.bucket != LABELLED].tolist()
     found = decide(
-        challenger, before, rate, params.rule, seed=seed, resamples=evaluation.resamples, unlabelled=unlabelled
+        challenger,
+        before,
+        rate,
+        params.rule,
+        seed=seed,
+        resamples=evaluation.resamples,
+        unlabelled=unlabelled,
     )
     decision, reasons = found.decision, list(found.reasons)
     models = [trained_model, *companion_of(trained_model)]
@@ -173,25 +268,37 @@ def decide_promotion(
     own = prints[0] if len(prints) == 1 else hash_value(prints)
     if own in champion["rolled_back"]:
         decision, version = KEPT, champion["rolled_back"][own]
-        reasons.append(f"the challenger has the very weights of version {version}, which was rolled back")
+        reasons.append(
+            f"the challenger has the very weights of version {version}, which was rolled back"
+        )
     for reason in reasons:
         log.info("%s: %s", decision, reason)
     return {
-        "decision": decision, "reasons": reasons, "champion": champion["version"], "fingerprint": own,
-        "rule": params.rule.model_dump(), "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
-    }  # fmt: skip
+        "decision": decision,
+        "reasons": reasons,
+        "champion": champion["version"],
+        "fingerprint": own,
+        "rule": params.rule.model_dump(),
+        "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
+    }
 
 
 def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     """Return what the audit found of a recipe as it is."""
     for row in audited[audited["recipe"] == recipe].to_dict("records"):
-        value, low, high = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
+        value, low, high = (
+            float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high")
+        )
         counts = int(row["false_negatives"]), int(row["negatives"])
         return FalseNegativeRate(value, low, high, *counts, str(row["failed"] or ""))
-    return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"')
+    return FalseNegativeRate(
+        float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"'
+    )
 
 
-def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int) -> FalseNegativeRate:
+def rate_of_drawn(
+    drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int
+) -> FalseNegativeRate:
     """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
 
     Equivalents are relevant though no label says so.
@@ -199,22 +306,40 @@ def rate_of_drawn(drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.Data
     known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
     if known.empty:
         return FalseNegativeRate(
-            float("nan"), 0.0, 1.0, 0, 0, "training drew its negatives from the whole corpus, and of none of its "
+            float("nan"),
+            0.0,
+            1.0,
+            0,
+            0,
+            "training drew its negatives from the whole corpus, and of none of its "
             "queries is it known which documents are relevant without a label",
-        )  # fmt: skip
+        )
     pair = ["query_id", "document_id"]
-    found = share_of_pairs(known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed)
-    return FalseNegativeRate(found.value, found.low, found.high, found.count, found.total, of="drawn")
+    found = share_of_pairs(
+        known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed
+    )
+    return FalseNegativeRate(
+        found.value, found.low, found.high, found.count, found.total, of="drawn"
+    )
 
 
 def register_challenger(
-    trained_model: Path, *, promotion: dict[str, Any], champion: dict[str, Any], training_profile: dict[str, Any],
-    info: dict[str, Any], encoder: str, recipe: str, dense: DenseParams, registry: model_registry.ModelRegistry,
+    trained_model: Path,
+    *,
+    promotion: dict[str, Any],
+    champion: dict[str, Any],
+    training_profile: dict[str, Any],
+    info: dict[str, Any],
+    encoder: str,
+    recipe: str,
+    dense: DenseParams,
+    registry: model_registry.ModelRegistry,
     search_index: HybridSearch,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion.
 
-    Its companion and the weights of the hybrid go with it; the index of the documents is no part of a model.
+    Its companion and the weights of the hybrid go with it; the index of the documents is no part of
+    a model.
     """
     name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
     compared, before = promotion["champion"], registry.at(name, model_registry.CHAMPION)
@@ -222,15 +347,20 @@ def register_challenger(
     if decision == PROMOTED and version != compared:
         decision = KEPT
         reasons.append(
-            f"the champion was {'none' if compared is None else f'version {compared}'} when it was compared and is "
-            f"{before or 'none'} now, so the comparison says nothing of it"
+            f"the champion was {'none' if compared is None else f'version {compared}'} when it was"
+            f" compared and is {before or 'none'} now, so the comparison says nothing of it"
         )
     tags = {
-        "run_id": trained_model.parent.name, "collection": info["collection"], "recipe": recipe,
-        "encoder": short_name(encoder), "fingerprint": promotion["fingerprint"],
-        "ndcg": f"{promotion['promotion']['challenger']:.4f}", "decision": decision, "reasons": "; ".join(reasons),
+        "run_id": trained_model.parent.name,
+        "collection": info["collection"],
+        "recipe": recipe,
+        "encoder": short_name(encoder),
+        "fingerprint": promotion["fingerprint"],
+        "ndcg": f"{promotion['promotion']['challenger']:.4f}",
+        "decision": decision,
+        "reasons": "; ".join(reasons),
         "compared_with": "" if compared is None else compared,
-    }  # fmt: skip
+    }
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
         model = load_encoder(str(trained_model), trained_model.parent)
         serving = dense.model_dump(include={"max_length", "precision"})
@@ -245,8 +375,16 @@ def register_challenger(
     if decision == PROMOTED:
         registry.set_champion(made, before)
     now = made.version if decision == PROMOTED else version
-    log.info('%s: version %s of "%s"; its champion is version %s', decision, made.version, name, now)
+    log.info(
+        '%s: version %s of "%s"; its champion is version %s', decision, made.version, name, now
+    )
     return {
-        "decision": decision, "reasons": reasons, "model": name, "version": made.version, "champion": now,
-        "champion_before": version, "figures": promotion["promotion"], "tags": made.tags,
-    }  # fmt: skip
+        "decision": decision,
+        "reasons": reasons,
+        "model": name,
+        "version": made.version,
+        "champion": now,
+        "champion_before": version,
+        "figures": promotion["promotion"],
+        "tags": made.tags,
+    }

@@ -33,9 +33,17 @@ _AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def select_negatives(
-    candidates: CandidateShards, *, corpus: pd.DataFrame, new_documents: pd.DataFrame, recipe: str, recipes: RecipeBook,
-    seed: int, engine: EngineParams = IN_PROCESS, dev: CandidateShards | None = None, **columns: ColumnShards,
-) -> CandidateShards:  # fmt: skip
+    candidates: CandidateShards,
+    *,
+    corpus: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    seed: int,
+    engine: EngineParams = IN_PROCESS,
+    dev: CandidateShards | None = None,
+    **columns: ColumnShards,
+) -> CandidateShards:
     """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
     runner = Runner(recipes.get(recipe), seed)
     found = with_stage_columns(candidates, **columns)
@@ -55,20 +63,28 @@ class _Selecting:
 
     def __call__(self, block: Candidates) -> Candidates:
 
-        return self.runner.apply(with_probabilities(block).rejected("new document", self.new[block.documents], NEW))
+        return self.runner.apply(
+            with_probabilities(block).rejected("new document", self.new[block.documents], NEW)
+        )
 
 
 def make_training_rows(
-    *, selection: CandidateShards, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame,
-    related_documents: pd.DataFrame, recipe: str, recipes: RecipeBook,
-) -> TrainingRows:  # fmt: skip
+    *,
+    selection: CandidateShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+) -> TrainingRows:
     """Write the selection out as training rows with texts, weights, every score and the ``split`` of the query.
 
     Raises
     ------
     AnmiError
-        The recipe wants negatives and none is left, naming the step that rejected most. Where there is no training
-        query, there is nothing to want them for.
+        The recipe wants negatives and none is left, naming the step that rejected most. Where there
+        is no training query, there is nothing to want them for.
     """
     from anmi.evaluation.diagnostics import Funnel, diagnose
 
@@ -76,7 +92,11 @@ def make_training_rows(
     ids = corpus.document_id.tolist()
     position = dict(zip(ids, range(len(ids)), strict=True))
     places, labels = own_documents(queries, position), Positives(qrels, position)
-    own = {query: place for query, place in zip(queries.query_id, places.tolist(), strict=True) if place != PADDING}
+    own = {
+        query: place
+        for query, place in zip(queries.query_id, places.tolist(), strict=True)
+        if place != PADDING
+    }
     splits = dict(zip(queries.query_id, queries.split, strict=True))
     related = RelatedDocuments.from_table(related_documents, ids)
     rows = training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits, labels)
@@ -92,24 +112,36 @@ def _why_none(rows: list[dict[str, Any]]) -> str:
         return "no training query was mined"
     if not rows[0]["candidates"]:
         return (
-            "no document besides the positives and their copies was found for any of them, so no step had anything to "
-            "choose from; give the collection more documents that differ, or raise bm25.depth, dense.depth or "
-            "dense.random where they are small"
+            "no document besides the positives and their copies was found for any of them, so no"
+            " step had anything to choose from; give the collection more documents that differ, or"
+            " raise bm25.depth, dense.depth or dense.random where they are small"
         )
     rejected = [entry for entry in rows if entry["kind"] in ("rejected", "uncertain", "promoted")]
     worst = max(rejected, key=lambda entry: entry["candidates"], default={"candidates": 0})
     if not worst["candidates"]:
-        return f"none of the {rows[0]['candidates']} candidates was drawn; let the recipe draw at least one"
+        return (
+            f"none of the {rows[0]['candidates']} candidates was drawn; let the recipe draw at"
+            " least one"
+        )
     return f'the step "{worst["step"]}" rejected most ({worst["candidates"]} candidates): loosen it'
 
 
 def make_variants(
-    *, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, knowledge: Knowledge, recipe: str,
-    recipes: RecipeBook, selection: SelectionParams, seed: int, training: TrainingParams = _AS_THE_RECIPE_SAYS,
-) -> pd.DataFrame:  # fmt: skip
+    *,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    knowledge: Knowledge,
+    recipe: str,
+    recipes: RecipeBook,
+    selection: SelectionParams,
+    seed: int,
+    training: TrainingParams = _AS_THE_RECIPE_SAYS,
+) -> pd.DataFrame:
     """Make variants of the positives of all splits that say something else, if training draws from mixed sources.
 
-    Those of dev and test are never trained on; an evaluation holds them against the documents they were made from.
+    Those of dev and test are never trained on; an evaluation holds them against the documents they
+    were made from.
     """
     from anmi.retrieval.variants.build import VARIANT_COLUMNS, counts_of, edited, make_variants
 
@@ -119,29 +151,50 @@ def make_variants(
     asked = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
-    writer = None if options is None else partial(edited, Endpoint(options).ask, options.max_characters)
+    writer = (
+        None if options is None else partial(edited, Endpoint(options).ask, options.max_characters)
+    )
     texts = document_texts(corpus)
-    variants = make_variants(knowledge.of(ids), documents, ids, texts, selection.variants, seed, writer)
+    variants = make_variants(
+        knowledge.of(ids), documents, ids, texts, selection.variants, seed, writer
+    )
     for kind, count in counts_of(variants).items():
-        _LOG.info("%d variants (%s) of %d of %d documents", count["variants"], kind, count["documents"], len(documents))
+        _LOG.info(
+            "%d variants (%s) of %d of %d documents",
+            count["variants"],
+            kind,
+            count["documents"],
+            len(documents),
+        )
     return variants
 
 
-def export_pairs(rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]) -> Exported:
+def export_pairs(
+    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, info: dict[str, Any]
+) -> Exported:
     """Return the rows in the pair format, of which there may be none."""
     return Exported("pairs", pair_rows(rows, corpus, queries, info["collection"], info["language"]))
 
 
 def summarise_selection(
-    *, selection: CandidateShards, rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame,
-    queries: pd.DataFrame, info: dict[str, Any], fused_judge: dict[str, Any], recipe: str, recipes: RecipeBook,
-    corpus: pd.DataFrame, marks: pd.DataFrame | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    *,
+    selection: CandidateShards,
+    rows: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+    queries: pd.DataFrame,
+    info: dict[str, Any],
+    fused_judge: dict[str, Any],
+    recipe: str,
+    recipes: RecipeBook,
+    corpus: pd.DataFrame,
+    marks: pd.DataFrame | None = None,
+) -> dict[str, Any]:
     """Count what happened to the candidates, and how many negatives were in truth relevant.
 
-    It reads ``equivalents``, so nothing that it returns goes back into mining; beside the count it says on which
-    collections the judge's coefficients were fitted. Where a person marked pairs (``marks``, of the ``corpus``), it
-    compares the marks with what the judges had said.
+    It reads ``equivalents``, so nothing that it returns goes back into mining; beside the count it
+    says on which collections the judge's coefficients were fitted. Where a person marked pairs
+    (``marks``, of the ``corpus``), it compares the marks with what the judges had said.
     """
     from anmi.evaluation import diagnostics
     from anmi.report.console import expected_sentence
@@ -151,15 +204,22 @@ def summarise_selection(
     source_of = values_by_id(queries, "query_id", "source", info["collection"])
     document_ids = corpus.document_id.tolist()
     measures: dict[str, Any] = {
-        "distributions": diagnostics.Distributions(diagnostics.ranges(selection, diagnostics.SCORE_COLUMNS)),
+        "distributions": diagnostics.Distributions(
+            diagnostics.ranges(selection, diagnostics.SCORE_COLUMNS)
+        ),
         "by_source": diagnostics.BySource(rows, source_of, info["collection"]),
-        "origins": diagnostics.Origins(), "funnel": diagnostics.Funnel(wanted),
-        "expected": diagnostics.Expected(fused_judge), "dense": diagnostics.Gap("dense"),
-        "elo": diagnostics.Gap("elo"), "by_nearness": diagnostics.RelevanceByNearness(equivalents, document_ids),
-    }  # fmt: skip
+        "origins": diagnostics.Origins(),
+        "funnel": diagnostics.Funnel(wanted),
+        "expected": diagnostics.Expected(fused_judge),
+        "dense": diagnostics.Gap("dense"),
+        "elo": diagnostics.Gap("elo"),
+        "by_nearness": diagnostics.RelevanceByNearness(equivalents, document_ids),
+    }
     if marks is not None and not marks.empty:
         measures["marked"] = diagnostics.AgainstMarks(marks, document_ids)
-    found: dict[str, Any] = dict(zip(measures, diagnostics.diagnose(selection, *measures.values()), strict=True))
+    found: dict[str, Any] = dict(
+        zip(measures, diagnostics.diagnose(selection, *measures.values()), strict=True)
+    )
     found["gaps"] = {name: found.pop(name) for name in ("dense", "elo")}
     if compared := found.setdefault("marked", None):
         marked, relevant = compared["relevant"] + compared["not_relevant"], compared["relevant"]
@@ -168,13 +228,23 @@ def summarise_selection(
     if said := expected_sentence(found["expected"]):
         _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
     asked = labelled.drop_duplicates("query_id")
-    counted = diagnostics.false_negatives(asked, equivalents, qrels) if len(equivalents) and wanted else None
+    counted = (
+        diagnostics.false_negatives(asked, equivalents, qrels)
+        if len(equivalents) and wanted
+        else None
+    )
     return {
         "recipe": recipe,
         "rows": len(rows),
         "negatives_wanted": wanted,
-        "coverage": float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0,
+        "coverage": (
+            float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0
+        ),
         "promoted": int((rows.origin == "promoted").sum()),
-        "false_negatives": None if counted is None else counted | {"of": "selected", "judge": provenance(fused_judge)},
+        "false_negatives": (
+            None
+            if counted is None
+            else counted | {"of": "selected", "judge": provenance(fused_judge)}
+        ),
         **found,
     }

@@ -51,20 +51,36 @@ def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
 
 
 def train_retriever(
-    *, rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, knowledge: Knowledge,
-    variants: pd.DataFrame, related_documents: pd.DataFrame, pseudo_queries: pd.DataFrame, new_documents: pd.DataFrame,
-    corpus_encoder: Path, encoder: str, recipe: str, recipes: RecipeBook, params: TrainingParams, dense: DenseParams,
-    seed: int, store: Store,
-) -> dict[str, Any]:  # fmt: skip
+    *,
+    rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    knowledge: Knowledge,
+    variants: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    corpus_encoder: Path,
+    encoder: str,
+    recipe: str,
+    recipes: RecipeBook,
+    params: TrainingParams,
+    dense: DenseParams,
+    seed: int,
+    store: Store,
+) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev.
 
-    A companion, where the recipe asks for one, is trained in the same way on the same rows, and its folder lies in that
-    of the first.
+    A companion, where the recipe asks for one, is trained in the same way on the same rows, and its
+    folder lies in that of the first.
 
-    Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries where fewer than 20
-    are labelled. New documents are not seen: neither as negatives nor by the statistics of a sparse retriever's terms.
+    Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries
+    where fewer than 20 are labelled. New documents are not seen: neither as negatives nor by the
+    statistics of a sparse retriever's terms.
 
-    What documents state, and variants of them, is read only where the recipe draws negatives from mixed sources.
+    What documents state, and variants of them, is read only where the recipe draws negatives from
+    mixed sources.
     """
     from anmi.evaluation.retrieval import dev_metric
     from anmi.training.loop import CheckpointPlan, digest_tables
@@ -74,13 +90,18 @@ def train_retriever(
     merged = merged_options(recipes.get(recipe), params)
     if merged.companion is not None and merged.of_companion.retriever == recipe:
         raise AnmiError(
-            f'the companion is reported as "{recipe}", and so would be the recipe of that name: rename the recipe'
+            f'the companion is reported as "{recipe}", and so would be the recipe of that name:'
+            " rename the recipe"
         )
     rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
     pseudo = _pseudo_rows(
-        pseudo_queries, merged.pseudo_queries.kinds, corpus, related_documents, labelled=len(rows) > 0,
+        pseudo_queries,
+        merged.pseudo_queries.kinds,
+        corpus,
+        related_documents,
+        labelled=len(rows) > 0,
         asked=((params.options or {}).get("pseudo_queries") or {}).get("kinds") or (),
-    )  # fmt: skip
+    )
     old = corpus[~corpus.document_id.isin(new_documents.document_id)]
     lacking = {"dev"}.intersection(unlabelled_splits(queries, qrels))
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
@@ -88,37 +109,64 @@ def train_retriever(
     least = least_queries(kind)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least)
     if measure is None:
-        log.warning("Dev queries are too few to choose an epoch (%d are the least): the last stays", least)
+        log.warning(
+            "Dev queries are too few to choose an epoch (%d are the least): the last stays", least
+        )
     told, stock = [*dev_tables[1:], new_documents], None
     if pseudo is not None:
         told += [pseudo_queries, related_documents]
     if merged.sources.kind == "mixed":
-        told += [corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants, related_documents]
+        told += [
+            corpus,
+            knowledge.graph,
+            knowledge.entities,
+            knowledge.facts,
+            variants,
+            related_documents,
+        ]
         # What is related to a new document is new as well.
         related = related_documents[related_documents.document_id.isin(old.document_id)]
         stock = Stock.from_tables(old, knowledge, variants, related)
     positives = positives_in_turn(rows, qrels, old)
     if len(positives):
         told.append(positives)
-    facts = {"recipe": recipe, "dev documents": str(params.dev_documents), "tables": digest_tables(told)}
+    facts = {
+        "recipe": recipe,
+        "dev documents": str(params.dev_documents),
+        "tables": digest_tables(told),
+    }
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     results, start = [], place_of(encoder, corpus_encoder)
-    for asked, output in ((merged.alone, folder), (merged.companion and merged.of_companion, folder / COMPANION)):
+    for asked, output in (
+        (merged.alone, folder),
+        (merged.companion and merged.of_companion, folder / COMPANION),
+    ):
         if not asked:
             continue
         options = asked
         if isinstance(how := getattr(asked.loss, "tau_plus", None), str):
-            loss = asked.loss.model_copy(update={"tau_plus": estimate_tau_plus(how, rows, len(corpus))})
+            loss = asked.loss.model_copy(
+                update={"tau_plus": estimate_tau_plus(how, rows, len(corpus))}
+            )
             options = asked.model_copy(update={"loss": loss})
         log.info("Training a %s retriever", options.retriever)
         result = train(
-            rows, encoder=_start(start, options, dense, old, store), options=options, output=output,
-            evaluate_dev=measure, seed=seed, checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock, pseudo=pseudo, positives=positives,
+            rows,
+            encoder=_start(start, options, dense, old, store),
+            options=options,
+            output=output,
+            evaluate_dev=measure,
+            seed=seed,
+            checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
+            stock=stock,
+            pseudo=pseudo,
+            positives=positives,
             guide=_guide(options, start, encoder, dense, old, seed, store),
-        )  # fmt: skip
-        ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(retriever=options.retriever)
+        )
+        ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(
+            retriever=options.retriever
+        )
         results.append((result, ranking, result.summary | {"options": options.model_dump()}))
     trained, rankings, (summary, *others) = zip(*results, strict=True)
     summary |= {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
@@ -126,16 +174,24 @@ def train_retriever(
     if others:
         summary["companion"] = others[0]
     return {
-        "trained_model": folder, "training_log": trained[0].log, "drawn_negatives": trained[0].drawn,
-        "latent_neighbours": trained[0].neighbours, "dev_run": pd.concat(rankings, ignore_index=True),
+        "trained_model": folder,
+        "training_log": trained[0].log,
+        "drawn_negatives": trained[0].drawn,
+        "latent_neighbours": trained[0].neighbours,
+        "dev_run": pd.concat(rankings, ignore_index=True),
         "training_summary": summary,
-    }  # fmt: skip
+    }
 
 
 def _guide(
-    options: TrainingOptions, start: str, encoder: str, dense: DenseParams, corpus: pd.DataFrame, seed: int,
+    options: TrainingOptions,
+    start: str,
+    encoder: str,
+    dense: DenseParams,
+    corpus: pd.DataFrame,
+    seed: int,
     store: Store,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the frozen encoder that filters in-batch negatives, if any does."""
     if not isinstance(options.in_batch_filter, GuideFilter):
         return None
@@ -147,7 +203,9 @@ def _guide(
     return _start(start, options.model_copy(update=kept), dense, corpus, store)
 
 
-def _start(name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store) -> Any:
+def _start(
+    name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store
+) -> Any:
     """Return the untrained retriever: an encoder, or sparse weights of a masked language model or of static tables."""
     from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
@@ -172,7 +230,11 @@ def dev_ranking(
     from anmi.evaluation.retrieval import ranked
 
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    found = pd.DataFrame() if dev.empty else ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
+    found = (
+        pd.DataFrame()
+        if dev.empty
+        else ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
+    )
     return found.reindex(columns=["query_id", "document_id", "score", "rank"])
 
 
@@ -190,10 +252,14 @@ def labels_used(
     return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept
 
 
-def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+def positives_in_turn(
+    rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
+) -> pd.DataFrame:
     """Return ``query_id, document_id, text``: the labelled documents of queries that have more of them than rows."""
     first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
-    more = first[first.map(len) > rows.query_id.value_counts().reindex(first.index)].map(set).to_dict()
+    more = (
+        first[first.map(len) > rows.query_id.value_counts().reindex(first.index)].map(set).to_dict()
+    )
     pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
     here = [document in more.get(query, ()) for query, document in pairs.itertuples(index=False)]
     pairs = pairs[np.array(here, bool)]
@@ -202,27 +268,38 @@ def positives_in_turn(rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFr
 
 
 def _pseudo_rows(
-    pseudo_queries: pd.DataFrame, kinds: Sequence[str], corpus: pd.DataFrame, related_documents: pd.DataFrame, *,
-    labelled: bool, asked: Collection[str],
-) -> PseudoRows | None:  # fmt: skip
+    pseudo_queries: pd.DataFrame,
+    kinds: Sequence[str],
+    corpus: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    *,
+    labelled: bool,
+    asked: Collection[str],
+) -> PseudoRows | None:
     """Return the pseudo-queries to train on, None where the recipe asks for none.
 
-    A kind that the collection's documents do not offer, such as titles, is left out, with a warning where it is one of
-    those ``asked`` for, not one that the recipe tries. Where nothing is labelled either, that the recipe makes none is
-    an error, and that none is offered leaves the encoder untrained.
+    A kind that the collection's documents do not offer, such as titles, is left out, with a warning
+    where it is one of those ``asked`` for, not one that the recipe tries. Where nothing is labelled
+    either, that the recipe makes none is an error, and that none is offered leaves the encoder
+    untrained.
     """
     from anmi.training.sampling import PseudoRows
 
     there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
     found = [kind for kind in kinds if kind in there]
     if lacking := ", ".join(kind for kind in kinds if kind in asked and kind not in found):
-        log.warning("There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why", lacking)
+        log.warning(
+            "There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why",
+            lacking,
+        )
     if not (kinds or labelled):
         raise AnmiError(
-            "there is nothing to train on: no training query has a label, and the recipe makes no pseudo-queries; add "
-            "labels, or kinds under training.options.pseudo_queries.kinds"
+            "there is nothing to train on: no training query has a label, and the recipe makes no"
+            " pseudo-queries; add labels, or kinds under training.options.pseudo_queries.kinds"
         )
     if not found and labelled:
         return None
     ids = corpus.document_id.tolist()
-    return PseudoRows(pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids)
+    return PseudoRows(
+        pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids
+    )

@@ -39,23 +39,28 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     Raises
     ------
     AnmiError
-        An option that does not exist or has a wrong value, a curriculum with no pool to choose from, or a curriculum or
-        loss that does not go with where negatives come from.
+        An option that does not exist or has a wrong value, a curriculum with no pool to choose
+        from, or a curriculum or loss that does not go with where negatives come from.
     """
     try:
-        options = TrainingOptions(**{"negatives": recipe.negatives, **recipe.training, **params.options})
+        options = TrainingOptions(
+            **{"negatives": recipe.negatives, **recipe.training, **params.options}
+        )
     except ValidationError as error:
         raise AnmiError(f"training: {sentence(error, TrainingOptions, 'option')}") from error
     # Here, since options may name it for a recipe that says what is trained.
     if options.retriever == "dense" and options.masked_lm is not None:
         raise AnmiError(
-            "training: masked_lm gives documents of a sparse retriever their terms, and a dense one starts from "
-            "`encoder`; take recipe=sparse_distilled or retriever=sparse, or leave out masked_lm"
+            "training: masked_lm gives documents of a sparse retriever their terms, and a dense one"
+            " starts from `encoder`; take recipe=sparse_distilled or retriever=sparse, or leave out"
+            " masked_lm"
         )
-    if options.companion is not None and options.of_companion.retriever == (kind := options.retriever):
+    if options.companion is not None and options.of_companion.retriever == (
+        kind := options.retriever
+    ):
         raise AnmiError(
-            f"training: a companion is of the other kind, and both are {kind}; say companion: {{retriever: "
-            f"{'sparse' if kind == 'dense' else 'dense'}}}"
+            f"training: a companion is of the other kind, and both are {kind}; say companion:"
+            f" {{retriever: {'sparse' if kind == 'dense' else 'dense'}}}"
         )
     if options.labels == 0 and not options.pseudo_queries.kinds:
         raise AnmiError(
@@ -66,15 +71,18 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     check_sources(options.curriculum, mixed=mixed)
     if options.loss.kind == "entity" and not mixed:
         raise AnmiError(
-            'training: loss "entity" learns which entity a query is about, which is known where negatives come from '
-            "what documents state; set `sources: mixed`, or choose another loss"
+            'training: loss "entity" learns which entity a query is about, which is known where'
+            " negatives come from what documents state; set `sources: mixed`, or choose another"
+            " loss"
         )
     pool = recipe.pool or recipe.negatives
     by_window = isinstance(options.curriculum, WindowOptions)
     if by_window and (options.negatives is None or pool <= options.negatives):
         raise AnmiError(
-            f'training: curriculum "{options.curriculum.kind}" chooses the negatives of a step from a larger pool, but '
-            f"the recipe mines {pool} a row for {options.negatives or 'all of them'} to be used; set its `pool`, such "
+            f'training: curriculum "{options.curriculum.kind}" chooses the negatives of a step from'
+            " a larger pool, but "
+            f"the recipe mines {pool} a row for {options.negatives or 'all of them'} to be used;"
+            " set its `pool`, such "
             f"as {min(7 * max(pool, 1), 1000)}"
         )
     return options
@@ -83,13 +91,14 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
 def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
     """Return the share of positives among what serves as negatives (methods §3.3).
 
-    ``labelled``: labelled positives a query over the size of the corpus. ``judged``: the share of the judged mined
-    negatives that are likelier relevant than not.
+    ``labelled``: labelled positives a query over the size of the corpus. ``judged``: the share of
+    the judged mined negatives that are likelier relevant than not.
 
     Raises
     ------
     AnmiError
-        ``judged``, and nobody judged the negatives of these rows; or all of them would be positives.
+        ``judged``, and nobody judged the negatives of these rows; or all of them would be
+        positives.
 
     Examples
     --------
@@ -102,17 +111,21 @@ def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
         # Without rows the training says so itself.
         value = float(found.mean() / corpus_size) if len(found) else 0.0
     else:
-        judged = np.array([value for values in rows.get("negative_p_relevant", ()) for value in values], np.float64)
+        judged = np.array(
+            [value for values in rows.get("negative_p_relevant", ()) for value in values],
+            np.float64,
+        )
         judged = judged[~np.isnan(judged)]
         if not len(judged):
             raise AnmiError(
-                "tau_plus is to be estimated from judgments, and nobody judged the negatives of these rows: name "
-                "`p_relevant` under `reads` of the recipe, or choose `tau_plus: labelled` or a number"
+                "tau_plus is to be estimated from judgments, and nobody judged the negatives of"
+                " these rows: name `p_relevant` under `reads` of the recipe, or choose `tau_plus:"
+                " labelled` or a number"
             )
         value = float((judged > 0.5).mean())
     if not value < 1.0:
         raise AnmiError(
-            f"tau_plus, the share of positives among negatives, was estimated ({how}) as {value:g} and must be below "
-            "1: give it as a number"
+            f"tau_plus, the share of positives among negatives, was estimated ({how}) as {value:g}"
+            " and must be below 1: give it as a number"
         )
     return value

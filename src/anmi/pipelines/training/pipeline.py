@@ -10,12 +10,38 @@ from anmi.pipelines.wiring import by_name, node, stage
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("training", [
-        node(train_retriever, by_name(
-            "corpus", "queries", "qrels", "knowledge", "variants", "related_documents", "pseudo_queries",
-            "new_documents", "corpus_encoder", "params:encoder", "params:recipe", "params:recipes", "params:dense",
-            "params:seed", "store", rows="training_rows", params="params:training",
-        ), by_name(
-            "trained_model", "training_log", "training_summary", "drawn_negatives", "latent_neighbours", "dev_run",
-        )),
-    ])  # fmt: skip
+    return stage(
+        "training",
+        [
+            node(
+                train_retriever,
+                by_name(
+                    "corpus",
+                    "queries",
+                    "qrels",
+                    "knowledge",
+                    "variants",
+                    "related_documents",
+                    "pseudo_queries",
+                    "new_documents",
+                    "corpus_encoder",
+                    "params:encoder",
+                    "params:recipe",
+                    "params:recipes",
+                    "params:dense",
+                    "params:seed",
+                    "store",
+                    rows="training_rows",
+                    params="params:training",
+                ),
+                by_name(
+                    "trained_model",
+                    "training_log",
+                    "training_summary",
+                    "drawn_negatives",
+                    "latent_neighbours",
+                    "dev_run",
+                ),
+            ),
+        ],
+    )

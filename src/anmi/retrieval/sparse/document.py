@@ -17,7 +17,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from anmi.retrieval.index import term_table
 from anmi.retrieval.model_folder import check_folder
 
-# Logarithm of a factor that is taken for 0: an infinite one would make every difference of weights infinite.
+# Logarithm of a factor that is taken for 0: an infinite one would make every difference of weights
+# infinite.
 NOTHING: Final = -30.0
 _LEAST: Final = 1e-9
 
@@ -25,14 +26,17 @@ _LEAST: Final = 1e-9
 class LexicalExpansion(InputModule):  # type: ignore[misc]
     """Documents as sparse vectors over the tokenizer's V tokens, without a transformer.
 
-    Document d with tf_t times token t among its |d| tokens, and the direction h of the mean of their vectors a_t, has
+    Document d with tf_t times token t among its |d| tokens, and the direction h of the mean of
+    their vectors a_t, has
 
-        d_t = g_t · (k1 + 1) tf_t / (tf_t + k1 (1 - b + b |d| / average)) + log(1 + relu(s · (h · e_t - θ_t)))
+        d_t = g_t · (k1 + 1) tf_t / (tf_t + k1 (1 - b + b |d| / average)) + log(1 + relu(s · (h ·
+        e_t - θ_t)))
 
-    The first part is BM25's for the terms that the document holds (Robertson & Zaragoza 2009), each with a factor g_t
-    that is learned. The second adds terms by a table of low rank, as an MLM head does from contextual vectors
-    (SPLADE, arXiv 2107.05720). Without training it is BM25 over sub-words where θ is above every cosine, and with θ
-    below all of them and queries of weight idf it would be BM25 and a static bi-encoder in one inverted index.
+    The first part is BM25's for the terms that the document holds (Robertson & Zaragoza 2009), each
+    with a factor g_t that is learned. The second adds terms by a table of low rank, as an MLM head
+    does from contextual vectors (SPLADE, arXiv 2107.05720). Without training it is BM25 over
+    sub-words where θ is above every cosine, and with θ below all of them and queries of weight idf
+    it would be BM25 and a static bi-encoder in one inverted index.
 
     Parameters
     ----------
@@ -50,9 +54,14 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
     save_in_root = False
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, dimension: int, average: float, k1: float = 1.2, b: float = 0.75,
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        dimension: int,
+        average: float,
+        k1: float = 1.2,
+        b: float = 0.75,
         max_seq_length: int = 512,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.tokenizer = tokenizer
         self.dimension, self.average, self.k1, self.b = dimension, average, k1, b
@@ -68,7 +77,9 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         """Return V."""
         return len(self.threshold)
 
-    def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, Tensor]:
+    def preprocess(
+        self, inputs: list[str], prompt: str | None = None, **_: Any
+    ) -> dict[str, Tensor]:
         """Return the tokens of all texts in a row and where each text begins."""
         if prompt:
             inputs = self._prepend_prompt(inputs, prompt)
@@ -82,18 +93,28 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         tokens, offsets = features["input_ids"], features["offsets"]
         ends = torch.cat([offsets[1:], offsets.new_tensor([len(tokens)])])
         lengths = ends - offsets
-        direction = functional.normalize(functional.embedding_bag(tokens, self.token, offsets, mode="mean"), dim=1)
+        direction = functional.normalize(
+            functional.embedding_bag(tokens, self.token, offsets, mode="mean"), dim=1
+        )
         similarity = direction @ self.expansion.T
-        # Most terms are below their threshold, and so are looked at only once. A text without tokens has no direction,
-        # and a threshold below 0 would give it terms.
-        near = ((similarity.detach() > self.threshold.detach()) & (lengths > 0)[:, None]).nonzero(as_tuple=True)
+        # Most terms are below their threshold, and so are looked at only once. A text without
+        # tokens has no direction, and a threshold below 0 would give it terms.
+        near = ((similarity.detach() > self.threshold.detach()) & (lengths > 0)[:, None]).nonzero(
+            as_tuple=True
+        )
         further = torch.log1p(self.log_scale.exp() * (similarity[near] - self.threshold[near[1]]))
         places = torch.repeat_interleave(torch.arange(len(offsets), device=tokens.device), lengths)
         # As (document, token) pairs: most of [B, V] is 0.
-        pairs, often = torch.unique(places * self.get_embedding_dimension() + tokens, return_counts=True)
+        pairs, often = torch.unique(
+            places * self.get_embedding_dimension() + tokens, return_counts=True
+        )
         row, token = pairs // self.get_embedding_dimension(), pairs % self.get_embedding_dimension()
         often = often.float()
-        saturated = (self.k1 + 1) * often / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
+        saturated = (
+            (self.k1 + 1)
+            * often
+            / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
+        )
         factor = self.log_factor.exp()[token]
         own = saturated * factor * (factor > _LEAST)
         every = torch.cat([near[0], row]), torch.cat([near[1], token])
@@ -124,14 +145,16 @@ _DOCUMENT: Final = "document_0_LexicalExpansion"
 def load_sparse(folder: Path, device: str) -> SparseEncoder:
     """Open what ``save`` of a model from :func:`inference_free` wrote, or another SparseEncoder.
 
-    sentence-transformers itself opens a folder with :class:`LexicalExpansion` only with ``trust_remote_code=True``, as
-    it does with every class that is not its own.
+    sentence-transformers itself opens a folder with :class:`LexicalExpansion` only with
+    ``trust_remote_code=True``, as it does with every class that is not its own.
     """
     check_folder(folder)
     # Refuses weights of another tokenizer's tokens in one sentence.
     term_table(folder)
     if not (folder / _DOCUMENT).is_dir():
-        return SparseEncoder(str(folder), device=device, trust_remote_code=False, local_files_only=True)
+        return SparseEncoder(
+            str(folder), device=device, trust_remote_code=False, local_files_only=True
+        )
     query = SparseStaticEmbedding.load(str(folder), subfolder=_QUERY, local_files_only=True)
     document = LexicalExpansion.load(str(folder), subfolder=_DOCUMENT)
     return routed(query, [document], device)

@@ -23,20 +23,23 @@ from anmi.retrieval.terms import counted_columns, idf_of
 from anmi.retrieval.token_table import learn_pieces
 
 _SPECIAL: Final = ("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
-# Of the corpus's own sub-words. On the dev queries of sae4k_ko BM25 over 2,000 has nDCG@10 .811, over 4,000 .799, over
-# 8,000 .785, over MiniLM's .605; more of them are closer to words, to which further terms can be near.
+# Of the corpus's own sub-words. On the dev queries of sae4k_ko BM25 over 2,000 has nDCG@10 .811,
+# over 4,000 .799, over 8,000 .785, over MiniLM's .605; more of them are closer to words, to which
+# further terms can be near.
 _SIZE: Final = 4000
 # English has 1.1 times as many of MiniLM's tokens as of its own sub-words, Korean 3.6 times.
 _MOST_TIMES: Final = 2.0
 _SAMPLE: Final = 2000
 
 
-def lexicon(encoder: SentenceTransformer, texts: Sequence[str]) -> tuple[PreTrainedTokenizerBase, torch.Tensor]:
+def lexicon(
+    encoder: SentenceTransformer, texts: Sequence[str]
+) -> tuple[PreTrainedTokenizerBase, torch.Tensor]:
     """Return a tokenizer of V terms and their vectors, float32 [V, D].
 
-    They are the static encoder's own, unless its tokenizer cuts the texts into more than twice as many pieces as
-    sub-words of the corpus (unigram language model, Kudo 2018, arXiv 1804.10959), as it does where it was made for
-    another language.
+    They are the static encoder's own, unless its tokenizer cuts the texts into more than twice as
+    many pieces as sub-words of the corpus (unigram language model, Kudo 2018, arXiv 1804.10959), as
+    it does where it was made for another language.
     """
     own = Tokenizer.from_str(encoder[0].tokenizer.to_str())
     own.no_truncation()
@@ -46,7 +49,9 @@ def lexicon(encoder: SentenceTransformer, texts: Sequence[str]) -> tuple[PreTrai
     if _length(own, sample) <= _MOST_TIMES * _length(corpus, sample):
         return _as_transformers(own), encoder[0].embedding.weight.detach().cpu().float()
     corpus = _trained(texts)
-    return _as_transformers(corpus), _from_documents(corpus, texts, encoder.get_embedding_dimension() or 256)
+    return _as_transformers(corpus), _from_documents(
+        corpus, texts, encoder.get_embedding_dimension() or 256
+    )
 
 
 def _trained(texts: Sequence[str]) -> Tokenizer:
@@ -71,36 +76,46 @@ def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) 
 
 
 def _length(tokenizer: Tokenizer, texts: Sequence[str]) -> int:
-    return sum(len(found.ids) for found in tokenizer.encode_batch(list(texts), add_special_tokens=False))
+    return sum(
+        len(found.ids) for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    )
 
 
 def _as_transformers(own: Tokenizer) -> PreTrainedTokenizerBase:
-    named = {f"{name[1:-1].lower()}_token": name for name in _SPECIAL if own.token_to_id(name) is not None}
+    named = {
+        f"{name[1:-1].lower()}_token": name
+        for name in _SPECIAL
+        if own.token_to_id(name) is not None
+    }
     made = PreTrainedTokenizerFast(tokenizer_object=own, **named)
     if made.pad_token is None:
         made.pad_token = made.convert_ids_to_tokens(0)
     return made
 
 
-# Share of all terms that a document begins with beside its own, by cosine. Many, because a term below the threshold has
-# no gradient: training only takes terms away. On SciFact's dev queries 1,700 of 29,500 (290 after training) have an
-# nDCG@10 of .746, 54 (then 16) .704.
+# Share of all terms that a document begins with beside its own, by cosine. Many, because a term
+# below the threshold has no gradient: training only takes terms away. On SciFact's dev queries
+# 1,700 of 29,500 (290 after training) have an nDCG@10 of .746, 54 (then 16) .704.
 FURTHER: Final = 0.05
 _SAMPLED: Final = 200
-# So that a term at a cosine of .1 above the threshold weighs .4, where one that stands in the document once weighs 1.
+# So that a term at a cosine of .1 above the threshold weighs .4, where one that stands in the
+# document once weighs 1.
 SCALE: Final = 5.0
 # idf of tokens that stand in no document (the released code of the paper).
 UNSEEN: Final = 1.0
 
 
-def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_length: int = 512) -> SparseEncoder:
+def inference_free(
+    encoder: SentenceTransformer, texts: Sequence[str], *, max_length: int = 512
+) -> SparseEncoder:
     """Return an untrained sparse retriever of a corpus: BM25 over sub-words, and the terms nearest to each document.
 
-    Queries are looked up: every token they hold weighs its idf on this corpus, special tokens nothing. Documents are
-    :class:`LexicalExpansion`. Tokens that more than half of the documents hold, where the idf of Robertson and Spärck
-    Jones falls below 0, are no terms of a document because it holds them: on SciFact they are three quarters of the
-    work and of no use. As further terms they remain, so that training can tell documents by "how" and "who". The score
-    is the inner product.
+    Queries are looked up: every token they hold weighs its idf on this corpus, special tokens
+    nothing. Documents are :class:`LexicalExpansion`. Tokens that more than half of the documents
+    hold, where the idf of Robertson and Spärck Jones falls below 0, are no terms of a document
+    because it holds them: on SciFact they are three quarters of the work and of no use. As further
+    terms they remain, so that training can tell documents by "how" and "who". The score is the
+    inner product.
 
     Parameters
     ----------
@@ -118,12 +133,15 @@ def inference_free(encoder: SentenceTransformer, texts: Sequence[str], *, max_le
     """
     if not is_static(encoder):
         raise AnmiError(
-            "an inference-free sparse retriever begins with the table of a static encoder: give encoder=static"
+            "an inference-free sparse retriever begins with the table of a static encoder: give"
+            " encoder=static"
         )
     tokenizer, table = lexicon(encoder, texts)
     rows = _rows(tokenizer, texts, max_length)
     query = query_table(tokenizer, rows)
-    document = LexicalExpansion(tokenizer, table.shape[1], float(np.mean([*map(len, rows)])), max_seq_length=max_length)
+    document = LexicalExpansion(
+        tokenizer, table.shape[1], float(np.mean([*map(len, rows)])), max_seq_length=max_length
+    )
     with torch.no_grad():
         document.token.copy_(table)
         document.expansion.copy_(torch.nn.functional.normalize(table, dim=1))
@@ -156,7 +174,9 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
     with loading(f'masked language model "{name}"', "give the folder of one"):
         folder = checked_model(name)
         check_base(str(folder))
-        network = Transformer(str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True})
+        network = Transformer(
+            str(folder), transformer_task="fill-mask", model_kwargs={"local_files_only": True}
+        )
     _fit_head(network, name)
     network.max_seq_length = min(max_length, network.max_seq_length or max_length)
     query = query_table(network.tokenizer, _rows(network.tokenizer, texts, max_length))
@@ -169,12 +189,14 @@ def _fit_head(network: Any, name: str) -> None:
     tokens, logits = len(network.tokenizer), network.model.config.vocab_size
     if tokens > logits:
         raise AnmiError(
-            f'the tokenizer of "{name}" has {tokens:,} tokens and its head predicts {logits:,}, so they are not of one '
-            "model; give training.options.masked_lm a folder whose tokenizer belongs to its weights"
+            f'the tokenizer of "{name}" has {tokens:,} tokens and its head predicts {logits:,}, so'
+            " they are not of one model; give training.options.masked_lm a folder whose tokenizer"
+            " belongs to its weights"
         )
     if tokens < logits:
         network.model.resize_token_embeddings(tokens)
-        # Or a bias that stood for two may be saved once, and not be found by the other when the model is opened.
+        # Or a bias that stood for two may be saved once, and not be found by the other when the
+        # model is opened.
         network.model.tie_weights()
 
 
@@ -195,20 +217,31 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
     """
     counts = _counts(rows, len(tokenizer))
     if not counts.nnz:
-        raise AnmiError("no document holds a token that the encoder knows, so there are no terms to search by")
-    idf = torch.from_numpy(np.where(counts.getnnz(axis=0) > 0, idf_of(counts), UNSEEN).astype(np.float32))
+        raise AnmiError(
+            "no document holds a token that the encoder knows, so there are no terms to search by"
+        )
+    idf = torch.from_numpy(
+        np.where(counts.getnnz(axis=0) > 0, idf_of(counts), UNSEEN).astype(np.float32)
+    )
     idf[tokenizer.all_special_ids] = 0
     return SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
 
 
 def _counts(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     """Return how often documents hold each token, float32 [N, V]."""
-    return counted_columns(np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32), [*map(len, rows)], width)
+    return counted_columns(
+        np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32), [*map(len, rows)], width
+    )
 
 
-def _rows(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[list[int]]:
+def _rows(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
+) -> list[list[int]]:
     with quiet():
-        return [row[:max_length] for row in tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+        return [
+            row[:max_length]
+            for row in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        ]
 
 
 def _threshold(table: torch.Tensor, rows: Sequence[Sequence[int]]) -> float:
@@ -216,7 +249,10 @@ def _threshold(table: torch.Tensor, rows: Sequence[Sequence[int]]) -> float:
     known = [row for row in rows if len(row)]
     sample = known[:: max(1, len(known) // _SAMPLED)]
     unit = torch.nn.functional.normalize
-    cosines = unit(torch.stack([table[list(row)].mean(dim=0) for row in sample]), dim=1) @ unit(table, dim=1).T
+    cosines = (
+        unit(torch.stack([table[list(row)].mean(dim=0) for row in sample]), dim=1)
+        @ unit(table, dim=1).T
+    )
     return float(np.quantile(cosines.numpy(), 1 - FURTHER))
 
 
@@ -232,9 +268,20 @@ def sparse_vectors(
     model.eval()
     with torch.inference_mode():
         starts = range(0, len(texts), batch_size)
-        for start in tqdm(starts, desc=description, unit="batch", disable=not description or None, delay=2):
-            features: dict[str, Any] = model.preprocess(list(texts[start : start + batch_size]), task=role)
-            features = {name: v.to(model.device) if torch.is_tensor(v) else v for name, v in features.items()}
-            parts.append(sparse.csr_matrix(model({**features, "task": role})["sentence_embedding"].cpu().numpy()))
+        for start in tqdm(
+            starts, desc=description, unit="batch", disable=not description or None, delay=2
+        ):
+            features: dict[str, Any] = model.preprocess(
+                list(texts[start : start + batch_size]), task=role
+            )
+            features = {
+                name: v.to(model.device) if torch.is_tensor(v) else v
+                for name, v in features.items()
+            }
+            parts.append(
+                sparse.csr_matrix(
+                    model({**features, "task": role})["sentence_embedding"].cpu().numpy()
+                )
+            )
     none = sparse.csr_matrix((0, model.get_embedding_dimension() or 0), dtype=np.float32)
     return sparse.vstack([none, *parts], format="csr", dtype=np.float32)

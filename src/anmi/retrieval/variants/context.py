@@ -20,7 +20,9 @@ from anmi.corpus.knowledge import KnowledgeGraph
 Span = tuple[int, int]
 
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: words stand without blanks between them.
-_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_UNSPACED: Final = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
 _HANGUL: Final = re.compile(r"[\uac00-\ud7a3]")
 
 
@@ -59,7 +61,11 @@ class Context:
 
     @classmethod
     def of(
-        cls, graph: KnowledgeGraph, documents: NDArray[np.int32], ids: Sequence[str], texts: Sequence[str]
+        cls,
+        graph: KnowledgeGraph,
+        documents: NDArray[np.int32],
+        ids: Sequence[str],
+        texts: Sequence[str],
     ) -> Context:
         """Find the mentions in documents of the corpus.
 
@@ -72,8 +78,14 @@ class Context:
         ids, texts
             Of all documents of the corpus.
         """
-        stated, own_texts = sparse.csr_array(graph.stated[documents]), tuple(texts[document] for document in documents)
-        row, fact = np.repeat(np.arange(len(documents)), np.diff(stated.indptr)), stated.indices.astype(np.int64)
+        stated, own_texts = (
+            sparse.csr_array(graph.stated[documents]),
+            tuple(texts[document] for document in documents),
+        )
+        row, fact = (
+            np.repeat(np.arange(len(documents)), np.diff(stated.indptr)),
+            stated.indices.astype(np.int64),
+        )
         pairs = np.unique(row[:, None] * len(graph.nodes) + graph.triples[fact][:, [0, 2]])
         owner, node = np.divmod(pairs, len(graph.nodes))
         slots, slot_spans = [], []
@@ -87,14 +99,27 @@ class Context:
                     slot_spans.append(spans)
         slot_row, slot_entity = np.array(slots, np.int64).reshape(-1, 2).T
         own_ids = tuple(ids[document] for document in documents)
-        return cls(graph, documents, own_ids, own_texts, row, fact, pairs, slot_row, slot_entity, slot_spans)
+        return cls(
+            graph,
+            documents,
+            own_ids,
+            own_texts,
+            row,
+            fact,
+            pairs,
+            slot_row,
+            slot_entity,
+            slot_spans,
+        )
 
     @cached_property
     def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
         slots, found = self.slot_row * len(self.graph.nodes) + self.slot_entity, []
         for end in (2, 0):
-            slot, fact = matches(slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end])
+            slot, fact = matches(
+                slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end]
+            )
             found.append((slot, fact, np.full(len(slot), end == 0)))
         slot, fact, head = (np.concatenate(each) for each in zip(*found, strict=True))
         return slot, fact, head
@@ -106,7 +131,9 @@ class Context:
         return np.isin(place * documents + other, entailing.row * documents + entailing.col)
 
 
-def matches(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def matches(
+    known: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
 
     Examples
@@ -132,7 +159,10 @@ def picked(
     >>> [values.tolist() for values in picked(np.array([0.6, 0.6]), groups, np.array([0, 1]))]
     [[7, 0], [True, False]]
     """
-    start, size = groups.indptr[group].astype(np.int64), np.diff(groups.indptr)[group].astype(np.int64)
+    start, size = (
+        groups.indptr[group].astype(np.int64),
+        np.diff(groups.indptr)[group].astype(np.int64),
+    )
     there = size > 0
     member = np.zeros(len(group), np.int64)
     place = start + (uniform * size).astype(np.int64)
@@ -154,8 +184,9 @@ def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
 def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
     """Return where each label stands in a text as a whole word, in the order of the text.
 
-    The longest label comes first and no two mentions overlap, so a name within a longer name is no mention. A label
-    that stands twice in the list has none, as nobody can tell whose it is; nor has any other label there.
+    The longest label comes first and no two mentions overlap, so a name within a longer name is no
+    mention. A label that stands twice in the list has none, as nobody can tell whose it is; nor has
+    any other label there.
 
     Parameters
     ----------
@@ -225,7 +256,9 @@ def _is_whole(text: str, start: int, end: int) -> bool:
     if _goes_on(text[start], before):
         return False
     # A Korean name takes its endings without a blank.
-    return not _goes_on(text[end - 1], after) or bool(_HANGUL.match(text[end - 1]) and _HANGUL.match(after))
+    return not _goes_on(text[end - 1], after) or bool(
+        _HANGUL.match(text[end - 1]) and _HANGUL.match(after)
+    )
 
 
 def _goes_on(edge: str, neighbour: str) -> bool:
@@ -233,4 +266,6 @@ def _goes_on(edge: str, neighbour: str) -> bool:
     if not neighbour or (_UNSPACED.match(edge) and _UNSPACED.match(neighbour)):
         return False
     # Marks belong to the letter before them: "José" may be written with two characters in the end.
-    return neighbour.isalnum() or neighbour == "_" or unicodedata.category(neighbour).startswith("M")
+    return (
+        neighbour.isalnum() or neighbour == "_" or unicodedata.category(neighbour).startswith("M")
+    )

@@ -4,6 +4,12 @@ from anmi.selection.export.formats import FORMATS, Collection, ExportOptions, fi
 from anmi.selection.export.writing import Exported, export_collection, make_export, may_replace
 
 __all__ = [
-    "FORMATS", "Collection", "ExportOptions", "Exported", "export_collection", "find_format", "make_export",
+    "FORMATS",
+    "Collection",
+    "ExportOptions",
+    "Exported",
+    "export_collection",
+    "find_format",
+    "make_export",
     "may_replace",
-]  # fmt: skip
+]

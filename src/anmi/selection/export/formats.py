@@ -16,7 +16,8 @@ from anmi.errors import AnmiError, nearest
 from anmi.selection.rows import pair_rows
 from anmi.selection.steps import Params
 
-# The order in which a score is chosen where none is named: a cross-encoder's logits are what MarginMSE was made for.
+# The order in which a score is chosen where none is named: a cross-encoder's logits are what
+# MarginMSE was made for.
 PREFERRED: Final = ("cross", "p_relevant", "dense")
 LEAST_KNOWN: Final = 0.95
 _TEXTS: Final = ("query_id", "query", "positive_id", "positive")
@@ -25,14 +26,24 @@ _TEXTS: Final = ("query_id", "query", "positive_id", "positive")
 class ExportOptions(Params):
     """What goes into an export."""
 
-    negatives: int | None = Field(None, ge=1, le=1000, description="Of each row, best first; all it has when empty.")
+    negatives: int | None = Field(
+        None, ge=1, le=1000, description="Of each row, best first; all it has when empty."
+    )
     score: str | None = Field(
-        None, min_length=1, description="Which judgment becomes the score or soft label, such as cross or p_relevant. "
-        "When empty, hard labels of 1 and 0, or no scores; n-tuple-scores then takes the first of cross, p_relevant "
-        "and dense that is known for 95 % of the documents.",
-    )  # fmt: skip
-    prompt: str | None = Field(None, description="Prompt of the query in every line; the trainer's own when empty.")
-    by_source: bool = Field(False, description="Files for each source of queries, as the BM25 notebook writes them.")
+        None,
+        min_length=1,
+        description=(
+            "Which judgment becomes the score or soft label, such as cross or p_relevant. When"
+            " empty, hard labels of 1 and 0, or no scores; n-tuple-scores then takes the first of"
+            " cross, p_relevant and dense that is known for 95 % of the documents."
+        ),
+    )
+    prompt: str | None = Field(
+        None, description="Prompt of the query in every line; the trainer's own when empty."
+    )
+    by_source: bool = Field(
+        False, description="Files for each source of queries, as the BM25 notebook writes them."
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,8 @@ class Flat:
     Attributes
     ----------
     rows
-        ``query_id, query, positive_id, positive`` of [R] rows, of type object, and ``score``: the positive's.
+        ``query_id, query, positive_id, positive`` of [R] rows, of type object, and ``score``: the
+        positive's.
     negatives
         ``row`` (the place of its row, rising), ``id, text, score`` of [P] negatives.
     score
@@ -97,8 +109,9 @@ class Flat:
 def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Flat:
     """Lay the negatives of training rows flat.
 
-    Left out and counted: rows of weight 0, negatives of weight 0 (our training would not see them either), negatives
-    that are a positive of another row of their query, and what the score is missing for.
+    Left out and counted: rows of weight 0, negatives of weight 0 (our training would not see them
+    either), negatives that are a positive of another row of their query, and what the score is
+    missing for.
 
     Parameters
     ----------
@@ -115,7 +128,10 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
         A column is missing, or the score was measured for nothing.
     """
     if missing := [name for name in (*_TEXTS, "negative_ids", "negatives") if name not in rows]:
-        raise AnmiError(f'this is no table of training rows: it has no column "{missing[0]}"; run selection again')
+        raise AnmiError(
+            f'this is no table of training rows: it has no column "{missing[0]}"; run selection'
+            " again"
+        )
     if score is not None and score not in (known := _scores(rows)):
         raise AnmiError(f'the training rows have no score "{score}"; {nearest(score, known)}')
     used = rows.query_weight.to_numpy() > 0 if "query_weight" in rows else np.ones(len(rows), bool)
@@ -126,7 +142,10 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
         return np.fromiter(chain.from_iterable(table[column]), kind, count=int(lengths.sum()))
 
     own = table_of({name: table[name].to_numpy(object) for name in _TEXTS})
-    others = {"row": np.repeat(np.arange(len(table)), lengths), "id": listed("negative_ids", object)}
+    others = {
+        "row": np.repeat(np.arange(len(table)), lengths),
+        "id": listed("negative_ids", object),
+    }
     negative = table_of(others | {"text": listed("negatives", object)})
     own["score"] = np.nan if score is None else table[f"positive_{score}"].to_numpy(np.float64)
     negative["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
@@ -154,7 +173,11 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     [dtype('O'), dtype('int64')]
     """
     kept = {
-        name: pd.Series(values, dtype=object) if getattr(values, "dtype", np.dtype(float)).kind == "O" else values
+        name: (
+            pd.Series(values, dtype=object)
+            if getattr(values, "dtype", np.dtype(float)).kind == "O"
+            else values
+        )
         for name, values in columns.items()
     }
     return pd.DataFrame(kept)
@@ -162,7 +185,9 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 def _scores(table: pd.DataFrame) -> list[str]:
     """Return the names of the judgments that both positives and negatives may have."""
-    named = [str(name).removeprefix("positive_") for name in table if str(name).startswith("positive_")]
+    named = [
+        str(name).removeprefix("positive_") for name in table if str(name).startswith("positive_")
+    ]
     return [name for name in named if f"negative_{name}" in table and name not in ("id", "ids")]
 
 
@@ -176,7 +201,9 @@ def known_shares(rows: pd.DataFrame) -> dict[str, float]:
     """
     shares = {}
     for name in _scores(rows):
-        values = np.concatenate([rows[f"positive_{name}"], *rows[f"negative_{name}"]]).astype(np.float64)
+        values = np.concatenate([rows[f"positive_{name}"], *rows[f"negative_{name}"]]).astype(
+            np.float64
+        )
         shares[name] = float(1 - np.isnan(values).mean()) if len(values) else 0.0
     return shares
 
@@ -193,7 +220,8 @@ def preferred_score(rows: pd.DataFrame) -> str:
     chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= LEAST_KNOWN), None)
     if chosen is None:
         raise AnmiError(
-            f"no score is known for {LEAST_KNOWN:.0%} of the documents; choose one with --score: {share_text(shares)}"
+            f"no score is known for {LEAST_KNOWN:.0%} of the documents; choose one with --score:"
+            f" {share_text(shares)}"
         )
     return chosen
 
@@ -207,26 +235,40 @@ def share_text(shares: dict[str, float]) -> str:
     'dense (known for 100.0 %), cross (known for 34.1 %)'
     """
     best = sorted(shares.items(), key=lambda each: -each[1])
-    return ", ".join(f"{name} (known for {100 * share:.1f} %)" for name, share in best if share) or "none is measured"
+    return (
+        ", ".join(f"{name} (known for {100 * share:.1f} %)" for name, share in best if share)
+        or "none is measured"
+    )
 
 
 def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Bring the rows of each query together; with ``contrast`` only queries that have both kinds of documents.
 
-    Returns the queries, ``query_id, query``, and their documents, each once per query and positives first:
-    ``group`` (the place of the query, rising), ``id, text, score, positive``.
+    Returns the queries, ``query_id, query``, and their documents, each once per query and positives
+    first: ``group`` (the place of the query, rising), ``id, text, score, positive``.
     """
     rows, negatives = flat.rows, flat.negatives
     query = pd.factorize(rows.query_id)[0]
-    own = {"group": query, "id": rows.positive_id, "text": rows.positive, "score": rows.score, "positive": True}
+    own = {
+        "group": query,
+        "id": rows.positive_id,
+        "text": rows.positive,
+        "score": rows.score,
+        "positive": True,
+    }
     other = negatives.assign(group=query[negatives["row"]], positive=False)
-    both = pd.concat([table_of(own), other[list(own)]], ignore_index=True).drop_duplicates(["group", "id"])
+    both = pd.concat([table_of(own), other[list(own)]], ignore_index=True).drop_duplicates(
+        ["group", "id"]
+    )
     if flat.score is not None:
         flat.leave_out(f"positives without {flat.score}", int(both.score.isna().sum()))
         both = both[both.score.notna()]
     asked = rows.iloc[np.unique(query, return_index=True)[1]]
     if contrast:
-        kinds = [np.bincount(both.group[both.positive == kind], minlength=len(asked)) for kind in (True, False)]
+        kinds = [
+            np.bincount(both.group[both.positive == kind], minlength=len(asked))
+            for kind in (True, False)
+        ]
         mixed = (kinds[0] > 0) & (kinds[1] > 0)
         flat.leave_out("queries without a positive or without negatives", int((~mixed).sum()))
         both = both[mixed[both.group]]
@@ -239,21 +281,33 @@ def _lists(documents: pd.DataFrame, column: str, queries: int) -> Any:
     """Return a column of documents as one list per query."""
     cuts = np.cumsum(np.bincount(documents.group, minlength=queries))[:-1]
     # Splitting at no cuts gives one part, also where there is no query.
-    return [part.tolist() for part in np.split(documents[column].to_numpy(), cuts)] if queries else []
+    return (
+        [part.tolist() for part in np.split(documents[column].to_numpy(), cuts)] if queries else []
+    )
 
 
 def _labels(documents: pd.DataFrame, flat: Flat, hard: Any) -> NDArray[Any]:
-    return documents.positive.to_numpy(hard) if flat.score is None else documents.score.to_numpy(np.float32)
+    return (
+        documents.positive.to_numpy(hard)
+        if flat.score is None
+        else documents.score.to_numpy(np.float32)
+    )
 
 
-def labelled_pair(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def labelled_pair(
+    flat: Flat, options: ExportOptions, collection: Collection | None
+) -> pd.DataFrame:
     """Return ``query, document, label``: 1 for a positive and 0 for a negative, or the score asked for."""
     queries, found = _grouped(flat, contrast=False)
     asked = queries["query"].to_numpy()[found.group]
-    return table_of({"query": asked, "document": found.text.to_numpy(), "label": _labels(found, flat, np.int64)})
+    return table_of(
+        {"query": asked, "document": found.text.to_numpy(), "label": _labels(found, flat, np.int64)}
+    )
 
 
-def labelled_list(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def labelled_list(
+    flat: Flat, options: ExportOptions, collection: Collection | None
+) -> pd.DataFrame:
     """Return ``query, documents, labels``, one line per query with both kinds of documents."""
     queries, found = _grouped(flat, contrast=True)
     found = found.assign(label=_labels(found, flat, np.float32))
@@ -261,7 +315,9 @@ def labelled_list(flat: Flat, options: ExportOptions, collection: Collection | N
     return table_of({"query": queries["query"].to_numpy(), "documents": texts, "labels": labels})
 
 
-def flagembedding(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def flagembedding(
+    flat: Flat, options: ExportOptions, collection: Collection | None
+) -> pd.DataFrame:
     """Return ``query, pos, neg, type``, with a score also ``pos_scores, neg_scores``, and ``prompt`` if there is one.
 
     ``type`` is what the in-context trainer asks for; the others take it or leave it.
@@ -279,19 +335,40 @@ def flagembedding(flat: Flat, options: ExportOptions, collection: Collection | N
 def tevatron(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
     """Return ``query_id, query, positive_passages, negative_passages``; a passage is ``docid, title, text``.
 
-    Tevatron joins title and text by a blank, as we do; so a known title is taken off the text's beginning.
+    Tevatron joins title and text by a blank, as we do; so a known title is taken off the text's
+    beginning.
     """
     queries, found = _grouped(flat, contrast=True)
-    known = {} if collection is None else dict(collection.corpus[["document_id", "title"]].to_numpy().tolist())
+    known = (
+        {}
+        if collection is None
+        else dict(collection.corpus[["document_id", "title"]].to_numpy().tolist())
+    )
     passages = []
     for document, text in zip(found["id"], found.text, strict=True):
         title = str(known.get(document) or "").strip()
         title = title if text.startswith(f"{title} ") else ""
-        passages.append({"docid": str(document), "title": title, "text": text[len(title) + 1 :] if title else text})
+        passages.append(
+            {
+                "docid": str(document),
+                "title": title,
+                "text": text[len(title) + 1 :] if title else text,
+            }
+        )
     found = found.assign(passage=pd.Series(passages, found.index, dtype=object))
-    kinds = (_lists(found[found.positive == kind], "passage", len(queries)) for kind in (True, False))
+    kinds = (
+        _lists(found[found.positive == kind], "passage", len(queries)) for kind in (True, False)
+    )
     columns = (queries.query_id.to_numpy(), queries["query"].to_numpy(), *kinds)
-    return table_of(dict(zip(("query_id", "query", "positive_passages", "negative_passages"), columns, strict=True)))
+    return table_of(
+        dict(
+            zip(
+                ("query_id", "query", "positive_passages", "negative_passages"),
+                columns,
+                strict=True,
+            )
+        )
+    )
 
 
 def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
@@ -304,7 +381,8 @@ def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> 
     """
     if collection is None:
         raise AnmiError(
-            "the pair format names types and language, known from the collection alone; run ingestion first"
+            "the pair format names types and language, known from the collection alone; run"
+            " ingestion first"
         )
     _note_empty(flat)
     for kind, table, key, asked in (
@@ -314,17 +392,20 @@ def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> 
         unknown = asked[~asked.isin(table[key])]
         if len(unknown):
             raise AnmiError(
-                f'the newest collection has no {kind} "{unknown.iloc[0]}" of the training rows, so these were made '
-                "of another one; run mining again"
+                f'the newest collection has no {kind} "{unknown.iloc[0]}" of the training rows, so'
+                " these were made of another one; run mining again"
             )
     negatives = flat.negatives.rename(columns={"row": "group"})
     ids, texts = (_lists(negatives, column, len(flat.rows)) for column in ("id", "text"))
     rows = flat.rows.assign(negative_ids=ids, negatives=texts)
-    return pair_rows(rows, collection.corpus, collection.queries, collection.name, collection.language)
+    return pair_rows(
+        rows, collection.corpus, collection.queries, collection.name, collection.language
+    )
 
 
-# Column names and order follow ``sentence_transformers.util.mine_hard_negatives``; a loss reads columns by their order,
-# and every one of them is a text apart from ``label`` and ``scores``, so nothing else may stand in these tables.
+# Column names and order follow ``sentence_transformers.util.mine_hard_negatives``; a loss reads
+# columns by their order, and every one of them is a text apart from ``label`` and ``scores``, so
+# nothing else may stand in these tables.
 def triplet(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
     """Return ``query, positive, negative``, one line per negative."""
     _note_empty(flat)
@@ -336,8 +417,9 @@ def triplet(flat: Flat, options: ExportOptions, collection: Collection | None) -
 def n_tuple(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
     """Return ``query, positive, negative_1, …, negative_n``, one line per row that has n negatives.
 
-    With a score also ``scores``: the positive's, then those of the negatives. Scores and not their differences:
-    MarginMSELoss takes both (Hofstätter et al. 2020, arXiv 2010.02666), DistillKLDivLoss only scores.
+    With a score also ``scores``: the positive's, then those of the negatives. Scores and not their
+    differences: MarginMSELoss takes both (Hofstätter et al. 2020, arXiv 2010.02666),
+    DistillKLDivLoss only scores.
     """
     _note_empty(flat)
     counts = flat.counts
@@ -353,9 +435,13 @@ def n_tuple(flat: Flat, options: ExportOptions, collection: Collection | None) -
         least = f"--negatives {short.min()} keeps every row that has any"
         flat.leave_out(f"rows with fewer than {wanted} negatives ({least})", len(short))
     rows, negatives = flat.rows[full], flat.negatives[full[flat.negatives["row"]]]
-    texts, scores = (negatives[name].to_numpy().reshape(len(rows), wanted) for name in ("text", "score"))
+    texts, scores = (
+        negatives[name].to_numpy().reshape(len(rows), wanted) for name in ("text", "score")
+    )
     named = {f"negative_{place + 1}": texts[:, place] for place in range(wanted)}
-    table = table_of({"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy(), **named})
+    table = table_of(
+        {"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy(), **named}
+    )
     if flat.score is None:
         return table
     return table.assign(scores=list(np.column_stack([rows.score, scores]).astype(np.float32)))
@@ -383,8 +469,8 @@ class Format:
     takes
         Options it has a place for, besides ``negatives``.
     files, loading
-        ``train.parquet``, ``train.jsonl``, or ``part_*.jsonl`` for numbered files of 100,000 lines; and how they are
-        read, with the place for the path as ``{path}``.
+        ``train.parquet``, ``train.jsonl``, or ``part_*.jsonl`` for numbered files of 100,000 lines;
+        and how they are read, with the place for the path as ``{path}``.
     needs_score
         Whether a score is chosen where none is named.
     """
@@ -400,40 +486,60 @@ class Format:
 _SCORE: Final = frozenset({"score"})
 FORMATS: Final[dict[str, Format]] = {
     "triplet": Format(
-        "Query, positive and one negative a line, for TripletLoss or MultipleNegativesRankingLoss of "
-        "sentence-transformers.", triplet,
+        "Query, positive and one negative a line, for TripletLoss or MultipleNegativesRankingLoss"
+        " of sentence-transformers.",
+        triplet,
     ),
     "n-tuple": Format(
-        "Query, positive and n negatives a line, for MultipleNegativesRankingLoss of sentence-transformers.",
+        "Query, positive and n negatives a line, for MultipleNegativesRankingLoss of"
+        " sentence-transformers.",
         n_tuple,
     ),
     "n-tuple-scores": Format(
-        "An n-tuple with the scores of its documents, for MarginMSELoss or DistillKLDivLoss of sentence-transformers.",
-        n_tuple, _SCORE, needs_score=True,
+        "An n-tuple with the scores of its documents, for MarginMSELoss or DistillKLDivLoss of"
+        " sentence-transformers.",
+        n_tuple,
+        _SCORE,
+        needs_score=True,
     ),
     "labeled-pair": Format(
-        "Query, document and a label of 1, 0 or a score, for CosineSimilarityLoss, ContrastiveLoss or CoSENTLoss of "
-        "sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.", labelled_pair, _SCORE,
+        "Query, document and a label of 1, 0 or a score, for CosineSimilarityLoss, ContrastiveLoss"
+        " or CoSENTLoss of sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.",
+        labelled_pair,
+        _SCORE,
     ),
     "labeled-list": Format(
-        "Query, its documents and their labels, for LambdaLoss, ListNetLoss or RankNetLoss of the CrossEncoder of "
-        "sentence-transformers.", labelled_list, _SCORE,
+        "Query, its documents and their labels, for LambdaLoss, ListNetLoss or RankNetLoss of the"
+        " CrossEncoder of sentence-transformers.",
+        labelled_list,
+        _SCORE,
     ),
     "flagembedding": Format(
-        "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).", flagembedding,
-        frozenset({"score", "prompt"}), "train.jsonl",
-        "torchrun --nproc_per_node 1 -m FlagEmbedding.finetune.embedder.encoder_only.base --train_data {path} …",
+        "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).",
+        flagembedding,
+        frozenset({"score", "prompt"}),
+        "train.jsonl",
+        "torchrun --nproc_per_node 1 -m FlagEmbedding.finetune.embedder.encoder_only.base"
+        " --train_data {path} …",
     ),
     "tevatron": Format(
-        "JSON lines of query, positive and negative passages with ids and titles, for the trainers of Tevatron.",
-        tevatron, files="train.jsonl",
-        loading="python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {path} …",
+        "JSON lines of query, positive and negative passages with ids and titles, for the trainers"
+        " of Tevatron.",
+        tevatron,
+        files="train.jsonl",
+        loading=(
+            "python -m tevatron.retriever.driver.train --dataset_name json --dataset_path {path} …"
+        ),
     ),
     "pairs": Format(
-        "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and language.", pairs,
-        frozenset({"by_source"}), files="part_*.jsonl", loading=_JSON,
+        "Numbered chunks of JSON lines with hard_negatives, query_type, doc_type, source and"
+        " language.",
+        pairs,
+        frozenset({"by_source"}),
+        files="part_*.jsonl",
+        loading=_JSON,
     ),
-}  # fmt: skip
+}
 
 
 def find_format(name: str, options: ExportOptions) -> Format:
@@ -450,5 +556,7 @@ def find_format(name: str, options: ExportOptions) -> Format:
     for option, given in options.model_dump(include={"score", "prompt", "by_source"}).items():
         if given not in (None, False) and option not in found.takes:
             others = ", ".join(other for other, kind in FORMATS.items() if option in kind.takes)
-            raise AnmiError(f'format "{name}" has no place for {option}; leave it out, or take one of {others}')
+            raise AnmiError(
+                f'format "{name}" has no place for {option}; leave it out, or take one of {others}'
+            )
     return found

@@ -45,7 +45,8 @@ class Exported:
     prompts
         What the encoder that mined puts before texts, by role; empty where that is not known.
     parted_by
-        Column by whose values numbered files are parted, ``part_VALUE_001.jsonl`` and so on; None for none.
+        Column by whose values numbered files are parted, ``part_VALUE_001.jsonl`` and so on; None
+        for none.
     mined
         From what and how the lines were made, for the card.
     """
@@ -74,7 +75,10 @@ class Exported:
             for prefix, table in self._parts():
                 size = _CHUNK if "*" in files else max(len(table), 1)
                 for number, start in enumerate(range(0, max(len(table), 1), size), start=1):
-                    write_lines(table.iloc[start : start + size], folder / files.replace("*", f"{prefix}{number:03d}"))
+                    write_lines(
+                        table.iloc[start : start + size],
+                        folder / files.replace("*", f"{prefix}{number:03d}"),
+                    )
         (folder / README).write_text(self.readme(folder), encoding="utf-8")
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -82,8 +86,13 @@ class Exported:
         if self.parted_by is None:
             yield "", self.table
             return
-        # Two sources may differ in nothing that a file's name can hold; their lines then share the files.
-        names = self.table[self.parted_by].astype(str).map(lambda value: _PLAIN.sub("-", value).strip("-") or "none")
+        # Two sources may differ in nothing that a file's name can hold; their lines then share the
+        # files.
+        names = (
+            self.table[self.parted_by]
+            .astype(str)
+            .map(lambda value: _PLAIN.sub("-", value).strip("-") or "none")
+        )
         for name, table in self.table.groupby(names, sort=True):
             yield f"{name}_", table
 
@@ -91,23 +100,39 @@ class Exported:
         """Return what the README of a folder with the files says."""
         columns = ", ".join(map(str, self.table))
         about = FORMATS[self.name].description
-        lines = [card_header(folder, {"default": FORMATS[self.name].files}), f"# {self.name}", "", about, ""]
+        lines = [
+            card_header(folder, {"default": FORMATS[self.name].files}),
+            f"# {self.name}",
+            "",
+            about,
+            "",
+        ]
         lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
         lines += [] if self.score is None else [f"Scores: {self.score}."]
         if any(self.prompts.values()):
             told = (
-                f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are without them: give them "
+                f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are"
+                " without them: give them "
             )
             lines += ["", f"{told}to your trainer if it trains the same encoder."]
         if self.left_out:
-            lines += ["", "Left out:", "", *(f"- {what}: {count:,}" for what, count in self.left_out.items())]
+            lines += [
+                "",
+                "Left out:",
+                "",
+                *(f"- {what}: {count:,}" for what, count in self.left_out.items()),
+            ]
         return "\n".join([*lines, "", "Read it with", "", f"    {self.how_to_load()}", ""])
 
 
 def make_export(
-    rows: pd.DataFrame, name: str, options: ExportOptions | None = None, collection: Collection | None = None,
-    encoder_info: Mapping[str, Any] | None = None, mined: Mapping[str, str] | None = None,
-) -> Exported:  # fmt: skip
+    rows: pd.DataFrame,
+    name: str,
+    options: ExportOptions | None = None,
+    collection: Collection | None = None,
+    encoder_info: Mapping[str, Any] | None = None,
+    mined: Mapping[str, str] | None = None,
+) -> Exported:
     """Turn training rows into a format.
 
     Parameters
@@ -128,43 +153,69 @@ def make_export(
     Raises
     ------
     AnmiError
-        Unknown format or score, an option the format has no place for, or nothing is left to export.
+        Unknown format or score, an option the format has no place for, or nothing is left to
+        export.
     """
     options = options or ExportOptions()
     found = find_format(name, options)
-    score = options.score or (formats.preferred_score(rows) if found.needs_score and len(rows) else None)
+    score = options.score or (
+        formats.preferred_score(rows) if found.needs_score and len(rows) else None
+    )
     laid = formats.flatten(rows, options.negatives, score)
     table = found.make(laid, options, collection)
     if not len(table):
         lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
-        known = f"; scores of these rows: {formats.share_text(formats.known_shares(rows))}" if score else ""
-        raise AnmiError(f'nothing is left to export as "{name}": {lost or "there are no training rows"}{known}')
+        known = (
+            f"; scores of these rows: {formats.share_text(formats.known_shares(rows))}"
+            if score
+            else ""
+        )
+        raise AnmiError(
+            f'nothing is left to export as "{name}": {lost or "there are no training rows"}{known}'
+        )
     prompts = (encoder_info or {}).get("prompts") or {}
     parted = "source" if options.by_source else None
     about = {"Collection": f"{collection.name} ({collection.language})"} if collection else {}
     return Exported(name, table, score, laid.left_out, prompts, parted, about | dict(mined or {}))
 
 
-def card_header(folder: Path, files: Mapping[str, str | Mapping[str, str]], language: str | None = None) -> str:
+def card_header(
+    folder: Path, files: Mapping[str, str | Mapping[str, str]], language: str | None = None
+) -> str:
     """Return the head of a dataset card: its configurations with their files, or files by split.
 
-    The description tells `datasets`, which goes by name and card, that a folder is not one that it read before.
+    The description tells `datasets`, which goes by name and card, that a folder is not one that it
+    read before.
     """
     description = hash_files((path.name, path) for path in files_in(folder) if path.name != README)
     configs = [
-        {"config_name": name, "description": description, "data_files": found if isinstance(found, str) else
-         [{"split": split, "path": path} for split, path in found.items()]}
+        {
+            "config_name": name,
+            "description": description,
+            "data_files": (
+                found
+                if isinstance(found, str)
+                else [{"split": split, "path": path} for split, path in found.items()]
+            ),
+        }
         for name, found in files.items()
-    ]  # fmt: skip
+    ]
     # JSON is YAML.
-    head = {"license": "unknown", "tags": ["anmi"], "configs": configs} | ({"language": language} if language else {})
-    return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---"])
+    head = {"license": "unknown", "tags": ["anmi"], "configs": configs} | (
+        {"language": language} if language else {}
+    )
+    return "\n".join(
+        ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---"]
+    )
 
 
 def card_lines(mined: Mapping[str, str]) -> list[str]:
     """Return what a card says of how it was made, and of the licence."""
     told = [f"- {what}: {value}" for what, value in mined.items() if value]
-    licence = "The licence is that of the texts: put it in place of `unknown` above before you pass this on."
+    licence = (
+        "The licence is that of the texts: put it in place of `unknown` above before you pass"
+        " this on."
+    )
     return ["", *told, "", licence] if told else ["", licence]
 
 
@@ -190,10 +241,13 @@ class Task(AbsTaskRetrieval):
 '''
 
 
-def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path, *, lines: bool = False) -> int:
+def export_collection(
+    collection: Collection, qrels: pd.DataFrame, folder: Path, *, lines: bool = False
+) -> int:
     """Write a collection as BEIR, ``datasets`` and MTEB read it; return the number of documents.
 
-    Metadata are kept, as JSON in Parquet; those of a passage name its ``document`` and where it starts there.
+    Metadata are kept, as JSON in Parquet; those of a passage name its ``document`` and where it
+    starts there.
 
     Parameters
     ----------
@@ -204,7 +258,8 @@ def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path,
     folder
         Made if it is not there.
     lines
-        Write JSONL and TSV, as BEIR publishes collections, and nothing else, in the place of Parquet.
+        Write JSONL and TSV, as BEIR publishes collections, and nothing else, in the place of
+        Parquet.
     """
     (folder / "qrels").mkdir(parents=True)
     whole, corpus = documents_of(collection.corpus), _with_places(collection.corpus)
@@ -215,23 +270,40 @@ def export_collection(collection: Collection, qrels: pd.DataFrame, folder: Path,
             write_lines(table.assign(metadata=metadata), folder / f"{name}.jsonl")
         else:
             _write_parquet(table, folder / f"{name}.parquet")
-    files, labels = {}, qrels.rename(columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"})
+    files, labels = (
+        {},
+        qrels.rename(
+            columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
+        ),
+    )
     columns = ["query-id", "corpus-id", "score"]
     for split, rows in labels.groupby("split"):
         files[str(split)] = f"qrels/{split}.{'tsv' if lines else 'parquet'}"
         if lines:
-            texts = ["\t".join(map(str, row)) for row in (columns, *rows[columns].to_numpy().tolist())]
+            texts = [
+                "\t".join(map(str, row)) for row in (columns, *rows[columns].to_numpy().tolist())
+            ]
             (folder / files[str(split)]).write_text("\n".join([*texts, ""]), encoding="utf-8")
         else:
             _write_parquet(rows[columns], folder / files[str(split)])
     if lines:
         return whole.nunique()
     head = card_header(
-        folder, {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files}, collection.language
+        folder,
+        {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files},
+        collection.language,
     )
-    passages = f", as {len(corpus):,} passages that name them in `metadata`" if whole.nunique() < len(corpus) else ""
-    counts = {"Collection": collection.name, "Documents": f"{whole.nunique():,}{passages}",
-              "Queries": f"{len(asked):,}", "Labels": f"{len(qrels):,}"}  # fmt: skip
+    passages = (
+        f", as {len(corpus):,} passages that name them in `metadata`"
+        if whole.nunique() < len(corpus)
+        else ""
+    )
+    counts = {
+        "Collection": collection.name,
+        "Documents": f"{whole.nunique():,}{passages}",
+        "Queries": f"{len(asked):,}",
+        "Labels": f"{len(qrels):,}",
+    }
     text = "\n".join([head, "# A collection", *card_lines(counts), ""])
     (folder / README).write_text(text, encoding="utf-8")
     name = re.sub(r"\W+", "_", collection.name).strip("_")
@@ -245,8 +317,14 @@ def _with_places(corpus: pd.DataFrame) -> pd.DataFrame:
     """Return ``_id, title, text, metadata``, with document and start in the metadata of passages that were cut."""
     if "start" in corpus:
         places = zip(corpus["metadata"], corpus["parent"], corpus["start"].tolist(), strict=True)
-        metadata = [text if start < 0 else to_json(json.loads(text) | {"document": document, "start": start})
-                    for text, document, start in places]  # fmt: skip
+        metadata = [
+            (
+                text
+                if start < 0
+                else to_json(json.loads(text) | {"document": document, "start": start})
+            )
+            for text, document, start in places
+        ]
         corpus = corpus.assign(metadata=metadata)
     return corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text", "metadata"]]
 
@@ -261,7 +339,8 @@ def _write_parquet(table: pd.DataFrame, path: Path) -> None:
     import pyarrow.parquet as pq
 
     schema = pa.Schema.from_pandas(table.head(_GROUP), preserve_index=False).remove_metadata()
-    # In groups, since one group's texts must stay below two gigabytes, and so that memory is bounded by a group.
+    # In groups, since one group's texts must stay below two gigabytes, and so that memory is
+    # bounded by a group.
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
         for part in _slices(table):
             writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
@@ -285,4 +364,6 @@ def _listed(value: Any) -> Any:
 def may_replace(folder: Path) -> str | None:
     """Return the name of something in a folder that no export wrote, or None where all of it may be replaced."""
     entries = sorted(folder.iterdir())
-    return next((entry.name for entry in entries if entry.is_dir() or not _OURS.fullmatch(entry.name)), None)
+    return next(
+        (entry.name for entry in entries if entry.is_dir() or not _OURS.fullmatch(entry.name)), None
+    )

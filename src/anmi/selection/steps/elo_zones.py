@@ -13,7 +13,8 @@ from pydantic import Field
 from anmi.candidates import Candidates
 from anmi.selection.steps.registry import Context, Params, step
 
-# Danger | soft | Goldilocks | medium | easy, and what each weighs, as published: Goldilocks teaches most.
+# Danger | soft | Goldilocks | medium | easy, and what each weighs, as published: Goldilocks teaches
+# most.
 BORDERS: Final = (100.0, 200.0, 400.0, 600.0)
 _WEIGHTS: Final = np.array([0.0, 0.5, 1.0, 0.7, 0.3])
 # More than two gaps differ by, in Elo, and few enough digits for a float32 beside them.
@@ -28,9 +29,14 @@ def gap(block: Candidates) -> NDArray[np.float32]:
 class EloGap(Params):
     """The danger zone of Elo gaps."""
 
-    danger: float = Field(100.0, description="Gap in Elo below which a candidate is as good as the positive.")
+    danger: float = Field(
+        100.0, description="Gap in Elo below which a candidate is as good as the positive."
+    )
     max_probability: float | None = Field(
-        None, gt=0, lt=1, description="Reject when P(gap < danger) exceeds this; None goes by the estimate."
+        None,
+        gt=0,
+        lt=1,
+        description="Reject when P(gap < danger) exceeds this; None goes by the estimate.",
     )
 
 
@@ -43,7 +49,9 @@ def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     if params.max_probability is None:
         close = ~unrated & (distance < params.danger)
         return block.rejected("elo_gap", close, f"gap < {params.danger:g} Elo", "unsafe")
-    chance = scipy.special.ndtr((params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6))
+    chance = scipy.special.ndtr(
+        (params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6)
+    )
     rule = f"P(gap < {params.danger:g} Elo) > {params.max_probability:g}"
     return block.rejected("elo_gap", ~unrated & ~(chance <= params.max_probability), rule, "unsafe")
 
@@ -51,7 +59,9 @@ def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
 class EloWindow(Params):
     """The difficulty window of the curriculum."""
 
-    difficulty: float = Field(0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones.")
+    difficulty: float = Field(
+        0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones."
+    )
 
     @property
     def window(self) -> tuple[float, float]:
@@ -64,13 +74,15 @@ class EloWindow(Params):
 def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
     """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6).
 
-    A gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and candidates without a
-    rating come after those inside, so no row is lost.
+    A gap below 100, the danger zone at any difficulty, is rejected all the same; larger gaps and
+    candidates without a rating come after those inside, so no row is lost.
     """
     distance = gap(block)
     low, high = params.window
     inside = (distance >= low) & (distance <= high)
-    block = block.rejected("elo_window", distance < BORDERS[0], f"gap < {BORDERS[0]:g} Elo", "unsafe")
+    block = block.rejected(
+        "elo_window", distance < BORDERS[0], f"gap < {BORDERS[0]:g} Elo", "unsafe"
+    )
     return block.with_columns({"preferred": inside})
 
 
@@ -78,8 +90,8 @@ def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candid
 def zone_weight(block: Candidates, params: Params, context: Context) -> Candidates:
     """Multiply the weight by that of the Elo-gap zone; note the zone's order of preference (methods §2).
 
-    The zone of the largest weight goes first, then all others by their gap, the smaller before the larger, whatever
-    their weights; what weighs nothing comes last.
+    The zone of the largest weight goes first, then all others by their gap, the smaller before the
+    larger, whatever their weights; what weighs nothing comes last.
     """
     distance = gap(block)
     zone = np.digitize(distance, BORDERS)

@@ -19,8 +19,8 @@ from anmi.selection.steps.samplers import choose, places
 
 log = logging.getLogger(__name__)
 
-# Named by what they do: the ratio is a ceiling, so a larger one is bolder. Notes that advise 0.98 for medical text
-# and 0.90 for bold mining have it the wrong way round.
+# Named by what they do: the ratio is a ceiling, so a larger one is bolder. Notes that advise 0.98
+# for medical text and 0.90 for bold mining have it the wrong way round.
 PRESETS: Final = {"strict": 0.90, "balanced": 0.95, "bold": 0.98}
 # Those that `auto` chooses among, and the share of false negatives that the judge may expect.
 RATIOS: Final = (0.90, 0.92, 0.94, 0.95, 0.96, 0.98)
@@ -31,7 +31,9 @@ _COSINES: Final = ("dense",)
 class Consistency(Params):
     """What becomes of a query whose positive BM25 does not find."""
 
-    policy: Literal["drop", "keep"] = Field("drop", description="`drop` is what the published filter does.")
+    policy: Literal["drop", "keep"] = Field(
+        "drop", description="`drop` is what the published filter does."
+    )
 
 
 @step("consistency", Consistency, requires=lambda p: {"consistent"})
@@ -52,20 +54,26 @@ class Source(Params):
 @step("source", Source, requires=lambda p: {p.source} & {"bm25", "dense"})
 def source(block: Candidates, params: Source, context: Context) -> Candidates:
     """Reject candidates that the named source did not retrieve."""
-    return block.rejected("source", (block.source & SOURCES[params.source]) == 0, f"not from {params.source}")
+    return block.rejected(
+        "source", (block.source & SOURCES[params.source]) == 0, f"not from {params.source}"
+    )
 
 
 class RankWindow(Params):
     """Ranks that are kept."""
 
-    column: str = Field("dense_rank", description="Column with the rank; dense ranking is what most recipes window.")
+    column: str = Field(
+        "dense_rank", description="Column with the rank; dense ranking is what most recipes window."
+    )
     first: int = Field(1, ge=1, description="Best rank kept.")
     last: int = Field(100, ge=1, description="Worst rank kept; 100 is the usual depth.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> RankWindow:
         if self.first > self.last:
-            raise ValueError(f"first {self.first} lies behind last {self.last}, so no rank is inside the window")
+            raise ValueError(
+                f"first {self.first} lies behind last {self.last}, so no rank is inside the window"
+            )
         return self
 
 
@@ -74,20 +82,28 @@ def rank_window(block: Candidates, params: RankWindow, context: Context) -> Cand
     """Reject candidates outside a window of ranks; an unknown rank is outside."""
     rank = block.columns[params.column]
     outside = ~((rank >= params.first) & (rank <= params.last))
-    return block.rejected("rank_window", outside, f"{params.column} not in {params.first}…{params.last}")
+    return block.rejected(
+        "rank_window", outside, f"{params.column} not in {params.first}…{params.last}"
+    )
 
 
 class Shift(Params):
     """How many of the nearest are passed over."""
 
-    column: str = Field("dense_rank", description="Column with the rank; dense ranking is what NV-Retriever shifts.")
-    skip: int = Field(10, ge=0, description="Nearest candidates passed over; NV-Retriever's Shift-10.")
+    column: str = Field(
+        "dense_rank", description="Column with the rank; dense ranking is what NV-Retriever shifts."
+    )
+    skip: int = Field(
+        10, ge=0, description="Nearest candidates passed over; NV-Retriever's Shift-10."
+    )
     last: int = Field(100, ge=1, description="Worst rank kept; 100 is the usual depth.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> Shift:
         if self.skip >= self.last:
-            raise ValueError(f"skip {self.skip} passes over every rank up to last {self.last}; skip fewer")
+            raise ValueError(
+                f"skip {self.skip} passes over every rank up to last {self.last}; skip fewer"
+            )
         return self
 
 
@@ -95,28 +111,39 @@ class Shift(Params):
 def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
     """Reject the nearest N candidates of each row, and those beyond a rank (NV-Retriever's Shift-N; methods §6).
 
-    Only candidates count, and a positive is not one: with a positive on rank 3, Shift-10 passes over the ranks up to
-    11. What an earlier step rejected counts, since the shift is defined on the ranking. Ties in rank go by document.
+    Only candidates count, and a positive is not one: with a positive on rank 3, Shift-10 passes
+    over the ranks up to
+    11. What an earlier step rejected counts, since the shift is defined on the ranking. Ties in
+        rank go by document.
     """
     rank = block.columns[params.column]
     ranked = np.where(block.filled, np.nan_to_num(rank, nan=np.inf), np.inf)
     place = places(block.documents, ranked)
-    block = block.rejected("shift", place < params.skip, f"among the first {params.skip} by {params.column}")
-    return block.rejected("shift", ~(rank <= params.last), f"{params.column} > {params.last} or unknown")
+    block = block.rejected(
+        "shift", place < params.skip, f"among the first {params.skip} by {params.column}"
+    )
+    return block.rejected(
+        "shift", ~(rank <= params.last), f"{params.column} > {params.last} or unknown"
+    )
 
 
 class Denoise(Params):
     """Bar on the judged probability of relevance."""
 
-    column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
+    column: str = Field(
+        "p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own."
+    )
     threshold: float = Field(
         0.5, gt=0, le=1, description="Reject from it on. 0.3: medicine, law; 0.7: complete labels."
     )
     unjudged: Literal["reject", "keep"] = Field(
-        "reject", description="A candidate nobody judged is not known to be clean, so it is not used."
+        "reject",
+        description="A candidate nobody judged is not known to be clean, so it is not used.",
     )
     at_least: int = Field(
-        0, ge=0, description="Judged candidates kept per row in any case, those doubted least; 0 is strict."
+        0,
+        ge=0,
+        description="Judged candidates kept per row in any case, those doubted least; 0 is strict.",
     )
 
 
@@ -128,41 +155,55 @@ def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
         block = block.rejected("unjudged", np.isnan(probability), "no judge saw it", "unsafe")
     doubt = np.where(block.undecided & np.isfinite(probability), probability, np.inf)
     wrong = (probability >= params.threshold) & (places(doubt) >= params.at_least)
-    return block.rejected("denoise", wrong, f"{params.column} ≥ {params.threshold:.3g}", "unsafe", in_batch=True)
+    return block.rejected(
+        "denoise", wrong, f"{params.column} ≥ {params.threshold:.3g}", "unsafe", in_batch=True
+    )
 
 
 class MinWeight(Params):
     """Bar on the weight."""
 
-    weight: float = Field(0.1, ge=0, lt=1, description="Candidates at or below it teach next to nothing.")
+    weight: float = Field(
+        0.1, ge=0, lt=1, description="Candidates at or below it teach next to nothing."
+    )
 
 
 @step("min_weight", MinWeight, thresholds=("weight",))
 def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candidates:
     """Reject candidates whose weight has fallen to the bar or below."""
-    return block.rejected("min_weight", ~(block.weight > params.weight), f"weight ≤ {params.weight:g}")
+    return block.rejected(
+        "min_weight", ~(block.weight > params.weight), f"weight ≤ {params.weight:g}"
+    )
 
 
 @step("duplicate_guard", requires=lambda p: {"related"})
 def duplicate_guard(block: Candidates, params: Params, context: Context) -> Candidates:
     """Reject candidates that ingestion found to be near-duplicates or siblings of any positive of the query."""
     near, sibling = (block.columns["related"] == code for code in (1, 2))
-    block = block.rejected("near_duplicate", near, "almost the same text as a positive", "unsafe", in_batch=True)
-    return block.rejected("sibling", sibling, "part of the same document as a positive", "unsafe", in_batch=True)
+    block = block.rejected(
+        "near_duplicate", near, "almost the same text as a positive", "unsafe", in_batch=True
+    )
+    return block.rejected(
+        "sibling", sibling, "part of the same document as a positive", "unsafe", in_batch=True
+    )
 
 
 class MaxScore(Params):
     """A ceiling that is the same for all queries."""
 
     column: str = Field("dense", description="Score that is compared.")
-    max_score: float = Field(0.7, description="Keep candidates below it; 0.7 is NV-Retriever's for cosines.")
+    max_score: float = Field(
+        0.7, description="Keep candidates below it; 0.7 is NV-Retriever's for cosines."
+    )
 
 
 @step("max_score", MaxScore, requires=lambda p: {p.column}, thresholds=("max_score",))
 def max_score(block: Candidates, params: MaxScore, context: Context) -> Candidates:
     """Keep s < ceiling, whatever the positive's score (NV-Retriever's TopK-Abs; methods §6)."""
     rule = f"{params.column} ≥ {params.max_score:g}"
-    return block.rejected("max_score", ~(block.columns[params.column] < params.max_score), rule, "unsafe")
+    return block.rejected(
+        "max_score", ~(block.columns[params.column] < params.max_score), rule, "unsafe"
+    )
 
 
 class MaxRatio(Params):
@@ -170,39 +211,64 @@ class MaxRatio(Params):
 
     column: str = Field("dense", description="Score that is compared.")
     max_ratio: Annotated[float, Field(gt=0, le=1.5)] | Literal["auto"] = Field(
-        0.95, description="Share of the positive's score, `strict` (0.90), `balanced` or `bold` (0.98); `auto`: the "
-        "largest of 0.90 to 0.98 at which the judge expects at most 1.5 % false negatives.",
-    )  # fmt: skip
-    adaptive: bool = Field(False, description="By the positive's cosine: 0.02 less above 0.9, 0.03 more below 0.7.")
+        0.95,
+        description=(
+            "Share of the positive's score, `strict` (0.90), `balanced` or `bold` (0.98); `auto`:"
+            " the largest of 0.90 to 0.98 at which the judge expects at most 1.5 % false negatives."
+        ),
+    )
+    adaptive: bool = Field(
+        False, description="By the positive's cosine: 0.02 less above 0.9, 0.03 more below 0.7."
+    )
 
     @field_validator("max_ratio", mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        if isinstance(value, str) and value not in (*PRESETS, "auto") and not value.replace(".", "", 1).isdigit():
-            raise ValueError(f'there is no preset "{value}"; {nearest(value, (*PRESETS, "auto"))}, or give a number')
+        if (
+            isinstance(value, str)
+            and value not in (*PRESETS, "auto")
+            and not value.replace(".", "", 1).isdigit()
+        ):
+            raise ValueError(
+                f'there is no preset "{value}"; {nearest(value, (*PRESETS, "auto"))}, or give a'
+                " number"
+            )
         return PRESETS.get(value, value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _adapts_to_cosines(self) -> MaxRatio:
         if self.adaptive and self.column not in _COSINES:
-            raise ValueError(f'adaptive goes by cosines of 0.7 and 0.9, which "{self.column}" does not hold; leave it')
+            raise ValueError(
+                f'adaptive goes by cosines of 0.7 and 0.9, which "{self.column}" does not hold;'
+                " leave it"
+            )
         return self
 
 
-def fit_max_ratio(blocks: Iterable[Candidates], params: MaxRatio, context: Context) -> tuple[float, str]:
+def fit_max_ratio(
+    blocks: Iterable[Candidates], params: MaxRatio, context: Context
+) -> tuple[float, str]:
     """Return the ratio, and why it was chosen.
 
-    `auto` is the largest ratio whose nearest candidates below it the judge expects to hold no more relevant ones than
-    ``route`` allows by default; the smallest, with a warning, where none is.
+    `auto` is the largest ratio whose nearest candidates below it the judge expects to hold no more
+    relevant ones than ``route`` allows by default; the smallest, with a warning, where none is.
     """
     if params.max_ratio != "auto":
         return params.max_ratio, ""
     shares = {ratio: ExpectedShare() for ratio in RATIOS}
     for block in blocks:
         for ratio, share in shares.items():
-            chosen = choose(_below(block, params, ratio), block.columns[params.column], max(context.negatives, 1))
-            share.add(np.where(chosen.negatives, block.columns["p_relevant"], np.nan), block.query_ids)
-    ratio = max((ratio for ratio in RATIOS if shares[ratio].share <= _MOST_EXPECTED), default=RATIOS[0])
+            chosen = choose(
+                _below(block, params, ratio),
+                block.columns[params.column],
+                max(context.negatives, 1),
+            )
+            share.add(
+                np.where(chosen.negatives, block.columns["p_relevant"], np.nan), block.query_ids
+            )
+    ratio = max(
+        (ratio for ratio in RATIOS if shares[ratio].share <= _MOST_EXPECTED), default=RATIOS[0]
+    )
     told = share_sentence(shares[ratio].share, *shares[ratio].interval)
     level = logging.INFO if shares[ratio].share <= _MOST_EXPECTED else logging.WARNING
     log.log(level, "max_ratio: auto takes %g; expected share of false negatives %s", ratio, told)
@@ -210,15 +276,19 @@ def fit_max_ratio(blocks: Iterable[Candidates], params: MaxRatio, context: Conte
 
 
 @step(
-    "max_ratio", MaxRatio, fit=fit_max_ratio, thresholds=("max_ratio",),
+    "max_ratio",
+    MaxRatio,
+    fit=fit_max_ratio,
+    thresholds=("max_ratio",),
     requires=lambda p: {p.column} | ({"p_relevant"} if p.max_ratio == "auto" else set()),
-)  # fmt: skip
+)
 def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
     """Keep s < s⁺ − |s⁺|(1 − p) for the ratio p (NV-Retriever's TopK-PercPos; methods §3.2).
 
-    For positive scores this is s < p·s⁺; in this form the rule keeps its direction for negative ones. On the column
-    ``elo`` it is the published Elo form, gap / Elo⁺ > 1 − p, as long as Elo⁺ > 0, that is for every strength above −5.
-    Below that the published form turns round and this one does not.
+    For positive scores this is s < p·s⁺; in this form the rule keeps its direction for negative
+    ones. On the column ``elo`` it is the published Elo form, gap / Elo⁺ > 1 − p, as long as Elo⁺ >
+    0, that is for every strength above −5. Below that the published form turns round and this one
+    does not.
     """
     return _below(block, params, *(context.fitted or (params.max_ratio,)))
 
@@ -240,7 +310,9 @@ class Margin(Params):
     """Distance below the positive's score."""
 
     column: str = Field("dense", description="Score that is compared.")
-    margin: float = Field(0.05, ge=0, description="Least distance below the positive; 0.05 is NV-Retriever's.")
+    margin: float = Field(
+        0.05, ge=0, description="Least distance below the positive; 0.05 is NV-Retriever's."
+    )
 
 
 @step("margin", Margin, requires=lambda p: {p.column}, thresholds=("margin",))
@@ -254,7 +326,9 @@ def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
 class Confidence(Params):
     """How the judged probability becomes a weight."""
 
-    column: str = Field("p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own.")
+    column: str = Field(
+        "p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own."
+    )
 
 
 @step("confidence", Confidence, requires=lambda p: {p.column})

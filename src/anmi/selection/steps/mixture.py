@@ -61,8 +61,8 @@ class Gaussians:
     def probability_lower(self, values: NDArray[Any]) -> Floats:
         """Posterior of the lowest component, made non-increasing in the value, [Q, M].
 
-        Against each other component the odds fall between the two means and may rise again outside of them, since
-        deviations differ; there they stay what they are at the nearer mean.
+        Against each other component the odds fall between the two means and may rise again outside
+        of them, since deviations differ; there they stay what they are at the nearer mean.
         """
         x = np.asarray(values, np.float64)
         against = np.zeros(np.broadcast_shapes(x.shape, (len(self.means), 1)))
@@ -74,7 +74,9 @@ class Gaussians:
 
     def posterior(self, values: NDArray[Any]) -> Floats:
         """Posterior of the lowest component as it is, [Q, M]: with unequal deviations it may rise again."""
-        logs = _log_densities(np.asarray(values, np.float64), self.means, self.deviations**2, self.shares)
+        logs = _log_densities(
+            np.asarray(values, np.float64), self.means, self.deviations**2, self.shares
+        )
         found: Floats = scipy.special.softmax(logs, axis=2)[:, :, 0]
         return found
 
@@ -82,8 +84,8 @@ class Gaussians:
 def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     """Fit ``count`` Gaussians to each row by expectation–maximisation.
 
-    It starts from means spread evenly from the least to the largest value and improved by Lloyd's algorithm, and stops
-    for each row by itself, so no row depends on the others.
+    It starts from means spread evenly from the least to the largest value and improved by Lloyd's
+    algorithm, and stops for each row by itself, so no row depends on the others.
 
     Parameters
     ----------
@@ -99,7 +101,9 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     >>> fit_gaussians(np.sort(np.concatenate(parts))[None, :], 3).means.round(1).tolist()
     [[0.2, 0.5, 0.8]]
     """
-    parts = [_fit(values[start : start + _ROWS], count) for start in range(0, max(len(values), 1), _ROWS)]
+    parts = [
+        _fit(values[start : start + _ROWS], count) for start in range(0, max(len(values), 1), _ROWS)
+    ]
     return Gaussians(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
@@ -128,14 +132,17 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Floats, Floats, Floats, NDAr
         found = _maximised(z, known[:, :, None] * weights / sums, number, least)
         # A row that has converged keeps its parameters, however long the others take.
         means, variances, shares = (
-            np.where(moving, new, old) for new, old in zip(found, (means, variances, shares), strict=True)
+            np.where(moving, new, old)
+            for new, old in zip(found, (means, variances, shares), strict=True)
         )
     # Of values that are all alike the variance is 0, not 1.
     variance = total(z * z) / number + least
     single = -0.5 * np.log(variance) - 0.5 * (variance - least) / variance
     sound = (2 * number * (last - single) > 3 * (count - 1) * np.log(number))[:, 0]
     order = np.argsort(means, axis=1, kind="stable")
-    means, variances, shares = (np.take_along_axis(each, order, axis=1) for each in (means, variances, shares))
+    means, variances, shares = (
+        np.take_along_axis(each, order, axis=1) for each in (means, variances, shares)
+    )
     return centre + spread * means, spread * np.sqrt(variances), shares, sound
 
 
@@ -146,7 +153,8 @@ def _lloyd(z: Floats, known: Floats, count: int) -> Floats:
     means = low + (high - low) * (np.arange(count) + 0.5) / count
     for _ in range(_LLOYD):
         belongs = known[:, :, None] * (
-            np.argmin(np.abs(z[:, :, None] - means[:, None, :]), axis=2)[:, :, None] == np.arange(count)
+            np.argmin(np.abs(z[:, :, None] - means[:, None, :]), axis=2)[:, :, None]
+            == np.arange(count)
         )
         mass = np.cumsum(belongs, axis=1)[:, -1]
         sums = np.cumsum(belongs * z[:, :, None], axis=1)[:, -1]
@@ -154,7 +162,9 @@ def _lloyd(z: Floats, known: Floats, count: int) -> Floats:
     return belongs
 
 
-def _maximised(z: Floats, belongs: Floats, number: Floats, least: Floats) -> tuple[Floats, Floats, Floats]:
+def _maximised(
+    z: Floats, belongs: Floats, number: Floats, least: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Means, variances and shares by who belongs where, each [Q, K].
 
     Sums go from left to right, so that padding at the end of a row changes no bit of them.
@@ -169,11 +179,16 @@ def _maximised(z: Floats, belongs: Floats, number: Floats, least: Floats) -> tup
 def _log_densities(values: Floats, means: Floats, variances: Floats, shares: Floats) -> Floats:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
     logs, far = np.log(np.maximum(shares, 1e-300)), values[:, :, None] - means[:, None, :]
-    result: Floats = logs[:, None, :] - 0.5 * np.log(variances)[:, None, :] - 0.5 * far**2 / variances[:, None, :]
+    result: Floats = (
+        logs[:, None, :]
+        - 0.5 * np.log(variances)[:, None, :]
+        - 0.5 * far**2 / variances[:, None, :]
+    )
     return result
 
 
-# Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation, starts, least density.
+# Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation,
+# starts, least density.
 _STEPS: Final = 10
 _ALPHAS: Final = (1.0, 2.0)
 _BETAS: Final = (2.0, 1.0)
@@ -201,10 +216,14 @@ class Betas:
     def probability_lower(self, values: NDArray[Any]) -> Floats:
         """Posterior of the lower component, made non-increasing in the value, [Q, M].
 
-        The log-odds of the upper component, (α₁ − α₀)·log x + (β₁ − β₀)·log(1 − x), may turn at one point. On the far
-        side of it the posterior stays what it is there, where the released code lets it rise again.
+        The log-odds of the upper component, (α₁ − α₀)·log x + (β₁ − β₀)·log(1 − x), may turn at one
+        point. On the far side of it the posterior stays what it is there, where the released code
+        lets it rise again.
         """
-        rise, fall = float(self.alphas[1, 0] - self.alphas[0, 0]), float(self.betas[1, 0] - self.betas[0, 0])
+        rise, fall = (
+            float(self.alphas[1, 0] - self.alphas[0, 0]),
+            float(self.betas[1, 0] - self.betas[0, 0]),
+        )
         highest = rise / (rise + fall) if rise > 0 and fall > 0 else 1.0
         lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
         x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
@@ -216,8 +235,9 @@ class Betas:
 def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     """Fit two Beta distributions by the weighted method of moments (ProGCL; methods §3.4).
 
-    Ten steps of expectation–maximisation from Beta(1, 2) with 95 % and Beta(2, 1) with 5 %. As in the released code
-    no density counts as less than 1e-12, and a β of the upper component that falls below 1 is set to 1.01.
+    Ten steps of expectation–maximisation from Beta(1, 2) with 95 % and Beta(2, 1) with 5 %. As in
+    the released code no density counts as less than 1e-12, and a β of the upper component that
+    falls below 1 is set to 1.01.
 
     Parameters
     ----------
@@ -275,28 +295,43 @@ Fitted = Gaussians | Betas
 class Mixture(Params):
     """What the mixture is made of, and what it is fitted to."""
 
-    column: str = Field("dense", description="Similarity; times P(true negative) it becomes the `hardness`.")
-    family: Literal["gaussian", "beta"] = Field("gaussian", description="`beta`: ProGCL's own, fitted to (s + 1)/2.")
-    components: Literal[2, 3] = Field(2, description="Of Gaussians; a third lies in between (ANMI 2.1 report).")
+    column: str = Field(
+        "dense", description="Similarity; times P(true negative) it becomes the `hardness`."
+    )
+    family: Literal["gaussian", "beta"] = Field(
+        "gaussian", description="`beta`: ProGCL's own, fitted to (s + 1)/2."
+    )
+    components: Literal[2, 3] = Field(
+        2, description="Of Gaussians; a third lies in between (ANMI 2.1 report)."
+    )
     per: Literal["pooled", "query", "dev"] = Field(
-        "pooled", description="One fit for all queries, or one per row, however few its values (ANMI 2.1 report). "
-        "`dev`: one, fitted to what retrieval finds for dev queries.",
-    )  # fmt: skip
-    fewest: int = Field(200, ge=10, description="Below this many values a pooled fit is noise, and weights stay 1.")
+        "pooled",
+        description=(
+            "One fit for all queries, or one per row, however few its values (ANMI 2.1 report). "
+            "`dev`: one, fitted to what retrieval finds for dev queries."
+        ),
+    )
+    fewest: int = Field(
+        200, ge=10, description="Below this many values a pooled fit is noise, and weights stay 1."
+    )
 
     @model_validator(mode="after")
     def _of_gaussians(self) -> Mixture:
         for name in ("components", "per"):
             kept = type(self).model_fields[name].default
             if self.family != "gaussian" and getattr(self, name) not in (kept, "dev"):
-                raise ValueError(f"{name} is {kept} with family {self.family}; take gaussian, or leave out {name}")
+                raise ValueError(
+                    f"{name} is {kept} with family {self.family}; take gaussian, or leave out"
+                    f" {name}"
+                )
         return self
 
 
 def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitted | None:
     """Fit one mixture to the undecided candidates of all queries; None, with a warning, when one component is better.
 
-    With ``per: query`` each row fits its own when its weights are set. With ``per: dev`` the queries are dev queries.
+    With ``per: query`` each row fits its own when its weights are set. With ``per: dev`` the
+    queries are dev queries.
     """
     if params.per == "query":
         return None
@@ -310,10 +345,14 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         return None
     # Every k-th of the sorted values has their distribution, whatever the order of the candidates.
     some = values[:: math.ceil(len(values) / _MOST_VALUES)][None, :]
-    fitted = fit_gaussians(some, params.components) if params.family == "gaussian" else fit_betas(some)
+    fitted = (
+        fit_gaussians(some, params.components) if params.family == "gaussian" else fit_betas(some)
+    )
     if not fitted.sound[0]:
         one = "Gaussian" if params.family == "gaussian" else "Beta distribution"
-        log.warning("mixture: one %s fits as well as %d (by BIC); weights stay 1", one, params.components)
+        log.warning(
+            "mixture: one %s fits as well as %d (by BIC); weights stay 1", one, params.components
+        )
         return None
     return fitted
 
@@ -321,7 +360,8 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
 def _fitted_rows(block: Candidates, params: Mixture) -> NDArray[np.float64]:
     """P(true negative) by a mixture of each row's own, [Q, M]; σ(5(½ − s)) where it has fewer values than components.
 
-    As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one hump.
+    As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one
+    hump.
     """
     values, similarity = _measured(block, params), block.columns[params.column].astype(np.float64)
     enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
@@ -340,8 +380,8 @@ def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
     # A cosine computed in single or half precision may lie a little beyond 1.
     if (np.abs(similarity) > 1.01).any():
         raise AnmiError(
-            f'mixture: a Beta distribution needs cosines, and "{params.column}" has values outside [−1, 1]; take the '
-            "family gaussian for it"
+            f'mixture: a Beta distribution needs cosines, and "{params.column}" has values outside'
+            " [−1, 1]; take the family gaussian for it"
         )
     return np.clip((similarity + 1) / 2, 0.0, 1.0)
 
@@ -350,8 +390,8 @@ def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).
 
-    Where a Beta mixture is fitted, the similarity in the product is (s + 1)/2, as in ProGCL's code, and so is never
-    negative. A candidate of unknown value has no weight where there is a fit.
+    Where a Beta mixture is fitted, the similarity in the product is (s + 1)/2, as in ProGCL's code,
+    and so is never negative. A candidate of unknown value has no weight where there is a fit.
     """
     fitted: Fitted | None = context.fitted
     values = _measured(block, params)

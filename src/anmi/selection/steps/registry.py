@@ -18,23 +18,31 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def named(value: Any, known: Mapping[str, type[BaseModel]], what: str = "") -> tuple[str, dict[str, Any]]:
+def named(
+    value: Any, known: Mapping[str, type[BaseModel]], what: str = ""
+) -> tuple[str, dict[str, Any]]:
     """Read a name, or one name with its parameters, as recipes have them.
 
     Raises
     ------
     ValueError
-        The name or a parameter is not known, with the nearest that is; or the value has another form.
+        The name or a parameter is not known, with the nearest that is; or the value has another
+        form.
     """
     value = {value: {}} if isinstance(value, str) else value
     if not isinstance(value, Mapping) or len(value) != 1:
         example = next(iter(known))
-        raise ValueError(f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not {value!r}")
+        raise ValueError(
+            f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not"
+            f" {value!r}"
+        )
     ((name, params),) = value.items()
     if name not in known:
         raise ValueError(f'there is no {what}"{name}"; {nearest(str(name), known)}')
     if not isinstance(params := {} if params is None else params, Mapping):
-        raise ValueError(f'the parameters of {what}"{name}" are names with values, and not {params!r}')
+        raise ValueError(
+            f'the parameters of {what}"{name}" are names with values, and not {params!r}'
+        )
     fields = known[name].model_fields.keys() - {"kind"}
     if wrong := [str(key) for key in params if key not in fields]:
         hint = nearest(wrong[0], fields) if fields else "it has none"
@@ -69,8 +77,9 @@ Fit = Callable[[Iterable[Candidates], Any, Context], Any]
 class StepType:
     """A kind of step.
 
-    Its parameters, what it does to a block, the columns it reads, how it is fitted, the parameters by which it trades
-    false negatives against hardness, the columns it makes for later steps, and whether it draws the negatives.
+    Its parameters, what it does to a block, the columns it reads, how it is fitted, the parameters
+    by which it trades false negatives against hardness, the columns it makes for later steps, and
+    whether it draws the negatives.
     """
 
     name: str

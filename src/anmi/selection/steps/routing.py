@@ -21,16 +21,17 @@ from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS, places
 
 log = logging.getLogger(__name__)
-# Thresholds that are tried: the lowest and the highest log-odds, and how many. Those of positives begin at an even
-# chance, where those of negatives end.
+# Thresholds that are tried: the lowest and the highest log-odds, and how many. Those of positives
+# begin at an even chance, where those of negatives end.
 _NEGATIVE_GRID: Final = (-9.0, 0.0, 73)
 _POSITIVE_GRID: Final = (0.0, 9.0, 37)
 _SAMPLE: Final = 4096
 # Candidates of a sampled row that are looked at; behind them a row hardly ever draws.
 _FIRST: Final = 512
-# Held-out positives from which rates are measured, and the largest share of wrong ones among the positives, should
-# every promoted one be wrong: in all rows together, and beside the held-out positives in their rows. A judge's own
-# probability is no guide: on MedQuAD it was 1 for the same form about another disease.
+# Held-out positives from which rates are measured, and the largest share of wrong ones among the
+# positives, should every promoted one be wrong: in all rows together, and beside the held-out
+# positives in their rows. A judge's own probability is no guide: on MedQuAD it was 1 for the same
+# form about another disease.
 _LEAST_POSITIVES: Final = 100
 _MAX_FALSE_PROMOTION_RATE: Final = 0.05
 # From it on a candidate is as likely relevant as not, and never a negative.
@@ -47,45 +48,77 @@ def _grid(lowest: float, highest: float, count: int) -> NDArray[np.float64]:
 class Promote(Params):
     """The threshold from which an unlabelled candidate serves as a positive."""
 
-    column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
-    threshold: float = Field(0.9, gt=0, le=1, description="From it on a candidate is a positive; 0.9 is RocketQA's.")
+    column: str = Field(
+        "p_relevant", description="Calibrated probability of relevance that is compared."
+    )
+    threshold: float = Field(
+        0.9, gt=0, le=1, description="From it on a candidate is a positive; 0.9 is RocketQA's."
+    )
 
 
 @step("promote", Promote, requires=lambda p: {p.column})
 def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
     """Make positives of the candidates that the judge is sure of (RocketQA's unlabelled positives; methods §3.1)."""
     sure = block.columns[params.column] >= params.threshold
-    return block.rejected("promote", sure, f"{params.column} ≥ {params.threshold:g}", "promoted", in_batch=True)
+    return block.rejected(
+        "promote", sure, f"{params.column} ≥ {params.threshold:g}", "promoted", in_batch=True
+    )
 
 
 class Route(Params):
     """Both thresholds, given as numbers or found from the error rates that are allowed."""
 
-    column: str = Field("p_relevant", description="Calibrated probability of relevance that is compared.")
+    column: str = Field(
+        "p_relevant", description="Calibrated probability of relevance that is compared."
+    )
     negative: float | None = Field(
         None, gt=0, le=1, description="Negatives lie below it. None finds it by the rates below."
     )
     max_false_negative_rate: float | None = Field(
-        0.1, gt=0, lt=1,
-        description="Share of the held-out known positives that may pass as negatives. 10 % left 0.4 to 1.3 % relevant "
-        "among the negatives of each of six collections; 5 % half as many, but easier (benchmarks/mining_quality.py).",
-    )  # fmt: skip
-    max_expected_share: float = Field(
-        0.015, gt=0, lt=1,
-        description="Share of relevant ones that the judge expects among the negatives; it decides where no rate is "
-        "given or fewer than 100 positives were held out (1.5 %: benchmarks/calibration.py).",
-    )  # fmt: skip
-    positive: float | None = Field(None, gt=0, le=1, description="Promoted from it on. None: at most 5 % are wrong.")
-    barred: float | None = Field(
-        None, gt=0, le=1, description="From it on an uncertain one is no negative in a batch either. None excludes all."
+        0.1,
+        gt=0,
+        lt=1,
+        description=(
+            "Share of the held-out known positives that may pass as negatives. 10 % left 0.4 to 1.3"
+            " % relevant among the negatives of each of six collections; 5 % half as many, but"
+            " easier (benchmarks/mining_quality.py)."
+        ),
     )
-    at_least: int = Field(0, ge=0, description="Negatives of a row in any case, the least doubted below ½. 0: strict.")
+    max_expected_share: float = Field(
+        0.015,
+        gt=0,
+        lt=1,
+        description=(
+            "Share of relevant ones that the judge expects among the negatives; it decides where no"
+            " rate is given or fewer than 100 positives were held out (1.5 %:"
+            " benchmarks/calibration.py)."
+        ),
+    )
+    positive: float | None = Field(
+        None, gt=0, le=1, description="Promoted from it on. None: at most 5 % are wrong."
+    )
+    barred: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description=(
+            "From it on an uncertain one is no negative in a batch either. None excludes all."
+        ),
+    )
+    at_least: int = Field(
+        0, ge=0, description="Negatives of a row in any case, the least doubted below ½. 0: strict."
+    )
 
     @model_validator(mode="after")
     def _thresholds_do_not_cross(self) -> Route:
-        if self.negative is not None and self.positive is not None and self.negative > self.positive:
+        if (
+            self.negative is not None
+            and self.positive is not None
+            and self.negative > self.positive
+        ):
             raise ValueError(
-                f"negative {self.negative:g} lies above positive {self.positive:g}; a candidate cannot be both"
+                f"negative {self.negative:g} lies above positive {self.positive:g}; a candidate"
+                " cannot be both"
             )
         return self
 
@@ -100,11 +133,12 @@ class Thresholds(NamedTuple):
 def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Thresholds:
     """Find the thresholds that meet the target rates; one that is given stays.
 
-    The negative threshold is the highest that at most ``max_false_negative_rate`` of the held-out known positives stay
-    below; with too few of these, or without that rate, the highest at which the mean probability of the negatives that
-    a row would take is at most ``max_expected_share``. The positive threshold is the lowest from which on the
-    unlabelled candidates are at most 5 % of these and the positives: among all queries, each with one positive, and
-    among those of which positives were held out, each with the share of these that reach it. It never lies below the
+    The negative threshold is the highest that at most ``max_false_negative_rate`` of the held-out
+    known positives stay below; with too few of these, or without that rate, the highest at which
+    the mean probability of the negatives that a row would take is at most ``max_expected_share``.
+    The positive threshold is the lowest from which on the unlabelled candidates are at most 5 % of
+    these and the positives: among all queries, each with one positive, and among those of which
+    positives were held out, each with the share of these that reach it. It never lies below the
     negative threshold.
     """
     if params.negative is not None and params.positive is not None:
@@ -122,38 +156,59 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     positives = np.concatenate(heldout)
     queries, values = sample.rows()
     drawn = _Drawn(values, params, max(context.negatives, 1))
-    negative = _negative_threshold(drawn, positives, params) if params.negative is None else params.negative
+    negative = (
+        _negative_threshold(drawn, positives, params)
+        if params.negative is None
+        else params.negative
+    )
     positive = count.threshold(positives) if params.positive is None else params.positive
     found = ExpectedShare()
     found.add(drawn.below(negative), queries)
     thresholds = Thresholds(float(negative), float(max(negative, positive)))
-    sure = f"positives P ≥ {thresholds.positive:.3g}" if thresholds.positive <= 1 else "nothing is surely a positive"
+    sure = (
+        f"positives P ≥ {thresholds.positive:.3g}"
+        if thresholds.positive <= 1
+        else "nothing is surely a positive"
+    )
     if found.documents:
         log.info("route: negatives have P < %.3g, %s", thresholds.negative, sure)
-        log.info("route: expected share of relevant ones among them: %s", share_sentence(found.share, *found.interval))
+        log.info(
+            "route: expected share of relevant ones among them: %s",
+            share_sentence(found.share, *found.interval),
+        )
     return thresholds
 
 
 def _negative_threshold(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
     others = drawn.values[np.isfinite(drawn.values)]
-    if params.max_false_negative_rate is not None and len(positives) >= _LEAST_POSITIVES and len(others):
+    if (
+        params.max_false_negative_rate is not None
+        and len(positives) >= _LEAST_POSITIVES
+        and len(others)
+    ):
         labels = np.repeat([1, 0], [len(positives), len(others)])
-        found = threshold_for(np.concatenate([positives, others]), labels, params.max_false_negative_rate)
+        found = threshold_for(
+            np.concatenate([positives, others]), labels, params.max_false_negative_rate
+        )
         log.info(
             "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
-            *(100 * share for share in (found.rate, found.low, found.high)), found.positives,
-        )  # fmt: skip
+            *(100 * share for share in (found.rate, found.low, found.high)),
+            found.positives,
+        )
         return found.threshold
     tried = _grid(*_NEGATIVE_GRID)
-    tried = tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
+    tried = (
+        tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
+    )
     shares = np.array([drawn.share(each) for each in tried])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
         log.warning(
-            "route: no threshold meets max_expected_share %g, since the judge doubts every candidate; the least "
-            "doubted are taken, of which it expects %.2g %% to be relevant",
-            params.max_expected_share, 100 * shares[0],
-        )  # fmt: skip
+            "route: no threshold meets max_expected_share %g, since the judge doubts every"
+            " candidate; the least doubted are taken, of which it expects %.2g %% to be relevant",
+            params.max_expected_share,
+            100 * shares[0],
+        )
     return float(tried[meets[-1]] if len(meets) else tried[0])
 
 
@@ -173,7 +228,8 @@ class _Drawn:
     def __init__(self, values: NDArray[np.float32], params: Route, count: int) -> None:
         self.values, self._count = values, count
         self._fill = min(params.at_least, count)
-        # The least doubted of each row, of which one that is likelier relevant than that is none in any case.
+        # The least doubted of each row, of which one that is likelier relevant than that is none in
+        # any case.
         least = np.sort(values, axis=1)[:, : self._fill]
         self._least = np.where(least < _EVEN, least, np.nan)
 
@@ -182,9 +238,12 @@ class _Drawn:
         below = self.values < threshold
         taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
         if self._fill:
-            # Of a row with fewer below the threshold than are to be filled, all below it are among the least doubted.
+            # Of a row with fewer below the threshold than are to be filled, all below it are among
+            # the least doubted.
             short = below.sum(axis=1, keepdims=True) < self._fill
-            taken = np.concatenate([np.where(short, np.nan, taken), np.where(short, self._least, np.nan)], axis=1)
+            taken = np.concatenate(
+                [np.where(short, np.nan, taken), np.where(short, self._least, np.nan)], axis=1
+            )
         return taken
 
     def share(self, threshold: float) -> float:
@@ -218,8 +277,12 @@ class _PromotionCount:
         return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
 
 
-def _at_least(values: NDArray[np.float32], weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    counts = np.histogram(values, [*_grid(*_POSITIVE_GRID), np.inf], weights=weights)[0].astype(np.float64)
+def _at_least(
+    values: NDArray[np.float32], weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    counts = np.histogram(values, [*_grid(*_POSITIVE_GRID), np.inf], weights=weights)[0].astype(
+        np.float64
+    )
     return counts[::-1].cumsum()[::-1]
 
 
@@ -229,14 +292,22 @@ class _Sample:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         # Draws, queries and values of the rows so far.
-        self._parts: tuple[NDArray[Any], ...] = (np.zeros(0), np.zeros(0, np.str_), np.zeros((0, 0), np.float32))
+        self._parts: tuple[NDArray[Any], ...] = (
+            np.zeros(0),
+            np.zeros(0, np.str_),
+            np.zeros((0, 0), np.float32),
+        )
 
     def add(self, block: Candidates, column: str) -> None:
-        draws = seeds.uniform(self._seed, "selection/route", block.query_ids, block.positives[:, :1])[:, 0]
+        draws = seeds.uniform(
+            self._seed, "selection/route", block.query_ids, block.positives[:, :1]
+        )[:, 0]
         last = self._parts[0].max() if len(self._parts[0]) >= _SAMPLE else np.inf
         rows = np.flatnonzero((draws <= last) & (block.query_verdict == OPEN))
         part = block.take(rows)
-        nearness = np.where(part.undecided, np.nan_to_num(part.columns["dense"], nan=-np.inf), -np.inf)
+        nearness = np.where(
+            part.undecided, np.nan_to_num(part.columns["dense"], nan=-np.inf), -np.inf
+        )
         # As samplers draw: the window before what lies deeper.
         tier = np.nan_to_num(part.columns.get("tier", np.zeros(nearness.shape, np.float32)))
         order = np.lexsort((part.documents, -nearness, tier), axis=1)
@@ -255,23 +326,34 @@ class _Sample:
 
 
 @step(
-    "route", Route, requires=lambda p: {p.column, "dense"}, fit=fit_route,
+    "route",
+    Route,
+    requires=lambda p: {p.column, "dense"},
+    fit=fit_route,
     thresholds=("negative", "max_expected_share", "max_false_negative_rate"),
-)  # fmt: skip
+)
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Route each judged candidate to negative, uncertain or promoted; reject one that no judge saw."""
     thresholds: Thresholds = context.fitted
     judged, before = block.columns[params.column], unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
     sure = (
-        f"{params.column} ≥ {thresholds.positive:.3g}" if thresholds.positive <= 1 else "the judge is never sure enough"
+        f"{params.column} ≥ {thresholds.positive:.3g}"
+        if thresholds.positive <= 1
+        else "the judge is never sure enough"
     )
     if GRADE in block.columns:
         wanted, read = params.positive or SURE, np.isfinite(block.columns[GRADE])
         rule = f"{params.column} ≥ {wanted:g} after a language model read it"
-        block = block.rejected("promote", read & (judged >= wanted), rule, "promoted", in_batch=True)
-        before = np.where(read, np.minimum(before, np.nextafter(np.float32(thresholds.positive), 0)), before)
-    block = block.rejected("promote", before >= thresholds.positive, sure, "promoted", in_batch=True)
+        block = block.rejected(
+            "promote", read & (judged >= wanted), rule, "promoted", in_batch=True
+        )
+        before = np.where(
+            read, np.minimum(before, np.nextafter(np.float32(thresholds.positive), 0)), before
+        )
+    block = block.rejected(
+        "promote", before >= thresholds.positive, sure, "promoted", in_batch=True
+    )
     # Nothing that was doubted before becomes a negative by it.
     doubted = np.fmax(judged, before)
     between = block.undecided & (doubted >= thresholds.negative)
@@ -281,12 +363,16 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         spared = between & least & (doubt < _EVEN)
         # What is doubtful comes after what is safe, however far away that is.
         tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
-        block = block.with_columns({"tier": np.where(spared, np.float32(TIERS.index("uncertain")), tier)})
+        block = block.with_columns(
+            {"tier": np.where(spared, np.float32(TIERS.index("uncertain")), tier)}
+        )
         between &= ~spared
     barred = thresholds.negative if params.barred is None else params.barred
     if barred > thresholds.negative:
         rule = f"{params.column} ≥ {barred:.3g}"
-        block = block.rejected("barred", between & (doubted >= barred), rule, "uncertain", in_batch=True)
+        block = block.rejected(
+            "barred", between & (doubted >= barred), rule, "uncertain", in_batch=True
+        )
     everywhere = barred <= thresholds.negative
     rule = f"{params.column} ≥ {thresholds.negative:.3g}"
     block = block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)

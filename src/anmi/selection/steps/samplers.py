@@ -30,9 +30,10 @@ def choose(
 ) -> Candidates:
     """Make the ``count`` undecided candidates of the largest key in each row its negatives.
 
-    A smaller ``tier`` (the column that ``back_off`` makes) goes before a larger one, and within a tier those under
-    ``first`` [Q, M] before the others. Ties go to the smaller document index, so the order of the candidates does not
-    matter. The column ``choice`` numbers the chosen of each row from 1.
+    A smaller ``tier`` (the column that ``back_off`` makes) goes before a larger one, and within a
+    tier those under ``first`` [Q, M] before the others. Ties go to the smaller document index, so
+    the order of the candidates does not matter. The column ``choice`` numbers the chosen of each
+    row from 1.
     """
     usable = block.undecided & ~np.isnan(key)
     late = np.zeros_like(usable) if first is None else ~first
@@ -47,14 +48,21 @@ def choose(
 
 def row_keys(block: Candidates) -> list[str]:
     """Names of the rows' random streams: the query and its first positive."""
-    return [f"{query}\x1f{own}" for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)]
+    return [
+        f"{query}\x1f{own}"
+        for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)
+    ]
 
 
 class Top(Params):
     """Take the hardest."""
 
-    by: str = Field("dense", description="Column of which the largest values are taken, such as `weight`.")
-    first: str | None = Field(None, description="Column whose true values go before all others, such as `preferred`.")
+    by: str = Field(
+        "dense", description="Column of which the largest values are taken, such as `weight`."
+    )
+    first: str | None = Field(
+        None, description="Column whose true values go before all others, such as `preferred`."
+    )
 
 
 @step("top", Top, requires=lambda p: {p.by, p.first} - {None, "weight"}, sampler=True)
@@ -82,15 +90,20 @@ class Draw(Params):
 def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
     """Draw n candidates without replacement, each time in proportion to a column (methods §3.4, mode `mix`).
 
-    ProGCL's own `mix` goes on to blend pairs of the hardest into vectors that are no document; a miner can only draw.
+    ProGCL's own `mix` goes on to blend pairs of the hardest into vectors that are no document; a
+    miner can only draw.
     """
     values = block.columns[params.by].astype(np.float64)
     with np.errstate(divide="ignore"):
         log_chance = np.log(np.where(values > 0, values, np.nan))
-    return choose(block, gumbel_keys(block, log_chance, context.seed, "selection/draw"), context.negatives)
+    return choose(
+        block, gumbel_keys(block, log_chance, context.seed, "selection/draw"), context.negatives
+    )
 
 
-def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, stream: str) -> NDArray[np.float64]:
+def gumbel_keys(
+    block: Candidates, log_chance: NDArray[np.float64], seed: int, stream: str
+) -> NDArray[np.float64]:
     """Return keys whose n largest are n draws without replacement (the Gumbel top-k trick; Kool et al. 2019).
 
     Parameters
@@ -98,7 +111,8 @@ def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, s
     block
         Names the rows' random streams, and the documents in them.
     log_chance
-        Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has none.
+        Logarithm of each candidate's chance up to a constant per row, [Q, M]; NaN where it has
+        none.
     seed, stream
         Of the run and of the step.
 
@@ -115,15 +129,20 @@ def gumbel_keys(block: Candidates, log_chance: NDArray[np.float64], seed: int, s
 class BackOff(Params):
     """How far one goes for negatives before a row stays short of them."""
 
-    last: int = Field(100, ge=1, description="Worst rank by the encoder inside the window; 100 is the usual depth.")
+    last: int = Field(
+        100,
+        ge=1,
+        description="Worst rank by the encoder inside the window; 100 is the usual depth.",
+    )
 
 
 @step("back_off", BackOff, requires=lambda p: {"dense_rank", "dense"})
 def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates:
     """Let samplers draw from the window first, then deeper in the ranking, then graph-swapped, then far random ones.
 
-    Only the order of drawing changes: a candidate that a step has rejected stays rejected, so a row is filled with
-    candidates that passed every filter or not at all. The column ``tier`` counts in :data:`TIERS`.
+    Only the order of drawing changes: a candidate that a step has rejected stays rejected, so a row
+    is filled with candidates that passed every filter or not at all. The column ``tier`` counts in
+    :data:`TIERS`.
     """
     retrieved = (block.source & _RETRIEVED) > 0
     graph = ~retrieved & ((block.source & SOURCES["graph"]) > 0)
@@ -132,7 +151,9 @@ def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates
     block = block.rejected("back_off", near, "random, and not among the 50% least similar of them")
     inside = retrieved & (block.columns["dense_rank"] <= params.last)
     # What `route` has put last stays last.
-    uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == TIERS.index("uncertain")
+    uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == TIERS.index(
+        "uncertain"
+    )
     tier = np.select([uncertain, inside, retrieved, graph], [4.0, 0.0, 1.0, 2.0], 3.0)
     return block.with_columns({"tier": np.where(block.filled, tier, np.nan)})
 
@@ -143,7 +164,9 @@ def _least_similar_half(block: Candidates, among: np.ndarray) -> np.ndarray:
     some = np.flatnonzero(among.any(axis=0))
     similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
     found = among.copy()
-    found[:, some] &= places(block.documents[:, some], similarity) < np.ceil(among.sum(axis=1) / 2)[:, None]
+    found[:, some] &= (
+        places(block.documents[:, some], similarity) < np.ceil(among.sum(axis=1) / 2)[:, None]
+    )
     return found
 
 
@@ -154,12 +177,22 @@ class SimAns(Params):
     """Shape of the distribution that negatives are drawn from."""
 
     form: Literal["score", "released", "rank"] = Field(
-        "score", description="exp(−a(s − s⁺ − b)²), the released code's (s − s⁺ + b)², or exp(−a·|rank − b·rank⁺|)."
+        "score",
+        description=(
+            "exp(−a(s − s⁺ − b)²), the released code's (s − s⁺ + b)², or exp(−a·|rank − b·rank⁺|)."
+        ),
     )
-    a: float | None = Field(None, gt=0, description="How sharply it falls. None is 0.5, the paper's, or 1 for ranks.")
-    b: float | None = Field(None, description="Where it peaks. None is 0, the paper's, or 1.5 for ranks.")
+    a: float | None = Field(
+        None, gt=0, description="How sharply it falls. None is 0.5, the paper's, or 1 for ranks."
+    )
+    b: float | None = Field(
+        None, description="Where it peaks. None is 0, the paper's, or 1.5 for ranks."
+    )
     weigh: bool = Field(
-        False, description="Multiply weights by the importance 1/p of the chosen, the largest of a row taken as 1."
+        False,
+        description=(
+            "Multiply weights by the importance 1/p of the chosen, the largest of a row taken as 1."
+        ),
     )
 
     @property
@@ -200,8 +233,8 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
     block
         Its undecided candidates of known score take part.
     params
-        Form and constants. Ranks count from 0, so a positive on rank 0 draws form `rank` to the very top; a positive
-        whose rank is unknown counts as behind all candidates of its row.
+        Form and constants. Ranks count from 0, so a positive on rank 0 draws form `rank` to the
+        very top; a positive whose rank is unknown counts as behind all candidates of its row.
     variance
         Of the gaps, by which `a` is divided.
 
@@ -229,17 +262,24 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
 
 
 @step(
-    "simans", SimAns, fit=fit_scale, makes=("importance",), sampler=True,
+    "simans",
+    SimAns,
+    fit=fit_scale,
+    makes=("importance",),
+    sampler=True,
     requires=lambda p: {"dense", "dense_rank"} if p.form == "rank" else {"dense"},
-)  # fmt: skip
+)
 def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     """Draw n candidates without replacement around the positive's score or rank (methods §3.5).
 
-    The paper draws 15 from the first 100 to 200 ranks: put `rank_window` before it. The column ``importance`` holds
-    1/p of the chosen, p being the chance of the first draw, normalised to a mean of 1 over those of the row.
+    The paper draws 15 from the first 100 to 200 ranks: put `rank_window` before it. The column
+    ``importance`` holds 1/p of the chosen, p being the chance of the first draw, normalised to a
+    mean of 1 over those of the row.
     """
     chances = log_chances(block, params, 1.0 if context.fitted is None else context.fitted)
-    block = choose(block, gumbel_keys(block, chances, context.seed, "selection/simans"), context.negatives)
+    block = choose(
+        block, gumbel_keys(block, chances, context.seed, "selection/simans"), context.negatives
+    )
     inverse = np.where(block.negatives, -chances, -np.inf)
     relative = np.exp(inverse - np.max(inverse, axis=1, keepdims=True, initial=-1e300))
     count = np.maximum(block.negatives.sum(axis=1, keepdims=True), 1)
@@ -249,4 +289,7 @@ def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     block = block.with_columns({"importance": importance})
     if not params.weigh:
         return block
-    return replace(block, weight=np.where(block.negatives, block.weight * relative, block.weight).astype(np.float32))
+    return replace(
+        block,
+        weight=np.where(block.negatives, block.weight * relative, block.weight).astype(np.float32),
+    )

@@ -19,7 +19,8 @@ from anmi.training.parts import HansOptions, SimAnsDraw
 
 # The judgment that says where in its row's pool a drawn negative stands.
 SLOT: Final = "slot"
-# Temperature of the softmax: the lower, the nearer to the draw and the noisier the gradient; customary.
+# Temperature of the softmax: the lower, the nearer to the draw and the noisier the gradient;
+# customary.
 RELAXATION: Final = 0.5
 # Stands for the key of what cannot be drawn; −∞ would make softmax of an empty row 0/0.
 _NEVER: Final = -1e9
@@ -29,15 +30,16 @@ _LEAST: Final = 1e-20
 class LearnableSimAns(nn.Module):
     """Draws negatives with a chance proportional to exp(−a(s − s⁺ − b)²/v), with gradients for a and b.
 
-    By rank the chance is proportional to exp(−a·|rank − b·rank⁺|); ranks count from 0 there, as in the step ``simans``,
-    and are given from 1 on.
+    By rank the chance is proportional to exp(−a·|rank − b·rank⁺|); ranks count from 0 there, as in
+    the step ``simans``, and are given from 1 on.
 
-    The draw of n without replacement is that of the Gumbel top-k trick, each ``argmax`` relaxed to a softmax (Jang et
-    al. 2017; for several draws Xie and Ermon 2019). As the temperature falls to 0 it becomes the exact draw that the
-    step ``simans`` makes from the same uniform numbers.
+    The draw of n without replacement is that of the Gumbel top-k trick, each ``argmax`` relaxed to
+    a softmax (Jang et al. 2017; for several draws Xie and Ermon 2019). As the temperature falls to
+    0 it becomes the exact draw that the step ``simans`` makes from the same uniform numbers.
 
-    The sharpness ``a`` stays above 0, being the softplus of a free parameter; ``b`` is the peak's distance from the
-    positive's score, or its multiple of the positive's rank. Both start where the step ``simans`` has them.
+    The sharpness ``a`` stays above 0, being the softplus of a free parameter; ``b`` is the peak's
+    distance from the positive's score, or its multiple of the positive's rank. Both start where the
+    step ``simans`` has them.
 
     Parameters
     ----------
@@ -76,7 +78,8 @@ class LearnableSimAns(nn.Module):
         scores
             Of the candidates, [Q, M], or their ranks.
         positive
-            Score, or rank, of each row's own positive, [Q, 1]. A rank of NaN counts as behind all of its row.
+            Score, or rank, of each row's own positive, [Q, 1]. A rank of NaN counts as behind all
+            of its row.
         usable
             True where a candidate may be drawn, [Q, M].
 
@@ -97,7 +100,8 @@ class LearnableSimAns(nn.Module):
     def keys(self, scores: Tensor, positive: Tensor, usable: Tensor, uniform: Tensor) -> Tensor:
         """Return keys whose n largest are n draws without replacement, [Q, M].
 
-        ``uniform`` has a number from [0, 1) for each candidate, [Q, M]; the others are as of :meth:`log_chances`.
+        ``uniform`` has a number from [0, 1) for each candidate, [Q, M]; the others are as of
+        :meth:`log_chances`.
         """
         gumbel = -torch.log(-torch.log(uniform.clamp(2.0**-54, 1 - 2.0**-24).to(scores.dtype)))
         return torch.where(usable, self.log_chances(scores, positive, usable) + gumbel, _NEVER)
@@ -116,7 +120,8 @@ class LearnableSimAns(nn.Module):
         Returns
         -------
         torch.Tensor
-            [Q, M], from 0 on, a row's sum being the number of its draws; weights of negatives in a loss.
+            [Q, M], from 0 on, a row's sum being the number of its draws; weights of negatives in a
+            loss.
         """
         number = usable.sum(dim=1, keepdim=True)
         drawn = torch.zeros_like(keys)
@@ -132,23 +137,25 @@ class LearnableSimAns(nn.Module):
 class DrawnBySimAns(Around):
     """Any loss, whose gradient reaches the a and b by which its negatives were drawn.
 
-    A drawn negative counts as it is, so that the loss is that of the draw; its gradient by the weight goes on to how
-    far a softmax would have drawn it (straight-through Gumbel-softmax, Jang et al. 2017). What was not drawn is not
-    encoded, and has no say.
+    A drawn negative counts as it is, so that the loss is that of the draw; its gradient by the
+    weight goes on to how far a softmax would have drawn it (straight-through Gumbel-softmax, Jang
+    et al. 2017). What was not drawn is not encoded, and has no say.
 
-    A loss falls with the weight of its hardest negatives. Learned by it, as the ANMI 2.1 report has it, the draw
-    tends to negatives that are easier; nothing here holds it.
+    A loss falls with the weight of its hardest negatives. Learned by it, as the ANMI 2.1 report has
+    it, the draw tends to negatives that are easier; nothing here holds it.
 
     Parameters
     ----------
     loss
         Any loss of this package whose negatives have weights.
     options
-        Of the draw; :meth:`prepare` takes the variance of the gaps to the positive of the judgment that they name.
+        Of the draw; :meth:`prepare` takes the variance of the gaps to the positive of the judgment
+        that they name.
 
     References
     ----------
-    Zhou et al., "SimANS", EMNLP 2022, arXiv 2210.11773; a and b learned as in the ANMI 2.1 report (methods §3.5).
+    Zhou et al., "SimANS", EMNLP 2022, arXiv 2210.11773; a and b learned as in the ANMI 2.1 report
+    (methods §3.5).
     """
 
     def __init__(self, loss: Loss, options: SimAnsDraw) -> None:
@@ -167,7 +174,9 @@ class DrawnBySimAns(Around):
                 self.drawing.variance.fill_(float(gaps.var()))
         super().prepare(rows)
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
         slot = facts.judged.get(SLOT)
         if slot is not None and self.relaxed is not None:
@@ -180,7 +189,10 @@ class DrawnBySimAns(Around):
 
     def report(self) -> dict[str, float]:
         """Return the loss's numbers, and a and b."""
-        numbers = {"simans_a": float(self.drawing.a.detach()), "simans_b": float(self.drawing.b.detach())}
+        numbers = {
+            "simans_a": float(self.drawing.a.detach()),
+            "simans_b": float(self.drawing.b.detach()),
+        }
         return super().report() | numbers
 
 
@@ -201,7 +213,11 @@ class HardnessPredictor(nn.Module):
         super().__init__()
         hidden = max(32, dimensions // 4)
         self.network = nn.Sequential(
-            nn.LayerNorm(dimensions), nn.Linear(dimensions, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid()
+            nn.LayerNorm(dimensions),
+            nn.Linear(dimensions, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, 1),
+            nn.Sigmoid(),
         )
 
     def forward(self, query: Tensor) -> Tensor:
@@ -217,12 +233,17 @@ class ScaledTemperature(nn.Module):
     base
         The temperature.
     options
-        The factor, which is on, or this would be the base itself, and whether it is the temperature, whatever the base.
+        The factor, which is on, or this would be the base itself, and whether it is the
+        temperature, whatever the base.
     """
 
     def __init__(self, base: nn.Module, options: HansOptions) -> None:
         super().__init__()
-        self.base, self._factor, self._absolute = base, options.temperature, options.temperature_is == "absolute"
+        self.base, self._factor, self._absolute = (
+            base,
+            options.temperature,
+            options.temperature_is == "absolute",
+        )
         self._last = float("nan")
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
@@ -246,14 +267,16 @@ class ScaledTemperature(nn.Module):
 class HardnessAdaptive(Around):
     """Any loss, adapted to the hardness h of each query (methods §4).
 
-    The loss of a row is ``w(h) · L(s⁺ ∓ m(h)·t, s, t·f(h)) + 0.1 · (ĥ − heuristic)²``: in L the margin m stands on the
-    positive's logit s⁺/t. As published it stands on s⁺, and f(h) takes the place of t·f(h). Here h is the predicted
-    hardness ĥ, always detached in w, m and f: otherwise the loss could be lowered by calling hard queries easy.
+    The loss of a row is ``w(h) · L(s⁺ ∓ m(h)·t, s, t·f(h)) + 0.1 · (ĥ − heuristic)²``: in L the
+    margin m stands on the positive's logit s⁺/t. As published it stands on s⁺, and f(h) takes the
+    place of t·f(h). Here h is the predicted hardness ĥ, always detached in w, m and f: otherwise
+    the loss could be lowered by calling hard queries easy.
 
     Parameters
     ----------
     loss
-        Any loss of this package; one without a temperature cannot have it adapted, nor a margin on its logits.
+        Any loss of this package; one without a temperature cannot have it adapted, nor a margin on
+        its logits.
     options
         Directions and ranges.
     dimensions
@@ -270,8 +293,9 @@ class HardnessAdaptive(Around):
         temperature = getattr(loss, "temperature", None)
         if temperature is None and (options.temperature.on or options.margin.on):
             raise AnmiError(
-                f"{type(loss).__name__} has no temperature, so hardness can adapt neither it nor a margin on its "
-                "logits; set hardness.hans.temperature and hardness.hans.margin to the direction off"
+                f"{type(loss).__name__} has no temperature, so hardness can adapt neither it nor a"
+                " margin on its logits; set hardness.hans.temperature and hardness.hans.margin to"
+                " the direction off"
             )
         if options.temperature.on:
             loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options)
@@ -279,7 +303,9 @@ class HardnessAdaptive(Around):
         self._options = options
         self._report: dict[str, float] = {}
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
         assert facts.query is not None and facts.hardness is not None
         p = self._options
@@ -296,7 +322,10 @@ class HardnessAdaptive(Around):
             positive = positive + (margin if p.margin_is == "added" else -margin)
         losses: Tensor = self.loss(positive, negatives, log_weights, facts)
         error = (predicted - target).square()
-        self._report = {"hardness": float(hardness.mean()), "hardness_error": float(error.detach().mean())}
+        self._report = {
+            "hardness": float(hardness.mean()),
+            "hardness_error": float(error.detach().mean()),
+        }
         if p.weight.on:
             losses = losses * p.weight.at(hardness)
         return losses + PREDICTOR_WEIGHT * error

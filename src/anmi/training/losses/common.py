@@ -22,7 +22,8 @@ class Facts:
     Attributes
     ----------
     query, document
-        Normalised embeddings, [B, d] and [N, d], or None where a loss is used on similarities alone.
+        Normalised embeddings, [B, d] and [N, d], or None where a loss is used on similarities
+        alone.
     positive_column
         Column of each row's own positive among the N documents, int64 [B], or None.
     hardness
@@ -30,7 +31,8 @@ class Facts:
     positive_judged
         By column name, what judges said of each row's own positive, [B]; NaN where nobody did.
     judged
-        By column name, what they said of every document for every row, [B, N]; NaN where nobody did.
+        By column name, what they said of every document for every row, [B, N]; NaN where nobody
+        did.
     about
         Number of the entity that each row's positive is about, int64 [B], -1 for none; or None.
     """
@@ -50,31 +52,40 @@ NOTHING_KNOWN = Facts()
 def weighted_logits(similarity: Tensor, log_weights: Tensor, temperature: Tensor) -> Tensor:
     """Return log(w exp(s / t)) of similarities and log-weights [B, N], exactly -inf where w = 0; t may be [B, 1].
 
-    The similarity of a removed negative is replaced before anything is computed from it, so neither its value nor its
-    gradient (not even a NaN) reaches the result.
+    The similarity of a removed negative is replaced before anything is computed from it, so neither
+    its value nor its gradient (not even a NaN) reaches the result.
     """
     removed = torch.isneginf(log_weights)
-    logits = similarity.masked_fill(removed, 0.0) / temperature + log_weights.masked_fill(removed, 0.0)
+    logits = similarity.masked_fill(removed, 0.0) / temperature + log_weights.masked_fill(
+        removed, 0.0
+    )
     return logits.masked_fill(removed, -torch.inf)
 
 
 def without_lonely_rows(similarity: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return similarities and log-weights [B, N] with stand-ins in rows without negatives, and which those are [B].
 
-    A row of -inf alone has no gradient in logsumexp or softmax. With zeros it has one, and is to be masked at the end.
+    A row of -inf alone has no gradient in logsumexp or softmax. With zeros it has one, and is to be
+    masked at the end.
     """
     lonely = torch.isneginf(log_weights).all(dim=1)
-    return similarity.masked_fill(lonely[:, None], 0.0), log_weights.masked_fill(lonely[:, None], 0.0), lonely
+    return (
+        similarity.masked_fill(lonely[:, None], 0.0),
+        log_weights.masked_fill(lonely[:, None], 0.0),
+        lonely,
+    )
 
 
 def judgments(facts: Facts, column: str) -> tuple[Tensor, Tensor]:
     """Return the judgments of each row's own positive [B] and of every document for every row [B, N]; NaN is unknown.
 
-    A positive whose ``p_relevant`` is unknown has 1: the label says that it is relevant, and judges that weigh
-    candidates against the positive have nothing to say of itself.
+    A positive whose ``p_relevant`` is unknown has 1: the label says that it is relevant, and judges
+    that weigh candidates against the positive have nothing to say of itself.
     """
     own = facts.positive_judged[column]
-    return (torch.where(torch.isnan(own), 1.0, own) if column == "p_relevant" else own), facts.judged[column]
+    return (
+        torch.where(torch.isnan(own), 1.0, own) if column == "p_relevant" else own
+    ), facts.judged[column]
 
 
 def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
@@ -89,8 +100,9 @@ def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
     others = np.array([value for row in rows for value in row.judged[column][1]], np.float64)
     if not np.isfinite(others).any():
         raise AnmiError(
-            f"The loss learns {column}, and no negative of the training rows has one: name `{column}` under `reads` of "
-            "the recipe and run the mining again, or choose another loss."
+            f"The loss learns {column}, and no negative of the training rows has one: name"
+            f" `{column}` under `reads` of the recipe and run the mining again, or choose another"
+            " loss."
         )
     found = np.concatenate([own, others])
     return found[np.isfinite(found)]
@@ -111,7 +123,9 @@ class Loss(nn.Module):
 
     options: Any
 
-    def __init__(self, temperature: nn.Module | None = None, options: Any = None, dimensions: int = 0) -> None:
+    def __init__(
+        self, temperature: nn.Module | None = None, options: Any = None, dimensions: int = 0
+    ) -> None:
         super().__init__()
         if temperature is not None:
             self.temperature = temperature

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from anmi.errors import AnmiError
-from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss, weighted_logits, without_lonely_rows
+from anmi.training.losses.common import (
+    NOTHING_KNOWN,
+    Facts,
+    Loss,
+    weighted_logits,
+    without_lonely_rows,
+)
 from anmi.training.parts import DebiasedOptions, TripletOptions
 
 _SMALLEST_MEAN: Final = 1e-8
@@ -19,12 +25,13 @@ _SMALLEST_MEAN: Final = 1e-8
 class WeightedInfoNCE(Loss):
     """Softmax cross-entropy of the positive against weighted negatives.
 
-    ``-s⁺/t + log(exp(s⁺/t) + Σ wᵢ exp(sᵢ/t))``: the weights stand inside the denominator, so a negative of weight 0 is
-    not there and one of weight 2 counts like two.
+    ``-s⁺/t + log(exp(s⁺/t) + Σ wᵢ exp(sᵢ/t))``: the weights stand inside the denominator, so a
+    negative of weight 0 is not there and one of weight 2 counts like two.
 
     References
     ----------
-    van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding", 2018.
+    van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive Coding",
+    2018.
 
     Examples
     --------
@@ -34,7 +41,9 @@ class WeightedInfoNCE(Loss):
     [0.6931]
     """
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row.
 
         Parameters
@@ -56,7 +65,9 @@ class WeightedInfoNCE(Loss):
         return infonce(positive, negatives, log_weights, self.temperature(facts))
 
 
-def infonce(positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
+def infonce(
+    positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatures: tuple[Tensor, Tensor]
+) -> Tensor:
     """Return what :class:`WeightedInfoNCE` does, from the positive's and the negatives' temperature."""
     own = positive[:, None] / temperatures[0]
     logits = torch.cat([own, weighted_logits(negatives, log_weights, temperatures[1])], dim=1)
@@ -66,21 +77,22 @@ def infonce(positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatur
 class TauPlus(nn.Module):
     """τ⁺ in [0, 1), as its logarithm and that of 1 - τ⁺.
 
-    Learned alone it is ill-posed: with N negatives the derivative of the loss has the sign of
-    Σ exp(sᵢ/t)/N - exp(s⁺/t), so once the positive leads, a larger τ⁺ always makes the loss smaller, and it grows until
-    the loss lies at its clamp, where nothing has a gradient any more and nothing brings it back. A Beta prior holds it:
-    with a start value m and strength k, a row with N negatives pays k N KL(m ‖ τ⁺), the negative log density of
-    Beta(kNm, kN(1 - m)) over the logit, less its minimum. It reads like k N judged negatives of which the share m was
-    relevant.
+    Learned alone it is ill-posed: with N negatives the derivative of the loss has the sign of Σ
+    exp(sᵢ/t)/N - exp(s⁺/t), so once the positive leads, a larger τ⁺ always makes the loss smaller,
+    and it grows until the loss lies at its clamp, where nothing has a gradient any more and nothing
+    brings it back. A Beta prior holds it: with a start value m and strength k, a row with N
+    negatives pays k N KL(m ‖ τ⁺), the negative log density of Beta(kNm, kN(1 - m)) over the logit,
+    less its minimum. It reads like k N judged negatives of which the share m was relevant.
 
-    The scale N is that of what it has to hold: the loss pulls at the logit with at most N τ⁺, the prior with
-    k N (τ⁺ - m). So for k > 1 τ⁺ stays below m k / (k - 1) whatever the encoder does; for k ≤ 1 nothing is promised.
+    The scale N is that of what it has to hold: the loss pulls at the logit with at most N τ⁺, the
+    prior with k N (τ⁺ - m). So for k > 1 τ⁺ stays below m k / (k - 1) whatever the encoder does;
+    for k ≤ 1 nothing is promised.
 
     Parameters
     ----------
     options
-        With the start value m as ``tau_plus``, whether its logit is ``learned``, and k as ``prior_strength``, 0 for no
-        prior.
+        With the start value m as ``tau_plus``, whether its logit is ``learned``, and k as
+        ``prior_strength``, 0 for no prior.
 
     Raises
     ------
@@ -97,13 +109,21 @@ class TauPlus(nn.Module):
     def __init__(self, options: DebiasedOptions) -> None:
         super().__init__()
         if not isinstance(options.tau_plus, float):
-            raise AnmiError("the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it from")
+            raise AnmiError(
+                "the debiased loss needs tau_plus as a number: no corpus is at hand to estimate it"
+                " from"
+            )
         if options.learned and options.tau_plus == 0.0:
             raise AnmiError(
-                "tau_plus is to be learned and starts at 0 (given, or estimated where no negative was judged "
-                "relevant), where its logit is infinite: give it a small number, or do not learn it"
+                "tau_plus is to be learned and starts at 0 (given, or estimated where no negative"
+                " was judged relevant), where its logit is infinite: give it a small number, or do"
+                " not learn it"
             )
-        self.initial, self.learnable, self.prior_strength = options.tau_plus, options.learned, options.prior_strength
+        self.initial, self.learnable, self.prior_strength = (
+            options.tau_plus,
+            options.learned,
+            options.prior_strength,
+        )
         if self.learnable:
             self.logit = nn.Parameter(torch.tensor(_logit(self.initial)))
 
@@ -117,9 +137,13 @@ class TauPlus(nn.Module):
         """Return what the prior adds to the loss of rows with ``count`` negatives (the sum of their weights), [B]."""
         if not self.learnable or self.prior_strength == 0.0:
             return torch.zeros_like(count)
-        # KL(m ‖ τ) by the distance of the logits: exactly 0 at the start, without cancellation near it.
+        # KL(m ‖ τ) by the distance of the logits: exactly 0 at the start, without cancellation near
+        # it.
         distance = self.logit - _logit(self.initial)
-        divergence = torch.log1p(self.initial * torch.expm1(distance.clamp(max=80.0))) - self.initial * distance
+        divergence = (
+            torch.log1p(self.initial * torch.expm1(distance.clamp(max=80.0)))
+            - self.initial * distance
+        )
         return self.prior_strength * divergence * count
 
     def report(self) -> dict[str, float]:
@@ -135,16 +159,18 @@ def _logit(share: float) -> float:
 class DebiasedContrastive(Loss):
     """Contrastive loss whose negative term has the expected share of false negatives subtracted.
 
-    With Σ = Σᵢ wᵢ exp(sᵢ/t), N = Σᵢ wᵢ and τ⁺ the share of positives among what is drawn as negatives, the loss is
-    ``-log(exp(s⁺/t) / (exp(s⁺/t) + Ng))`` where
+    With Σ = Σᵢ wᵢ exp(sᵢ/t), N = Σᵢ wᵢ and τ⁺ the share of positives among what is drawn as
+    negatives, the loss is ``-log(exp(s⁺/t) / (exp(s⁺/t) + Ng))`` where
 
-    - form ``source``: ``Ng = max((Σ - τ⁺ N exp(s⁺/t)) / (1 - τ⁺), N exp(-1/t))``; it becomes InfoNCE as τ⁺ goes to 0;
-    - form ``paraphrase``: ``Ng = N max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as the ANMI 2.1 report has it: the
-      positive's term lacks the factor N, so that far less is subtracted.
+    - form ``source``: ``Ng = max((Σ - τ⁺ N exp(s⁺/t)) / (1 - τ⁺), N exp(-1/t))``; it becomes
+      InfoNCE as τ⁺ goes to 0;
+    - form ``paraphrase``: ``Ng = N max((Σ - τ⁺ exp(s⁺/t)) / (N (1 - τ⁺)), 1e-8)``, as the ANMI 2.1
+      report has it: the positive's term lacks the factor N, so that far less is subtracted.
 
     References
     ----------
-    Chuang, Robinson, Lin, Torralba and Jegelka, "Debiased Contrastive Learning", NeurIPS 2020, equation 8.
+    Chuang, Robinson, Lin, Torralba and Jegelka, "Debiased Contrastive Learning", NeurIPS 2020,
+    equation 8.
 
     Examples
     --------
@@ -154,11 +180,15 @@ class DebiasedContrastive(Loss):
     [0.6931]
     """
 
-    def __init__(self, temperature: nn.Module, options: DebiasedOptions, dimensions: int = 0) -> None:
+    def __init__(
+        self, temperature: nn.Module, options: DebiasedOptions, dimensions: int = 0
+    ) -> None:
         super().__init__(temperature, options, dimensions)
         self.tau_plus = TauPlus(options)
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
         positive_t, t = self.temperature(facts)
         positive = (positive[:, None] / positive_t)[:, 0]
@@ -174,17 +204,22 @@ class DebiasedContrastive(Loss):
         """Return τ⁺ where it is learned."""
         return self.tau_plus.report()
 
-    def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+    def _log_sum(
+        self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor
+    ) -> Tensor:
         """Return log Σ, [B]."""
         return torch.logsumexp(weighted_logits(similarity, log_weights, t), dim=1)
 
-    def _log_negative(self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+    def _log_negative(
+        self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor
+    ) -> Tensor:
         source = self.options.form == "source"
         log_share, log_rest = self.tau_plus()
         floor = log_count + (-1.0 / t.reshape(-1) if source else math.log(_SMALLEST_MEAN))
         expected = log_share + positive + (log_count if source else 0.0)
-        # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not positive and the
-        # floor holds. The double `where` keeps the branch not taken free of NaN gradients.
+        # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not
+        # positive and the floor holds. The double `where` keeps the branch not taken free of NaN
+        # gradients.
         above = expected < log_sum
         exponent = torch.where(above, expected - log_sum, torch.full_like(log_sum, -1.0))
         difference = log_sum + torch.log(-torch.expm1(exponent)) - log_rest
@@ -194,13 +229,15 @@ class DebiasedContrastive(Loss):
 class HardDebiasedContrastive(DebiasedContrastive):
     """:class:`DebiasedContrastive` with ``Σ = Σᵢ wᵢ rᵢ exp(sᵢ/t)``, ``rᵢ = exp(β sᵢ/t) / mean(exp(β s/t))`` (HCL).
 
-    The mean is weighted as the sum is. As in the released code, the exponent of r is divided by the same temperature
-    as the similarities, and r has a gradient. That code runs at t = 0.5; at t = 0.07 the weights with β = 1 differ by
-    a factor of exp(14) over a similarity of 1, and little but the hardest negative is left.
+    The mean is weighted as the sum is. As in the released code, the exponent of r is divided by the
+    same temperature as the similarities, and r has a gradient. That code runs at t = 0.5; at t =
+    0.07 the weights with β = 1 differ by a factor of exp(14) over a similarity of 1, and little but
+    the hardest negative is left.
 
     References
     ----------
-    Robinson, Chuang, Sra and Jegelka, "Contrastive Learning with Hard Negative Samples", ICLR 2021, equation 4.
+    Robinson, Chuang, Sra and Jegelka, "Contrastive Learning with Hard Negative Samples", ICLR 2021,
+    equation 4.
 
     Examples
     --------
@@ -213,7 +250,9 @@ class HardDebiasedContrastive(DebiasedContrastive):
     True
     """
 
-    def _log_sum(self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor) -> Tensor:
+    def _log_sum(
+        self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor
+    ) -> Tensor:
         def log_sum(factor: float) -> Tensor:
             return torch.logsumexp(weighted_logits(factor * similarity, log_weights, t), dim=1)
 
@@ -223,9 +262,9 @@ class HardDebiasedContrastive(DebiasedContrastive):
 class Triplet(Loss):
     """Every negative is to lie a margin farther from the query than the positive, by cosine distance.
 
-    ``Σ wᵢ max(0, d⁺ - dᵢ + m) / Σ wᵢ`` with d = 1 - s, so ``max(0, sᵢ - s⁺ + m)``. It is a mean over all negatives of
-    the row, also those already far enough: among many in-batch negatives the few that still violate the margin weigh
-    little. It has no temperature.
+    ``Σ wᵢ max(0, d⁺ - dᵢ + m) / Σ wᵢ`` with d = 1 - s, so ``max(0, sᵢ - s⁺ + m)``. It is a mean
+    over all negatives of the row, also those already far enough: among many in-batch negatives the
+    few that still violate the margin weigh little. It has no temperature.
 
     References
     ----------
@@ -240,11 +279,15 @@ class Triplet(Loss):
     {'margin_violation_rate': 0.5}
     """
 
-    def __init__(self, temperature: nn.Module | None, options: TripletOptions, dimensions: int = 0) -> None:
+    def __init__(
+        self, temperature: nn.Module | None, options: TripletOptions, dimensions: int = 0
+    ) -> None:
         super().__init__(None, options)
         self._violations = torch.tensor(0.0)
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes and special cases as in :class:`WeightedInfoNCE`."""
         if negatives.shape[1] == 0:
             return positive * 0.0

@@ -17,24 +17,31 @@ from anmi.training.parts import DistillationOptions, EntityOptions, HybridOption
 
 # Width of the hidden layer of the head that maps similarities to Elo; the report's.
 _HIDDEN: Final = 16
-# By column, where zero of the scale lies, its unit, and the temperature at which its soft labels are taken. Of Elo the
-# strength e counts, of which it is 1000 + 200 e; logits and strengths are spread much wider than probabilities.
-_SCALES: Final = {"p_relevant": (0.0, 1.0, 0.1), "cross": (0.0, 1.0, 1.0), "elo": (1000.0, 200.0, 1.0)}
+# By column, where zero of the scale lies, its unit, and the temperature at which its soft labels
+# are taken. Of Elo the strength e counts, of which it is 1000 + 200 e; logits and strengths are
+# spread much wider than probabilities.
+_SCALES: Final = {
+    "p_relevant": (0.0, 1.0, 0.1),
+    "cross": (0.0, 1.0, 1.0),
+    "elo": (1000.0, 200.0, 1.0),
+}
 # Of several judges the mean of scores between 0 and 1; 1/30 is the S of 30 of arXiv 2411.04403.
 _TOGETHER: Final = (0.0, 1.0, 1 / 30)
-# So that a judge for whom all documents of a row are equal divides by no zero (the released code of that paper).
+# So that a judge for whom all documents of a row are equal divides by no zero (the released code of
+# that paper).
 _LEAST: Final = 1e-6
 
 
 class Hybrid(Loss):
     """``α · InfoNCE + (1 - α) · MSE``, where a small head maps similarities to Elo (ANMI 2.0, methods §2).
 
-    The error of a row is the mean over its own positive and its judged negatives; in-batch negatives, which nobody
-    judged for this query, and padding have no part in it. Weights stand in InfoNCE; of the regression they only remove
-    what weighs 0. Targets are standardised, since the squared error of raw Elo is of order 10⁶ and would swallow the
-    contrastive term: by mean and deviation of all judged documents of the training set once :meth:`prepare` was called,
-    before that by the scale's own definition, 1000 + 200 e. Never by those of a batch, which would move from step to
-    step. Raw targets are for comparison with the report.
+    The error of a row is the mean over its own positive and its judged negatives; in-batch
+    negatives, which nobody judged for this query, and padding have no part in it. Weights stand in
+    InfoNCE; of the regression they only remove what weighs 0. Targets are standardised, since the
+    squared error of raw Elo is of order 10⁶ and would swallow the contrastive term: by mean and
+    deviation of all judged documents of the training set once :meth:`prepare` was called, before
+    that by the scale's own definition, 1000 + 200 e. Never by those of a batch, which would move
+    from step to step. Raw targets are for comparison with the report.
 
     Examples
     --------
@@ -69,18 +76,24 @@ class Hybrid(Loss):
             self.centre.fill_(float(found.mean()))
             self.unit.fill_(max(float(found.std()), 1.0))
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
 
-        A row without negatives still learns the Elo of its positive; one without any Elo has InfoNCE alone.
+        A row without negatives still learns the Elo of its positive; one without any Elo has
+        InfoNCE alone.
         """
         own, others = judgments(facts, "elo")
         contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
         similarity = torch.cat([positive[:, None], negatives], dim=1)
         elo = torch.cat([own[:, None], others], dim=1)
-        removed = torch.cat([torch.zeros_like(elo[:, :1], dtype=torch.bool), torch.isneginf(log_weights)], dim=1)
+        removed = torch.cat(
+            [torch.zeros_like(elo[:, :1], dtype=torch.bool), torch.isneginf(log_weights)], dim=1
+        )
         rated = torch.isfinite(elo) & ~removed
-        # Only what is rated goes through the head, so that nothing else can reach it, nor be reached by it.
+        # Only what is rated goes through the head, so that nothing else can reach it, nor be
+        # reached by it.
         predicted = self.head(similarity[rated][:, None])[:, 0]
         wanted = (elo[rated] - self.centre) / self.unit
         squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - wanted) ** 2)
@@ -96,19 +109,21 @@ class Hybrid(Loss):
 class Distillation(Loss):
     """``share · KL(soft labels ‖ model) + (1 - share) · InfoNCE``.
 
-    Soft labels are the softmax of the judgments of a row at a temperature of their own; the model's are the softmax of
-    its similarities at t. Both are taken over the row's own positive and all documents judged for this row. A document
-    of weight 0 that nobody judged is not there; other weights count in InfoNCE only, the soft label being what the
-    weight stands for. A labelled positive that no judge gave a ``p_relevant`` has 1. A row whose positive, or
-    everything else, is unjudged has InfoNCE alone.
+    Soft labels are the softmax of the judgments of a row at a temperature of their own; the model's
+    are the softmax of its similarities at t. Both are taken over the row's own positive and all
+    documents judged for this row. A document of weight 0 that nobody judged is not there; other
+    weights count in InfoNCE only, the soft label being what the weight stands for. A labelled
+    positive that no judge gave a ``p_relevant`` has 1. A row whose positive, or everything else, is
+    unjudged has InfoNCE alone.
 
-    Of several judgments each is scaled to between 0 and 1 in every row, and the mean of those that judged a document
-    counts.
+    Of several judgments each is scaled to between 0 and 1 in every row, and the mean of those that
+    judged a document counts.
 
     References
     ----------
-    Qu et al., "RocketQA", NAACL 2021, for labels of a cross-encoder; Hinton, Vinyals and Dean, "Distilling the
-    Knowledge in a Neural Network", 2015; Geng et al., arXiv 2411.04403, for a teacher of several.
+    Qu et al., "RocketQA", NAACL 2021, for labels of a cross-encoder; Hinton, Vinyals and Dean,
+    "Distilling the Knowledge in a Neural Network", 2015; Geng et al., arXiv 2411.04403, for a
+    teacher of several.
 
     Examples
     --------
@@ -119,10 +134,14 @@ class Distillation(Loss):
     [0.0]
     """
 
-    def __init__(self, temperature: nn.Module, options: DistillationOptions, dimensions: int = 0) -> None:
+    def __init__(
+        self, temperature: nn.Module, options: DistillationOptions, dimensions: int = 0
+    ) -> None:
         super().__init__(temperature, options)
         self.together = not isinstance(options.column, str)
-        self.centre, self.unit, usual = _SCALES[options.column] if isinstance(options.column, str) else _TOGETHER
+        self.centre, self.unit, usual = (
+            _SCALES[options.column] if isinstance(options.column, str) else _TOGETHER
+        )
         self.label_temperature = options.label_temperature or usual
         self._divergence = torch.tensor(0.0)
 
@@ -131,7 +150,9 @@ class Distillation(Loss):
         for column in self.options.reads:
             all_judgments(rows, column)
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
         temperatures = self.temperature(facts)
         contrastive = infonce(positive, negatives, log_weights, temperatures)
@@ -149,23 +170,38 @@ class Distillation(Loss):
         for column in self.options.reads:
             own, judged = judgments(facts, column)
             if facts.positive_column is not None:
-                # The row's own positive is a column like any other, and stands before all of them already.
+                # The row's own positive is a column like any other, and stands before all of them
+                # already.
                 judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
             found.append(torch.cat([own[:, None], judged], dim=1))
-        return torch.stack([scaled(values) for values in found]).nanmean(dim=0) if self.together else found[0]
+        return (
+            torch.stack([scaled(values) for values in found]).nanmean(dim=0)
+            if self.together
+            else found[0]
+        )
 
-    def _kl(self, positive: Tensor, documents: Tensor, judged: Tensor, temperatures: tuple[Tensor, Tensor]) -> Tensor:
+    def _kl(
+        self,
+        positive: Tensor,
+        documents: Tensor,
+        judged: Tensor,
+        temperatures: tuple[Tensor, Tensor],
+    ) -> Tensor:
         labels = (judged - self.centre) / self.unit
         known = torch.isfinite(labels)
         usable = known[:, :1] & known[:, 1:].any(dim=1, keepdim=True)
         known = known & usable
         # What nobody judged is replaced before anything is computed from it, see `weighted_logits`.
         documents = documents.masked_fill(~known[:, 1:], 0.0)
-        logits = torch.cat([positive[:, None] / temperatures[0], documents / temperatures[1]], dim=1)
+        logits = torch.cat(
+            [positive[:, None] / temperatures[0], documents / temperatures[1]], dim=1
+        )
         # A row without labels gets zeros all along, for the sake of finite gradients.
         removed = ~known & usable
         told, found = (
-            torch.log_softmax(values.masked_fill(~known, 0.0).masked_fill(removed, -torch.inf), dim=1)
+            torch.log_softmax(
+                values.masked_fill(~known, 0.0).masked_fill(removed, -torch.inf), dim=1
+            )
             for values in (labels / self.label_temperature, logits)
         )
         difference = (told - found).masked_fill(~known, 0.0)
@@ -189,10 +225,11 @@ def scaled(judged: Tensor) -> Tensor:
 class EntityClassification(Loss):
     """``(1 - share) · InfoNCE + share · CE``: a linear head tells from a query which entity its positive is about.
 
-    Only queries go through the head: by that of documents, all that are about one entity would be drawn together, and
-    among them the right one is to be found. Classes are the entities of the training rows, so :meth:`prepare` comes
-    before the first step. All weights of the head begin at 0: it draws no embedding anywhere before it has learned
-    something. A row whose positive is about none of the classes has InfoNCE alone.
+    Only queries go through the head: by that of documents, all that are about one entity would be
+    drawn together, and among them the right one is to be found. Classes are the entities of the
+    training rows, so :meth:`prepare` comes before the first step. All weights of the head begin at
+    0: it draws no embedding anywhere before it has learned something. A row whose positive is about
+    none of the classes has InfoNCE alone.
 
     References
     ----------
@@ -232,8 +269,9 @@ class EntityClassification(Loss):
         found = sorted({row.about for row in rows} - {-1})
         if not found:
             raise AnmiError(
-                "The loss learns which entity a query is about, and no positive of the training rows is known to be "
-                "about any; train with `sources: mixed` on a collection that states facts, or choose another loss."
+                "The loss learns which entity a query is about, and no positive of the training"
+                " rows is known to be about any; train with `sources: mixed` on a collection that"
+                " states facts, or choose another loss."
             )
         self.classify(found)
 
@@ -245,7 +283,9 @@ class EntityClassification(Loss):
         self.weight = nn.Parameter(torch.zeros(len(numbers), self.dimensions))
         self.bias = nn.Parameter(torch.zeros(len(numbers)))
 
-    def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN) -> Tensor:
+    def forward(
+        self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
+    ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`.
 
         A row without negatives still learns its entity.

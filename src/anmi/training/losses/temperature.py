@@ -20,8 +20,8 @@ class Temperature(nn.Module):
     initial
         Start value, in [0.01, 1].
     learnable
-        Learn log t by gradient descent. The parameter is called ``log_t``; the trainer gives it a learning rate of its
-        own and no weight decay, which would pull t towards 1.
+        Learn log t by gradient descent. The parameter is called ``log_t``; the trainer gives it a
+        learning rate of its own and no weight decay, which would pull t towards 1.
 
     Examples
     --------
@@ -62,14 +62,15 @@ class Temperature(nn.Module):
 class Dual(nn.Module):
     """Two learned temperatures, t⁺ of the positive and t⁻ of the negatives (methods §3.7).
 
-    InfoNCE becomes ``-s⁺/t⁺ + log(exp(s⁺/t⁺) + Σ wᵢ exp(sᵢ/t⁻))``, with pᵢ the share of a term in the sum and p⁺ that
-    of the positive. Its gradients are -(1 - p⁺)/t⁺ for s⁺ and pᵢ/t⁻ for sᵢ. They no longer cancel, so that all
-    similarities of a query drift, up if t⁺ < t⁻.
+    InfoNCE becomes ``-s⁺/t⁺ + log(exp(s⁺/t⁺) + Σ wᵢ exp(sᵢ/t⁻))``, with pᵢ the share of a term in
+    the sum and p⁺ that of the positive. Its gradients are -(1 - p⁺)/t⁺ for s⁺ and pᵢ/t⁻ for sᵢ.
+    They no longer cancel, so that all similarities of a query drift, up if t⁺ < t⁻.
 
-    And the loss can fall without any learning: wherever s⁺ > 0 a smaller t⁺ makes it smaller, whether or not the
-    positive leads, and so does a larger t⁻ where the sᵢ > 0. Left long enough the two drift apart until the loss is 0,
-    and with it the encoder's gradient; a positive behind all its negatives then counts as found. It is here to be
-    compared with: its loss does not compare with that of one temperature, and only dev tells whether it learns.
+    And the loss can fall without any learning: wherever s⁺ > 0 a smaller t⁺ makes it smaller,
+    whether or not the positive leads, and so does a larger t⁻ where the sᵢ > 0. Left long enough
+    the two drift apart until the loss is 0, and with it the encoder's gradient; a positive behind
+    all its negatives then counts as found. It is here to be compared with: its loss does not
+    compare with that of one temperature, and only dev tells whether it learns.
 
     Parameters
     ----------
@@ -88,14 +89,16 @@ class Dual(nn.Module):
 
     def report(self) -> dict[str, float]:
         """Return both."""
-        return self.positive.report() | {"temperature_negative": self.negative.report()["temperature"]}
+        return self.positive.report() | {
+            "temperature_negative": self.negative.report()["temperature"]
+        }
 
 
 class Adaptive(nn.Module):
     """A temperature per query: base · 2 · sigmoid(offset), within [0.01, 0.5], the offset from a small network.
 
-    The network sees detached embeddings: the temperature is to follow the query, not to move it. Where the clamp
-    holds, only a gradient that leads back from it is let through.
+    The network sees detached embeddings: the temperature is to follow the query, not to move it.
+    Where the clamp holds, only a gradient that leads back from it is let through.
 
     Parameters
     ----------
@@ -110,7 +113,9 @@ class Adaptive(nn.Module):
     def __init__(self, dimensions: int, options: parts.AdaptiveTemperature) -> None:
         super().__init__()
         self._with_positive = options.sees == "query_and_positive"
-        self.log_base = nn.Parameter(torch.tensor(math.log(options.base)), requires_grad=options.learned_base)
+        self.log_base = nn.Parameter(
+            torch.tensor(math.log(options.base)), requires_grad=options.learned_base
+        )
         last = nn.Linear(options.hidden, 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -127,13 +132,21 @@ class Adaptive(nn.Module):
             seen = torch.cat([seen, facts.document.detach()[facts.positive_column]], dim=1)
         if self.log_base.requires_grad:
             _project(self.log_base, HIGHEST_ADAPTIVE)
-        t = _within(self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)), LOWEST_TEMPERATURE, HIGHEST_ADAPTIVE)
+        t = _within(
+            self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)),
+            LOWEST_TEMPERATURE,
+            HIGHEST_ADAPTIVE,
+        )
         self._last = t.detach().mean()
         return t, t
 
     def report(self) -> dict[str, float]:
         """Return the mean of the last batch, and the base where it is learned."""
-        base = {"temperature_base": float(self.log_base.detach().exp())} if self.log_base.requires_grad else {}
+        base = (
+            {"temperature_base": float(self.log_base.detach().exp())}
+            if self.log_base.requires_grad
+            else {}
+        )
         return {"temperature": float(self._last)} | base
 
 
@@ -155,7 +168,9 @@ def _within(t: Tensor, low: float, high: float) -> Tensor:
         below, above = t.detach() < low, t.detach() > high
         # A positive gradient lowers t when descended along.
         t.register_hook(  # type: ignore[no-untyped-call]
-            lambda gradient: gradient.masked_fill((below & (gradient > 0)) | (above & (gradient < 0)), 0.0)
+            lambda gradient: gradient.masked_fill(
+                (below & (gradient > 0)) | (above & (gradient < 0)), 0.0
+            )
         )
     return t + (t.clamp(low, high) - t).detach()
 
@@ -163,8 +178,8 @@ def _within(t: Tensor, low: float, high: float) -> Tensor:
 def _project(log_t: Tensor, highest: float = HIGHEST_TEMPERATURE) -> None:
     """Keep the parameter within its bounds.
 
-    Clamping only the value returned would leave a parameter that has stepped outside without gradient, and so stuck
-    there for ever.
+    Clamping only the value returned would leave a parameter that has stepped outside without
+    gradient, and so stuck there for ever.
     """
     with torch.no_grad():
         log_t.clamp_(math.log(LOWEST_TEMPERATURE), math.log(highest))
