@@ -179,9 +179,12 @@ def asking(retrieve: Retrieve, *sources: str) -> Retrieve:
 Row = dict[int, dict[str, float]]
 
 
+# By copy the first document of the same text; as the table of copies has it.
+COPIES = {90: 0, 91: 0, 92: 40}
+
+
 def group_of(document: int) -> int:
-    """The first document of the same text; as the table of copies has it."""
-    return {90: 0, 91: 0, 92: 40}.get(document, document)
+    return COPIES.get(document, document)
 
 
 def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row]]:
@@ -204,7 +207,9 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
             values = scores[name]
             ranks = np.array([1 + (values > value).sum() for value in values])
             order = [
-                d for d in np.lexsort((np.arange(len(values)), -values)).tolist() if d not in barred
+                d
+                for d in np.lexsort((np.arange(len(values)), -values)).tolist()
+                if d not in barred and d not in COPIES
             ]
             order = [d for d in order[:depth] if name == "dense" or values[d] > 0]
             for document in order:
@@ -219,16 +224,13 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
                     if name == "bm25":
                         told["exact"] = float(ranks[document])
             fused += np.where(ranks > deepest, 0, 1 / (60 + ranks))
-        excluded = np.array([sorted(barred)], np.int32)
+        texts = [d for d in range(len(retrieve.related)) if d not in COPIES]
+        excluded = np.array([[texts.index(group) for group in sorted(groups)]], np.int32)
         drawn = pool.draw(
-            retrieve.seed,
-            [queries.query_ids[number]],
-            excluded,
-            len(retrieve.related),
-            retrieve.random,
+            retrieve.seed, [queries.query_ids[number]], excluded, len(texts), retrieve.random
         )
-        for document in drawn[0][drawn[0] >= 0].tolist():
-            said[document]["source"] += SOURCES["random"]
+        for place in drawn[0][drawn[0] >= 0].tolist():
+            said[texts[place]]["source"] += SOURCES["random"]
         for document, told in said.items():
             told["fused"] = float(fused[document])
         chosen = [d for d, told in said.items() if told["source"]]

@@ -447,7 +447,8 @@ class RelatedDocuments:
     def __init__(
         self, group: NDArray[np.int32], near: sparse.csr_matrix, family: NDArray[np.int32]
     ) -> None:
-        self._group, self._near = group, near
+        self._group = group
+        self._near = near
         each = np.arange(len(group))
         self._having = _matrix(group, each, len(group))
         self._families = self._having @ _matrix(each, family, len(group))
@@ -494,6 +495,11 @@ class RelatedDocuments:
 
     def __len__(self) -> int:
         return len(self._group)
+
+    @property
+    def first_of_text(self) -> NDArray[np.int32]:
+        """The first document with the text of each document, int32 [N]."""
+        return self._group
 
     def same_text(self, documents: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the documents of each row and all of the same text: int32 [Q, P'] from [Q, P], padded with -1.

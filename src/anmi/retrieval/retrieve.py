@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.pool import RelatedDocuments
 
 Floats = NDArray[np.float32]
+# Copies that may stand above a candidate, as a multiple of the candidates of a source.
+_COPIES: Final = 4
 
 
 class Queries(NamedTuple):
@@ -100,13 +102,14 @@ class Retrieve:
         queries = queries._replace(positives=self._passages(queries))
         some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
         queries = queries._replace(positives=some)
-        drawn = pool.draw(self.seed, queries.query_ids, excluded, len(self.related), self.random)
+        drawn = self._drawn(queries.query_ids, excluded)
         wanted = np.concatenate([drawn, some, known_positives], axis=1)
         near, near_scores = self._nearest(queries, excluded.shape[1])
         found, scores, values = self._lexical(
             queries, excluded.shape[1], np.concatenate([wanted, near], axis=1)
         )
-        nearest, lexical = pool.without(near, excluded), pool.without(found, excluded)
+        nearest = self._candidates(near, excluded)
+        lexical = self._candidates(found, excluded)
         known = {
             "bm25_rank": pool.known_from(scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
             "dense_rank": pool.known_from(
@@ -164,6 +167,27 @@ class Retrieve:
             query_columns=of_query,
         )
 
+    def _candidates(
+        self, documents: NDArray[np.int32], excluded: NDArray[np.int32]
+    ) -> NDArray[np.int32]:
+        """Return the documents that may be candidates, int32 [Q, M], and -1 in the place of others."""
+        candidates = pool.without(documents, excluded)
+        first = self.related.first_of_text[candidates]
+        return np.where(first == candidates, candidates, np.int32(PADDING))
+
+    def _drawn(self, query_ids: list[str], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Draw random candidates of each query among the texts of the corpus, int32 [Q, R]."""
+        texts, number = np.unique(self.related.first_of_text, return_inverse=True)
+        excluded_texts = np.where(excluded == PADDING, PADDING, number[excluded]).astype(np.int32)
+        drawn = pool.draw(self.seed, query_ids, excluded_texts, len(texts), self.random)
+        return np.where(drawn == PADDING, PADDING, texts[drawn]).astype(np.int32)
+
+    def _depth(self, candidates: int, excluded: int) -> int:
+        """Return how many documents hold so many candidates, if not most of the best are copies."""
+        first = self.related.first_of_text
+        copies = int(np.count_nonzero(first != np.arange(len(first))))
+        return candidates + excluded + min(copies, _COPIES * candidates)
+
     def _passages(self, queries: Queries) -> NDArray[np.int32]:
         """Return the positives with the best passages of those that were cut, int32 [Q, P]."""
         given = queries.positives
@@ -187,15 +211,16 @@ class Retrieve:
         if self.bm25 is None:
             none = np.empty((len(wanted), 0), np.int32)
             return none, none.astype(np.float32), np.full(wanted.shape, np.nan, np.float32)
-        deepest = min(max(self.bm25_depth + excluded, self.bm25_ranks), len(self.related))
+        depth = self._depth(self.bm25_depth, excluded)
+        deepest = min(max(depth, self.bm25_ranks), len(self.related))
         documents, scores, values = self.bm25.search_and_look(queries.texts, deepest, wanted)
         if self.bm25.settings["engine"] == "rank_bm25":
             documents = pool.filled(documents)
         return documents, scores, values
 
     def _nearest(self, queries: Queries, excluded: int) -> tuple[NDArray[np.int32], Floats]:
-        depth = max(self.dense_depth + excluded if self.dense_depth else 0, self.dense_ranks)
-        depth = min(depth, len(self.related))
+        depth = self._depth(self.dense_depth, excluded) if self.dense_depth else 0
+        depth = min(max(depth, self.dense_ranks), len(self.related))
         if self.vectors is None or not depth:
             nothing = np.zeros((len(queries.texts), 0), np.float32)
             return nothing.astype(np.int32), nothing
