@@ -30,6 +30,7 @@ from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import Ranking, dev_metric
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.index import SHARE, SparseIndex
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
@@ -283,9 +284,13 @@ def row(mined: Mined, model: Any, base: pd.DataFrame, share: float = 0.0) -> dic
 def measured(mined: Mined, documents: Any, scores: Any) -> pd.DataFrame:
     """Return the metrics of every query."""
     ranking = Ranking.of(mined.tests, mined.qrels, mined.corpus, DEPTH)
+
+    def search(count: int) -> Ranked:
+        return Ranked(documents[:, :count], scores[:, :count])
+
     truth = mined.qrels[mined.qrels.query_id.isin(mined.tests.query_id)]
     return evaluate(
-        of_documents(truth, mined.corpus), ranking.run(documents, scores), (10, documents.shape[1])
+        of_documents(truth, mined.corpus), ranking.run(search), (10, documents.shape[1])
     )
 
 

@@ -19,6 +19,7 @@ from anmi.evaluation.metrics import completed_judgments, evaluate
 from anmi.evaluation.retrieval import Ranking, vectors
 from anmi.evaluation.significance import share
 from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.index import DenseIndex
 from anmi.seeds import position
 from anmi.training.options import TrainingOptions
@@ -225,8 +226,7 @@ def trained(task: Task, chosen: pd.DataFrame, seed: int = 1) -> float:
     ids = task.corpus.document_id.tolist()
     index = DenseIndex.build(vectors(model, texts.tolist(), "document"), ids)
     ranking = Ranking.of(task.test_queries, task.test_judgments, task.corpus, 10)
-    found = ranking.lists(
-        *index.search(vectors(model, task.test_queries.text.tolist(), "query"), ranking.searched)
-    )
-    table = evaluate(task.test_judgments, ranking.run(*found), (10,))
+    queries = vectors(model, task.test_queries.text.tolist(), "query")
+    run = ranking.run(lambda count: Ranked(*index.search(queries, count)))
+    table = evaluate(task.test_judgments, run, (10,))
     return round(float(table[METRIC].mean()), 4)

@@ -150,7 +150,7 @@ def test_a_document_is_a_copy_where_all_its_passages_are(long: Path) -> None:
     corpus = found.corpus
     assert copies(find_related(corpus, found.forms, found.duplicates), corpus) == {"copy": "tree"}
     assert (
-        first_passages(corpus)
+        first_passages(corpus["parent"])
         == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]
     ).all()
 

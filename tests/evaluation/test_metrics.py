@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
-from anmi.evaluation.metrics import by_bucket, copies_once, evaluate, profile, summarise
+from anmi.evaluation.metrics import (
+    by_bucket,
+    evaluate,
+    of_documents,
+    profile,
+    summarise,
+    with_copies,
+)
 
 
 def table(value, **queries):
@@ -81,23 +88,15 @@ def test_queries_without_results_count_as_zero_and_unlabelled_ones_are_left_out(
     assert summarise(found)["ndcg@1"] == 0.5
 
 
-def test_copies_count_once_and_otherwise_as_trec_eval_counts():
-    labels = qrels(q1={"a": 1, "b": 2}, q2={"a": 1, "copy of a": 3}, q3={"c": 1})
-    ranking = run(
-        q1={"copy of a": 9, "a": 8, "x": 7},
-        q2={"a": 9, "x": 8, "copy of a": 7},
-        q3={"copy of a": 2, "c": 1},
-    )
-    once = evaluate(*copies_once(labels, ranking, {"copy of a": "a"}), ks=(1, 3))
-    assert once["recall@3"].tolist() == [0.5, 1, 1]
-    assert once["recall@1"].tolist() == [0.5, 1, 0]
-    assert once["rank"].tolist() == [1, 1, 2], "a copy of no relevant document keeps its place"
-    assert once["ndcg@3"].tolist() == pytest.approx(
-        [1 / (2 + 1 / math.log2(3)), 1, 1 / math.log2(3)]
-    )
-    pd.testing.assert_frame_equal(
-        evaluate(*copies_once(labels, ranking, {})), evaluate(labels, ranking)
-    )
+def test_copies_are_one_result_and_each_by_itself_as_beir_counts():
+    corpus = pd.DataFrame({"document_id": ["a", "copy", "x"], "copy_of": ["a", "a", "x"]})
+    labels = qrels(q1={"copy": 3, "a": 1}, q2={"x": 1})
+    ranking = run(q1={"x": 9, "a": 8}, q2={"a": 9, "x": 8})
+    once = evaluate(of_documents(labels, corpus), ranking, ks=(1, 3))
+    assert once["rank"].tolist() == [2, 2]
+    assert once["recall@3"].tolist() == [1, 1]
+    plain = evaluate(labels, with_copies(ranking, corpus), ks=(1, 3))
+    assert plain["rank"].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from anmi.evaluation.retrieval import Ranking, dev_metric
+from anmi.retrieval.fusion import Ranked
 
 IDS = [f"d{i}" for i in range(20)]
 
@@ -27,9 +28,11 @@ def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
         pd.DataFrame({"document_id": IDS}),
         depth=10,
     )
-    assert ranking.searched == 11
-    documents = np.tile(np.arange(11, dtype=np.int32), (4, 1))
-    found = ranking.run(documents, -documents.astype(np.float32)).groupby("query_id", sort=False)
+    documents = np.tile(np.arange(20, dtype=np.int32), (4, 1))
+    scores = -documents.astype(np.float32)
+    found = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count])).groupby(
+        "query_id", sort=False
+    )
     assert found.document_id.agg(list).to_dict() == {
         "d0": IDS[1:11],
         "d1": IDS[:10],

@@ -13,11 +13,13 @@ from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import ranked
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
-from anmi.pipelines.evaluation.search import build_search, exact, run_systems
+from anmi.pipelines.evaluation.search import build_search, run_systems, with_exact_indexes
 from anmi.pipelines.params import DenseParams, EvaluationParams, HybridParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.terms import Terms
+from anmi.search import HybridSearch
+from anmi.serve.run import Run as page_run
 from anmi.store import Store
 
 COUNT = 60
@@ -90,6 +92,22 @@ def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return str(folder / "base"), folder / "trained"
 
 
+def cut_tables() -> dict[str, Any]:
+    """A cut collection: one long document of 20 passages, others of one to three, some copies."""
+    cut = tables()
+    corpus = cut["corpus"]
+    names = ["long"] * 20 + [f"doc{row // 3}" for row in range(20, 40)]
+    names += corpus.document_id[40:].tolist()
+    corpus["parent"] = names
+    copies = corpus.iloc[40:45].assign(document_id=[f"copy{row}" for row in range(5)])
+    copies["parent"] = copies.document_id
+    corpus["copy_of"] = corpus.parent
+    copies["copy_of"] = corpus.parent[40:45]
+    # Copies stand before what they are copies of, and are found first where scores are equal.
+    cut["corpus"] = pd.concat([copies, corpus], ignore_index=True)
+    return cut
+
+
 class Run:
     """What the nodes made of a collection."""
 
@@ -100,12 +118,13 @@ class Run:
         labelled: bool,
         dense: DenseParams,
         deep: Any = "cutoffs",
+        collection: dict[str, Any] | None = None,
         **hybrid: Any,
     ) -> None:
         self.params = EvaluationParams(
             cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid), ranked=deep
         )
-        given = tables()
+        given = collection or tables()
         if not labelled:
             given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
         self.tables, self.trained = given, models[1]
@@ -142,7 +161,7 @@ class Run:
                 **shared,
                 given_runs=GIVEN,
             )
-            self.exact = exact(self.search.main)
+            self.exact = with_exact_indexes(self.search, corpus).main.index
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["labels", "pseudo-queries"])
@@ -204,15 +223,40 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert labelled or fit["weights"] == {"bm25": 0.5, "dense": 0.5}
 
 
-def test_hybrid_results_are_those_of_the_search_as_it_is_deployed(run: Run) -> None:
-    if not len(run.tables["queries"]):
-        pytest.skip("the evaluation asks a corpus of its own")
-    asked = run.tables["queries"].set_index("query_id").text
+@pytest.mark.parametrize("collection", [tables, cut_tables], ids=["whole", "cut"])
+@pytest.mark.parametrize("depth", [5, 100])
+def test_what_is_measured_is_what_is_deployed(
+    collection: Any, depth: int, models: tuple[str, Path], tmp_path: Path
+) -> None:
+    run = Run(models, tmp_path / "store", True, DENSE, collection=collection(), depth=depth)
+    run.search.save(tmp_path / "folder")
+    deployed = HybridSearch.load(tmp_path / "folder")
+    questions = run.tables["queries"].set_index("query_id").text
+    page = page_run("", "", run.tables["corpus"], run.tables["queries"], None, search=deployed)
     for system, name in (("bm25", "bm25"), ("dense", "mine"), ("hybrid", "hybrid")):
         rows = run.runs[run.runs.system == name]
-        for query, own in rows.groupby("query_id", sort=False):
-            hits = run.search.search(asked[query], 20, system)[0]  # type: ignore[arg-type]
-            np.testing.assert_allclose(own.score, [hit.score for hit in hits], atol=1e-5)
+        for query_id, measured in rows.groupby("query_id", sort=False):
+            hits = deployed.search(questions[query_id], 20, system)[0]  # type: ignore[arg-type]
+            assert measured.document_id.tolist() == [hit.document_id for hit in hits]
+            np.testing.assert_allclose(measured.score, [hit.score for hit in hits], atol=1e-5)
+            shown = page.found(questions[query_id], 20)[system]
+            assert [hit.document_id for hit in shown] == [hit.document_id for hit in hits]
+    # What a part says of a hit of the hybrid is what the part says by itself.
+    for question in questions[:10]:
+        ranks = {hit.document_id: hit.rank for hit in deployed.search(question, depth, "bm25")[0]}
+        hits = deployed.search(question, 10)[0]
+        assert {hit.document_id: hit.bm25_rank for hit in hits} == {
+            hit.document_id: ranks.get(hit.document_id) for hit in hits
+        }
+
+
+def test_documents_of_one_text_are_one_hit(models: tuple[str, Path], tmp_path: Path) -> None:
+    run = Run(models, tmp_path, True, DENSE, collection=cut_tables())
+    question = run.tables["corpus"].title[0]
+    for system in ("bm25", "dense", "hybrid"):
+        hits = run.search.search(question, 30, system)[0]  # type: ignore[arg-type]
+        assert (hits[0].document_id, hits[0].copies) == ("d40", ("copy0",))
+        assert not [hit for hit in hits if hit.document_id.startswith("copy")]
 
 
 def test_systems_are_measured_by_exact_search_whatever_is_deployed(

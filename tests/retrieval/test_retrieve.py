@@ -486,7 +486,8 @@ def test_it_is_what_the_slow_reference_says(
 def test_bm25_tells_how_far_its_scores_spread() -> None:
     texts = ["red fox den", "blue whale", "red whale song", "a green tree"]
     index = BM25Index.build(texts, "en")
-    documents, scores, spread = index.search_and_spread(["red fox", "whale", "nothing of it"], 3)
+    search, spread = index.search_of(["red fox", "whale", "nothing of it"])
+    documents, scores = search(3)
     full = np.concatenate(
         [part.copy() for _, part in index.scored(["red fox", "whale", "nothing of it"], 3)]
     )

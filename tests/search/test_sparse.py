@@ -90,7 +90,8 @@ def test_three_parts_say_of_every_hit_what_they_say_alone(three: Path) -> None:
         ]  # type: ignore[arg-type]
         for part in ("bm25", "dense", "sparse")
     }
-    spreads = {"bm25": search.bm25.search_and_spread(QUESTIONS, 1)[2], **search.settings["spreads"]}
+    bm25_spread = search.lists(QUESTIONS, 1, ["bm25"]).bm25_spread
+    spreads = {"bm25": bm25_spread, **search.settings["spreads"]}
     texts = corpus().set_index("document_id").text
     for place, hits in enumerate(search.search(QUESTIONS, 10)):
         for hit in hits:

@@ -33,6 +33,8 @@ from anmi.seeds import position
 log = logging.getLogger(__name__)
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 COPY: Final = "copy"
+# In the place of the first passage of a document that is no result.
+NO_RESULT: Final = -1
 NEAR: Final = "near"
 SIBLING: Final = "sibling"
 # Metadata keys that name the whole document, the plainest first.
@@ -235,18 +237,54 @@ def documents_of(corpus: pd.DataFrame) -> pd.Series:
     return corpus["parent"] if "parent" in corpus else corpus["document_id"]
 
 
-def first_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
+def hits_of(corpus: pd.DataFrame) -> pd.Series:
+    """Return under which document each passage is a result: its own, or the first one of that text.
+
+    The column ``copy_of`` names the latter where ingestion found copies.
+    """
+    return corpus["copy_of"] if "copy_of" in corpus else documents_of(corpus)
+
+
+def with_copies_named(corpus: pd.DataFrame, related: pd.DataFrame) -> pd.DataFrame:
+    """Add the column ``copy_of``, the first document with the text of each, where there are copies.
+
+    Examples
+    --------
+    >>> related = pd.DataFrame({"document_id": ["b"], "other_id": ["a"], "kind": ["copy"]})
+    >>> with_copies_named(pd.DataFrame({"document_id": ["a", "b"]}), related).copy_of.tolist()
+    ['a', 'a']
+    """
+    first_of_text = copies(related, corpus)
+    if not first_of_text:
+        return corpus
+    documents = documents_of(corpus)
+    return corpus.assign(copy_of=documents.map(first_of_text).fillna(documents))
+
+
+def first_passages(documents: pd.Series) -> NDArray[np.int32]:
     """Return the first passage of the document of each passage, int32 [N].
 
     Examples
     --------
-    >>> first_passages(pd.DataFrame({"document_id": ["a#1", "b", "a#2"], "parent": ["a", "b", "a"]})).tolist()
+    >>> first_passages(pd.Series(["a", "b", "a"])).tolist()
     [0, 1, 0]
     """
-    _, first, number = np.unique(
-        pd.factorize(documents_of(corpus))[0], return_index=True, return_inverse=True
-    )
+    _, first, number = np.unique(pd.factorize(documents)[0], return_index=True, return_inverse=True)
     return first[number].astype(np.int32)
+
+
+def result_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
+    """Return the first passage of the document of each passage, int32 [N], and -1 for copies.
+
+    Examples
+    --------
+    >>> corpus = pd.DataFrame({"document_id": ["a", "b", "c"], "copy_of": ["a", "b", "a"]})
+    >>> result_passages(corpus).tolist()
+    [0, 1, -1]
+    """
+    documents = documents_of(corpus)
+    is_copy = (hits_of(corpus) != documents).to_numpy()
+    return np.where(is_copy, NO_RESULT, first_passages(documents)).astype(np.int32)
 
 
 def siblings(parents: pd.Series) -> Pairs:

@@ -8,7 +8,7 @@ trec_eval holds scores in single precision, so scores that differ by less than t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 import pytrec_eval
 from numpy.typing import NDArray
 
+from anmi.corpus.related import documents_of, hits_of
 from anmi.corpus.types import LARGEST_RELEVANCE
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import interval
@@ -211,74 +212,38 @@ def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[st
 
 
 def of_documents(qrels: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
-    """Return labels of documents from those of passages: the highest of each pair.
+    """Return labels of results from those of passages and copies: the highest of each pair.
 
     Examples
     --------
     >>> labels = pd.DataFrame({"query_id": "q", "document_id": ["a#1", "a#2"], "relevance": [1, 2]})
-    >>> of_documents(labels, pd.DataFrame({"document_id": ["a#1", "a#2"], "parent": "a"})).values.tolist()
+    >>> corpus = pd.DataFrame({"document_id": ["a#1", "a#2"], "parent": "a"})
+    >>> of_documents(labels, corpus).values.tolist()
     [['q', 'a', 2]]
     """
-    if "parent" not in corpus or (corpus["parent"] == corpus["document_id"]).all():
+    results = hits_of(corpus)
+    if (results == corpus["document_id"]).all():
         return qrels
-    names = qrels["document_id"].map(
-        dict(zip(corpus["document_id"], corpus["parent"], strict=True))
-    )
-    labels = qrels.assign(document_id=names.fillna(qrels["document_id"]))
+    names = dict(zip(corpus["document_id"], results, strict=True))
+    documents = qrels["document_id"].map(names).fillna(qrels["document_id"])
+    labels = qrels.assign(document_id=documents)
     labels = labels.sort_values("relevance", ascending=False, kind="stable")
     return labels.drop_duplicates(["query_id", "document_id"]).sort_index()
 
 
-def copies_once(
-    qrels: pd.DataFrame, run: pd.DataFrame, copies: Mapping[str, str]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return labels and a run in which documents of one text count once: as soon as the first of them is found.
-
-    Of several labels for one text that of the highest grade stands. The best copy of a relevant
-    text takes the place of the labelled one, and the others stay where they are, as documents
-    without a label.
-
-    Parameters
-    ----------
-    qrels, run
-        As in :func:`evaluate`.
-    copies
-        For each document that is a copy the first one of its text, see
-        :func:`anmi.corpus.related.copies`.
+def with_copies(run: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return a run in which each document is followed by those with the same text, as BEIR counts.
 
     Examples
     --------
-    >>> labels = pd.DataFrame({"query_id": ["q"], "document_id": ["d1"], "relevance": [1]})
-    >>> run = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["d2", "d1"], "score": [0.9, 0.2]})
-    >>> labels, run = copies_once(labels, run, {"d2": "d1"})
-    >>> evaluate(labels, run)["rank"].tolist()
-    [1.0]
+    >>> run = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["a", "c"], "score": [2.0, 1.0]})
+    >>> corpus = pd.DataFrame({"document_id": ["a", "b", "c"], "copy_of": ["a", "a", "c"]})
+    >>> with_copies(run, corpus).document_id.tolist()
+    ['a', 'b', 'c']
     """
-
-    def texts(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(form=table["document_id"].map(copies).fillna(table["document_id"]))
-
-    pair = ["query_id", "form"]
-    labels = (
-        texts(qrels)
-        .sort_values("relevance", ascending=False, kind="stable")
-        .drop_duplicates(pair)
-        .sort_index()
-    )
-    named = labels.loc[labels["relevance"] > 0, [*pair, "document_id"]].rename(
-        columns={"document_id": "labelled"}
-    )
-    found = texts(run.reset_index(drop=True)).merge(named, on=pair, how="left")
-    known = found["labelled"].notna()
-    best = (
-        found[known]
-        .sort_values("score", ascending=False, kind="stable")
-        .drop_duplicates(pair)
-        .index
-    )
-    names = found["document_id"].where(~known, "\x01" + found["document_id"])
-    names[best] = found["labelled"][best]
-    return labels[qrels.columns], run.reset_index(drop=True).assign(document_id=names)
+    places = pd.DataFrame({"document_id": hits_of(corpus), "copy": documents_of(corpus)})
+    copies = run.merge(places.drop_duplicates(), on="document_id", how="left")
+    return copies.assign(document_id=copies["copy"].fillna(copies["document_id"]))[run.columns]
 
 
 def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
-from anmi.corpus.related import documents_of, first_passages
+from anmi.corpus.related import NO_RESULT, documents_of, hits_of, result_passages
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
-from anmi.retrieval.fusion import Ranked, by_document, crowd
-from anmi.retrieval.pool import own_documents, without
+from anmi.retrieval.fusion import Ranked, Search, best_documents
+from anmi.retrieval.pool import own_documents
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -53,13 +53,15 @@ class Ranking:
     Attributes
     ----------
     query_ids, document_ids
-        Of Q queries and of the documents that N passages belong to.
+        Of Q queries and of the documents that N passages belong to; of a copy that of the first
+        document with its text.
     own
         The document that each query is itself, int32 [Q], -1 where there is none.
     depth
         Documents per query.
     first
-        Of each passage the first one of its document, which stands for it, int32 [N].
+        Of each passage the first one of its document, which stands for it, int32 [N]; -1 for
+        copies.
     """
 
     query_ids: list[str]
@@ -74,41 +76,40 @@ class Ranking:
         relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
         own = own_documents(queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
         names = queries.get("same_as", queries.query_id)
-        kept = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
-        own, ids, first = (
-            np.where(kept, own, PADDING).astype(np.int32),
-            documents_of(corpus),
-            first_passages(corpus),
-        )
-        return Ranking(queries.query_id.tolist(), ids.tolist(), own, depth, first)
-
-    @property
-    def searched(self) -> int:
-        """Passages to ask a search for, so that ``depth`` documents are left."""
-        return self.depth * crowd(self.first) + int((self.own != PADDING).any())
+        is_itself = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
+        own = np.where(is_itself, own, PADDING).astype(np.int32)
+        document_ids = hits_of(corpus).tolist()
+        first = result_passages(corpus)
+        return Ranking(queries.query_id.tolist(), document_ids, own, depth, first)
 
     @property
     def place(self) -> dict[str, int]:
         """What stands for each document, by its id."""
-        return dict(zip(self.document_ids, self.first.tolist(), strict=True))
+        places = zip(self.document_ids, self.first.tolist(), strict=True)
+        return {name: first for name, first in places if first != NO_RESULT}
 
-    def run(self, documents: NDArray[np.int32], scores: NDArray[np.float32]) -> pd.DataFrame:
-        """Return what a search found, [Q, k], as :func:`run_table` does, without the queries themselves.
+    def run(self, search: Search) -> pd.DataFrame:
+        """Return what a search ranks best as :func:`run_table` does, without the queries themselves.
 
         Examples
         --------
-        >>> each = np.arange(3, dtype=np.int32)
-        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], np.array([0, -1], np.int32), depth=2, first=each)
-        >>> found = np.tile(np.arange(ranking.searched, dtype=np.int32), (2, 1))
-        >>> ranking.run(found, -found.astype(np.float32)).document_id.tolist()
+        >>> first = np.arange(3, dtype=np.int32)
+        >>> own = np.array([0, -1], np.int32)
+        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], own, depth=2, first=first)
+        >>> documents = np.tile(first, (2, 1))
+        >>> scores = -documents.astype(np.float32)
+        >>> search = lambda count: Ranked(documents[:, :count], scores[:, :count])
+        >>> ranking.run(search).document_id.tolist()
         ['b', 'c', 'a', 'b']
         """
-        return run_table(self.query_ids, self.document_ids, *self.lists(documents, scores))
+        return run_table(self.query_ids, self.document_ids, *self.lists(search))
 
     def given(self, rows: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
         """Return a run ``query_id, document_id, score`` with ranks, of documents and without the queries themselves."""
-        names = rows.document_id.map(dict(zip(corpus.document_id, self.document_ids, strict=True)))
-        rows = rows.assign(document_id=names.fillna(rows.document_id))
+        names = dict(zip(corpus.document_id, self.document_ids, strict=True))
+        names |= dict(zip(documents_of(corpus), self.document_ids, strict=True))
+        documents = rows.document_id.map(names).fillna(rows.document_id)
+        rows = rows.assign(document_id=documents)
         own = dict(
             zip(
                 self.query_ids,
@@ -122,35 +123,22 @@ class Ranking:
         )
         return rows.assign(rank=(rows.groupby("query_id").cumcount() + 1).astype(np.int32))
 
-    def lists(
-        self, documents: NDArray[np.int32], scores: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return what a search found without the queries themselves, [Q, depth] at most; 0 is the score of padding.
-
-        Padding stays, even where it is that of all queries: it says that a search found no more.
-        """
-        documents, scores = by_document(Ranked(documents, scores), self.first)[0]
-        left = without(documents, self.own[:, None])
-        order = np.argsort(left == PADDING, axis=1, kind="stable")[:, : self.depth]
-        found = np.take_along_axis(left, order, axis=1)
-        return found, np.where(
-            found == PADDING, 0, np.take_along_axis(scores, order, axis=1)
-        ).astype(np.float32)
+    def lists(self, search: Search) -> Ranked:
+        """Return the best ``depth`` documents of a search, without the queries themselves."""
+        return best_documents(search, self.first, self.depth, self.own)[0]
 
 
-def search(
+def search_by(
     model: SentenceTransformer,
     query_texts: Sequence[str],
     document_texts: Sequence[str],
-    k: int,
     *,
     description: str = "",
     **how: Any,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Encode, with the model's prompts, and search exactly.
+) -> Search:
+    """Encode, with the model's prompts, and return the exact search of these queries.
 
-    Returns documents and scores, int32 and float32 [Q, k], best first. ``how`` is as in
-    :func:`vectors`.
+    ``how`` is as in :func:`vectors`.
     """
     from anmi.retrieval.index import build_index
 
@@ -158,8 +146,7 @@ def search(
     documents = vectors(model, document_texts, "document", description=label, **how)
     queries = vectors(model, query_texts, "query", **how)
     index: Any = build_index(documents, [str(i) for i in range(len(document_texts))])
-    found: tuple[NDArray[np.int32], NDArray[np.float32]] = index.search(queries, k)
-    return found
+    return lambda count: Ranked(*index.search(queries, count))
 
 
 def ranked(
@@ -172,12 +159,10 @@ def ranked(
 ) -> pd.DataFrame:
     """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
 
-    See :meth:`Ranking.of` and :func:`search`.
+    See :meth:`Ranking.of` and :func:`search_by`.
     """
     ranking = Ranking.of(asked, qrels, corpus, depth)
-    return ranking.run(
-        *search(model, asked.text.tolist(), document_texts(corpus), ranking.searched, **how)
-    )
+    return ranking.run(search_by(model, asked.text.tolist(), document_texts(corpus), **how))
 
 
 def vectors(
@@ -235,8 +220,8 @@ def dev_metric(
     ranking, labels = Ranking.of(dev, truth, documents, 10), of_documents(truth, corpus)
 
     def measure(model: Any) -> float:
-        found = search(model, asked, texts, ranking.searched, precision=precision)
-        table = evaluate(labels, ranking.run(*found), (10,))
+        run = ranking.run(search_by(model, asked, texts, precision=precision))
+        table = evaluate(labels, run, (10,))
         return float(table["ndcg@10"].mean())
 
     return measure

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.retrieval.exact import best
+from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, tokenizer
 
@@ -141,11 +142,20 @@ class BM25Index:
 
         return self._searched(queries, k, look)
 
-    def search_and_spread(
-        self, queries: Sequence[str], k: int
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
-        """Return what :meth:`search` does, and the standard deviation of the scores of all documents, float32 [Q]."""
-        return self._searched(queries, k, lambda _, full: full.std(axis=1))
+    def search_of(self, queries: Sequence[str]) -> tuple[Search, Floats]:
+        """Return the search for some queries, and the spread of the scores that it sets.
+
+        The spread is the standard deviation of a query's scores of all documents, float32 [Q].
+        """
+        spread = np.ones(len(queries), np.float32)
+
+        def search(count: int) -> Ranked:
+            documents, scores, spread[:] = self._searched(
+                queries, count, lambda _, full: full.std(axis=1)
+            )
+            return Ranked(documents, scores)
+
+        return search, spread
 
     def _searched(
         self, queries: Sequence[str], k: int, look: Callable[[slice, Floats], Floats]

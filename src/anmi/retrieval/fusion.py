@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
-from anmi.retrieval.pool import compacted, fused_rank, repeats_blanked
+from anmi.retrieval.pool import compacted, fused_rank, repeats_blanked, without
 
 Method = Literal["convex", "rrf"]
 # Lists of 1,000 brought .001 nDCG@10 on dev queries of four collections.
@@ -43,37 +43,84 @@ class Ranked(NamedTuple):
         return Ranked(self.documents[queries], self.scores[queries])
 
 
-def by_document(found: Ranked, first: NDArray[np.int32]) -> tuple[Ranked, NDArray[np.int32]]:
-    """Return a ranking of documents by their best passages, and these passages, int32 [Q, k].
+Search: TypeAlias = Callable[[int], Ranked]
+
+
+def best_documents(
+    search: Search,
+    first: NDArray[np.int32],
+    depth: int,
+    excluded: NDArray[np.int32] | None = None,
+) -> tuple[Ranked, NDArray[np.int32]]:
+    """Return the best documents of each query, ranked by their best passages, and these passages.
+
+    The search is asked for more passages until each query has ``depth`` documents, or the search
+    has no more. What is measured, fitted and deployed is ranked by this one function.
 
     Parameters
     ----------
-    found
-        Passages.
+    search
+        From a number of passages to the best ones of Q queries.
     first
-        Of each passage the first one of its document, which stands for it, int32 [N].
+        Of each passage the first one of its document, which stands for it, int32 [N]; -1 for what
+        is never a result, such as a copy.
+    depth
+        Documents per query, at most.
+    excluded
+        A document of each query that is not a result, int32 [Q], -1 where there is none.
+
+    Returns
+    -------
+    Ranked, numpy.ndarray
+        Documents and their scores [Q, depth], and their best passages, int32 [Q, depth]; -1 and 0
+        in padding, which stays where a search found no more.
 
     Examples
     --------
-    >>> found = Ranked(np.array([[2, 3, 1]], np.int32), np.array([[9.0, 8.0, 7.0]], np.float32))
-    >>> documents, passages = by_document(found, np.array([0, 0, 0, 3], np.int32))
-    >>> documents.documents.tolist(), documents.scores.tolist(), passages.tolist()
-    ([[0, 3, -1]], [[9.0, 8.0, 0.0]], [[2, 3, -1]])
+    >>> passages = np.array([[2, 1, 3, 0]], np.int32)
+    >>> scores = np.array([[9.0, 8.0, 7.0, 6.0]], np.float32)
+    >>> ranked, best = best_documents(
+    ...     lambda count: Ranked(passages[:, :count], scores[:, :count]),
+    ...     np.array([0, 0, 0, 3], np.int32),
+    ...     depth=2,
+    ... )
+    >>> ranked.documents.tolist(), ranked.scores.tolist(), best.tolist()
+    ([[0, 3]], [[9.0, 7.0]], [[2, 3]])
     """
-    once = repeats_blanked(np.where(found.documents == PADDING, PADDING, first[found.documents]))
-    order = np.argsort(once == PADDING, axis=1, kind="stable")
-    documents, passages = (
-        np.take_along_axis(values, order, axis=1) for values in (once, found.documents)
-    )
-    none, scores = documents == PADDING, np.take_along_axis(found.scores, order, axis=1)
-    return Ranked(documents, np.where(none, 0, scores).astype(np.float32)), np.where(
-        none, PADDING, passages
-    )
+    passages = depth * _passages_a_document(first)
+    if excluded is not None and (excluded != PADDING).any():
+        passages += 1
+    while True:
+        ranked = search(min(passages, len(first)))
+        documents, best = _by_document(ranked, first, excluded)
+        complete = (documents.documents[:, :depth] != PADDING).sum(axis=1) == depth
+        exhausted = (ranked.documents[:, -1:] == PADDING).any(axis=1)
+        if passages >= len(first) or (complete | exhausted).all():
+            return documents.top(depth), best[:, :depth]
+        passages *= 2
 
 
-def crowd(first: NDArray[np.int32]) -> int:
-    """Return how many passages to ask for in the place of a document: the mean of all documents, 5 at most."""
-    return min(-(-len(first) // max(len(np.unique(first)), 1)), _MOST_PASSAGES)
+def _by_document(
+    ranked: Ranked, first: NDArray[np.int32], excluded: NDArray[np.int32] | None
+) -> tuple[Ranked, NDArray[np.int32]]:
+    """Return each document at the place of its best passage, and these passages, padding last."""
+    documents = np.where(ranked.documents == PADDING, PADDING, first[ranked.documents])
+    if excluded is not None:
+        documents = without(documents, excluded[:, None])
+    documents = repeats_blanked(documents)
+    order = np.argsort(documents == PADDING, axis=1, kind="stable")
+    documents = np.take_along_axis(documents, order, axis=1)
+    scores = np.take_along_axis(ranked.scores, order, axis=1)
+    passages = np.take_along_axis(ranked.documents, order, axis=1)
+    padding = documents == PADDING
+    scores = np.where(padding, 0, scores).astype(np.float32)
+    return Ranked(documents, scores), np.where(padding, PADDING, passages)
+
+
+def _passages_a_document(first: NDArray[np.int32]) -> int:
+    """Return how many passages to ask for in the place of a document: the mean, 5 at most."""
+    documents = len(np.unique(first[first != PADDING]))
+    return min(-(-len(first) // max(documents, 1)), _MOST_PASSAGES)
 
 
 # By part: ``bm25``, ``dense`` or ``sparse``.

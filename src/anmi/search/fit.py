@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
-from anmi.corpus.related import documents_of
+from anmi.corpus.related import hits_of
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.retrieval.bm25 import BM25Index
@@ -264,7 +264,7 @@ def fit_on_dev(
     lists, units = _lists_of_parts(bm25, asked, ranking, run, spreads)
     rows = np.asarray(truth.query_id.map(_places(asked)), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
-    seen = set(documents_of(corpus)[corpus.document_id.isin(positives)])
+    seen = set(hits_of(corpus)[corpus.document_id.isin(positives)])
     known = (
         np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
     )
@@ -286,8 +286,8 @@ def _lists_of_parts(
     spreads: Mapping[str, float],
 ) -> tuple[dict[str, Ranked], dict[str, Any]]:
     """Return what each part found, and in what units its scores are."""
-    found, scores, spread = bm25.search_and_spread(asked.text.tolist(), ranking.searched)
-    lists = {BM25: Ranked(*ranking.lists(found, scores))}
+    search, spread = bm25.search_of(asked.text.tolist())
+    lists = {BM25: ranking.lists(search)}
     lists |= {
         name: lists_of(run[run.retriever == name], _places(asked), ranking.place)
         for name in spreads

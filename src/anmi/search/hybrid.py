@@ -8,31 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
-from anmi.corpus.related import documents_of, first_passages
+from anmi.corpus.related import documents_of, hits_of, result_passages
 from anmi.errors import AnmiError, nearest
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import (
     DEPTH,
     Fused,
-    Lists,
     Method,
     Ranked,
-    by_document,
-    crowd,
+    Search,
+    best_documents,
     equal,
     fuse,
 )
 from anmi.retrieval.index import Index, SparseIndex, Vectors, build_index, load_index, term_table
 from anmi.search.folder import COMPANION, README, copy_model, read_settings, rendered, seal
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,8 @@ class Hit:
     bm25_rank, bm25_score, dense_rank, dense_score, sparse_rank, sparse_score
         What each part says; None where the search has no such part, or the document is not among
         the best that the part was asked for.
+    copies
+        Ids of other documents with the same text.
     """
 
     rank: int
@@ -66,14 +65,16 @@ class Hit:
     dense_score: float | None = None
     sparse_rank: int | None = None
     sparse_score: float | None = None
+    copies: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name, for JSON."""
         return asdict(self)
 
 
-# The parent is the document that a passage belongs to.
-COLUMNS: Final = ("document_id", "parent", "title", "text")
+# The parent is the document that a passage belongs to, and `copy_of` the first one of its text.
+COLUMNS: Final = ("document_id", "parent", "copy_of", "title", "text")
+_PLACES: Final = COLUMNS[:3]
 # What is read for one document: few enough for a look, enough to compress well.
 _GROUP: Final = 500
 
@@ -114,11 +115,26 @@ class Documents:
             found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in own}
         return found
 
-    def first_passages(self) -> NDArray[np.int32]:
-        """Return the first passage of each one's document, int32 [N]."""
-        if isinstance(self._source, Path):
-            return first_passages(self._file.read(["parent"]).to_pandas())
-        return first_passages(self._source)
+    @cached_property
+    def results(self) -> NDArray[np.int32]:
+        """The first passage of the document of each passage, int32 [N]; -1 for copies."""
+        return result_passages(self._places)
+
+    @cached_property
+    def copies(self) -> dict[str, tuple[str, ...]]:
+        """Ids of the other documents with the same text, by the id of the first."""
+        places = self._places
+        pairs = pd.DataFrame({"first": hits_of(places), "copy": documents_of(places)})
+        pairs = pairs[pairs["first"] != pairs["copy"]].drop_duplicates()
+        groups = pairs.groupby("first", sort=False)["copy"]
+        return {str(first): tuple(group) for first, group in groups}
+
+    @property
+    def _places(self) -> pd.DataFrame:
+        if not isinstance(self._source, Path):
+            return self._source
+        columns = [name for name in _PLACES if name in self._file.schema_arrow.names]
+        return self._file.read(columns).to_pandas()
 
     def save(self, path: Path) -> None:
         """Write the :data:`COLUMNS` as Parquet, in groups that are read one by one."""
@@ -139,7 +155,8 @@ class Documents:
 
 
 def _columns(corpus: pd.DataFrame) -> pd.DataFrame:
-    return corpus.assign(parent=documents_of(corpus))[list(COLUMNS)].astype(str)
+    places = {"parent": documents_of(corpus), "copy_of": hits_of(corpus)}
+    return corpus.assign(**places)[list(COLUMNS)].astype(str)
 
 
 Encode = Callable[[Sequence[str]], Any]
@@ -148,6 +165,24 @@ Encode = Callable[[Sequence[str]], Any]
 Kind = Literal["dense", "sparse"]
 # Where models lie in the folder of a search.
 MODELS: Final = ("model", COMPANION)
+
+
+class PartLists(NamedTuple):
+    """What the parts of a search rank best for Q queries.
+
+    Attributes
+    ----------
+    documents
+        By part; documents stand for themselves by their first passage.
+    passages
+        By part the best passage of each document, int32 [Q, k].
+    bm25_spread
+        Standard deviation of BM25's scores of all passages, float32 [Q]; 1 without BM25.
+    """
+
+    documents: dict[str, Ranked]
+    passages: dict[str, NDArray[np.int32]]
+    bm25_spread: NDArray[np.float32]
 
 
 class Encoded(NamedTuple):
@@ -212,9 +247,10 @@ class Retriever:
         how: dict[str, Any] = {name: self.how[name] for name in ("precision", "batch_size")}
         return lambda texts: encode(model, texts, role="query", **how)
 
-    def search(self, queries: Sequence[str], k: int) -> Ranked:
-        """Return the rows of the best documents in the corpus, [Q, k], with their scores."""
-        return Ranked(*self.index.search(self.encode(queries), k))
+    def search_of(self, queries: Sequence[str]) -> Search:
+        """Return the search for some queries, from a number of passages to the best ones."""
+        vectors = self.encode(queries)
+        return lambda count: Ranked(*self.index.search(vectors, count))
 
 
 def companion_of(model: Path) -> list[Path]:
@@ -421,43 +457,69 @@ class HybridSearch:
             raise AnmiError(f"question {blank[0]} is empty: ask something")
         if not asked:
             return []
-        return self._hits(self.ranked(asked, k, system))
+        return self.hits(self.ranked(asked, k, system))
 
     def ranked(self, queries: Sequence[str], k: int, system: System = "hybrid") -> Fused:
-        """Return the rows of the best documents in the corpus, [Q, k], as :func:`anmi.retrieval.fusion.fuse` does."""
-        depth = (k if system != "hybrid" else max(self.settings["depth"], 1)) * crowd(self.first)
-        lists: dict[str, Ranked] = {}
+        """Return the rows of the best passages of the best documents, [Q, k], see :meth:`fused`."""
+        is_hybrid = system == "hybrid"
+        depth = self.settings["depth"] if is_hybrid else k
+        parts = self.parts if is_hybrid else (system,)
+        lists = self.lists(queries, depth, parts)
+        fused = self.fused(lists, k) if is_hybrid else fuse(lists.documents, k)
+        return with_passages(fused, lists.passages)
+
+    def lists(
+        self,
+        queries: Sequence[str],
+        depth: int,
+        parts: Sequence[str] | None = None,
+        excluded: NDArray[np.int32] | None = None,
+    ) -> PartLists:
+        """Return what parts of the search rank best, whether it is measured or deployed.
+
+        Parameters
+        ----------
+        queries
+            Q texts.
+        depth
+            Documents per query and part, at most.
+        parts
+            Some of :attr:`parts`; None: all of them.
+        excluded
+            A document of each query that is not a result, int32 [Q], -1 where there is none.
+        """
+        documents: dict[str, Ranked] = {}
+        passages: dict[str, NDArray[np.int32]] = {}
         spread = np.ones(len(queries), np.float32)
-        if system in ("hybrid", _BM25):
-            documents, scores, spread = self.bm25.search_and_spread(queries, depth)
-            lists[_BM25] = Ranked(documents, scores)
-        for kind, retriever in self.retrievers.items():
-            if system in ("hybrid", kind):
-                lists[kind] = retriever.search(queries, depth)
-        cut = {part: by_document(found, self.first) for part, found in lists.items()}
-        lists = {part: found for part, (found, _) in cut.items()}
-        found = self.fused(lists, spread, k) if system == "hybrid" else fuse(lists, k)
-        # The passage that answers is that of the part which ranks the document best.
-        best = np.full(found.documents.shape, np.inf, np.float32)
-        passages = found.documents.copy()
-        for part, ranks in found.part_ranks.items():
-            better = ranks < best
-            row = np.nonzero(better)[0]
-            passages[better] = cut[part][1][row, ranks[better].astype(np.int64) - 1]
-            best[better] = ranks[better]
-        return found._replace(documents=passages)
+        for part in parts or self.parts:
+            if part == _BM25:
+                search, spread = self.bm25.search_of(queries)
+            else:
+                search = self.retrievers[cast(Kind, part)].search_of(queries)
+            documents[part], passages[part] = best_documents(
+                search, self.first, max(depth, 1), excluded
+            )
+        return PartLists(documents, passages, spread)
 
-    @cached_property
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what is fused: ``bm25`` and the kinds of the retrievers."""
+        return (_BM25, *self.retrievers)
+
+    @property
     def first(self) -> NDArray[np.int32]:
-        """The first passage of each one's document, int32 [N]."""
-        return self._documents.first_passages()
+        """The first passage of the document of each passage, int32 [N]; -1 for copies."""
+        return self._documents.results
 
-    def fused(self, lists: Lists, bm25_spread: NDArray[np.float32], k: int) -> Fused:
-        """Fuse lists of all parts for the same queries, as this search does it."""
-        how = self.settings
-        return fuse(lists, k, {_BM25: bm25_spread, **how["spreads"]}, how["method"], how["weights"])
+    def fused(self, lists: PartLists, k: int) -> Fused:
+        """Fuse the best documents of all parts, as deep as this search does."""
+        depth = max(self.settings["depth"], 1)
+        tops = {part: ranked.top(depth) for part, ranked in lists.documents.items()}
+        spreads = {_BM25: lists.bm25_spread, **self.settings["spreads"]}
+        return fuse(tops, k, spreads, self.settings["method"], self.settings["weights"])
 
-    def _hits(self, found: Fused) -> list[list[Hit]]:
+    def hits(self, found: Fused) -> list[list[Hit]]:
+        """Return ranked passages with their texts, query by query."""
         texts = self.texts(np.unique(found.documents[found.documents != PADDING]).tolist())
         parts = {f"{part}_rank": _known(values, int) for part, values in found.part_ranks.items()}
         parts |= {
@@ -467,7 +529,8 @@ class HybridSearch:
 
         def hit(row: int, place: int, document: int) -> Hit:
             said = {name: values[row][place] for name, values in parts.items()}
-            return Hit(**{"rank": place + 1, **texts[document], **said})
+            copies = self._documents.copies.get(texts[document]["document_id"], ())
+            return Hit(**{"rank": place + 1, **texts[document], **said}, copies=copies)
 
         return [
             [
@@ -480,11 +543,36 @@ class HybridSearch:
 
     def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
         """Return ``document_id``, ``passage_id``, ``title`` and ``text`` of passages, by their rows in the corpus."""
-        names = {"document_id": "passage_id", "parent": "document_id"}
         return {
-            row: {names.get(name, name): text for name, text in one.items()}
-            for row, one in self._documents[rows].items()
+            row: {
+                "document_id": columns["parent"],
+                "passage_id": columns["document_id"],
+                "title": columns["title"],
+                "text": columns["text"],
+            }
+            for row, columns in self._documents[rows].items()
         }
+
+
+def with_passages(fused: Fused, passages: Mapping[str, NDArray[np.int32]]) -> Fused:
+    """Return a ranking with the passage of each document that the part ranking it best found best.
+
+    Parameters
+    ----------
+    fused
+        Documents, [Q, k].
+    passages
+        By part the best passage of each document that it lists, int32 [Q, depth].
+    """
+    best_rank = np.full(fused.documents.shape, np.inf, np.float32)
+    answering = fused.documents.copy()
+    for part, ranks in fused.part_ranks.items():
+        is_better = ranks < best_rank
+        query = np.nonzero(is_better)[0]
+        place = ranks[is_better].astype(np.int64) - 1
+        answering[is_better] = passages[part][query, place]
+        best_rank[is_better] = ranks[is_better]
+    return fused._replace(documents=answering)
 
 
 def _known(values: NDArray[np.float32], kind: type[int] | type[float]) -> list[list[Any]]:

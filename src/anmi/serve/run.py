@@ -19,9 +19,10 @@ from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.report.explanation import explain
-from anmi.retrieval.fusion import Ranked, by_document, crowd
+from anmi.retrieval.fusion import Ranked, best_documents, fuse
 from anmi.retrieval.index import DenseIndex
 from anmi.search import Hit, HybridSearch
+from anmi.search.hybrid import with_passages
 from anmi.seeds import position
 
 _DOUBTED: Final = ("unsafe", "uncertain")
@@ -80,15 +81,12 @@ class ZeroShot:
 
     def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
         """Return the best documents of a question, with their texts out of another search of the same corpus."""
-        listed = Ranked(*self.index.search(self.encode([question]), k * crowd(search.first)))
-        documents, passages = by_document(listed, search.first)
-        rows, scores = passages[0, :k].tolist(), documents.scores[0, :k].tolist()
-        found = [(row, score) for row, score in zip(rows, scores, strict=True) if row != PADDING]
-        texts: dict[int, dict[str, Any]] = search.texts([row for row, _ in found])
-        return [
-            Hit(rank=rank, score=score, dense_rank=rank, dense_score=score, **texts[row])
-            for rank, (row, score) in enumerate(found, start=1)
-        ]
+        vectors = self.encode([question])
+        ranked, passages = best_documents(
+            lambda count: Ranked(*self.index.search(vectors, count)), search.first, k
+        )
+        fused = fuse({"dense": ranked}, k)
+        return search.hits(with_passages(fused, {"dense": passages}))[0]
 
 
 # What is shown of a text; the page of the document has more, and no browser stands all of a very

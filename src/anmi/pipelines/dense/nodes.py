@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
-from anmi.corpus.related import first_passages
+from anmi.corpus.related import documents_of, first_passages
 from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
@@ -184,7 +184,7 @@ def retrieve(
         dense_ranks=asked.deepest_rank("dense_rank"),
         measured=dense.positives,
         passages=(
-            np.where(corpus["start"] >= 0, first_passages(corpus), np.int32(-1))
+            np.where(corpus["start"] >= 0, first_passages(documents_of(corpus)), np.int32(-1))
             if "start" in corpus
             else None
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -15,7 +15,7 @@ import pandas as pd
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.corpus.hardness import hardness
 from anmi.corpus.knowledge import Knowledge
-from anmi.corpus.related import copies, documents_of
+from anmi.corpus.related import documents_of, hits_of
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.generalisation import ALL, BUCKETS, buckets, trained_positives
 from anmi.evaluation.significance import compare_all, interval, intervals
@@ -40,21 +40,20 @@ def score_runs(
     pseudo_queries: pd.DataFrame | None,
     params: EvaluationParams,
     recipe: str | None = None,
-    related_documents: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return every metric of every held-out query and system; one that finds nothing scores 0.
 
     Documents of one text count once; where that makes a difference, ``plain_…`` are the headline
     metrics as BEIR counts them.
     """
-    from anmi.evaluation.metrics import copies_once, evaluate, of_documents
+    from anmi.evaluation.metrics import evaluate, of_documents, with_copies
 
     _, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if asked.empty:
         label = pd.DataFrame({"query_id": ["none"], "document_id": "none", "relevance": 1})
         return evaluate(label, runs, params.cutoffs).reset_index().assign(system="")[:0]
-    truth = of_documents(qrels[qrels.query_id.isin(asked.query_id)], corpus)
-    same = copies(related_documents, corpus) if related_documents is not None else {}
+    labels = qrels[qrels.query_id.isin(asked.query_id)]
+    truth = of_documents(labels, corpus)
     systems = runs.system.unique().tolist()
     if recipe is not None:
         systems = [
@@ -64,31 +63,38 @@ def score_runs(
             *(name for name in systems if name != HYBRID),
             HYBRID,
         ]
+    # Runs are without queries that are documents already, and ids that coincide mean nothing.
+    runs_by_system = {system: runs[runs.system == system] for system in dict.fromkeys(systems)}
+    scores = {
+        system: evaluate(truth, run, params.cutoffs) for system, run in runs_by_system.items()
+    }
+    if "copy_of" in corpus:
+        every_copy = of_documents(labels, corpus.drop(columns="copy_of"))
+        plain = {
+            system: evaluate(every_copy, with_copies(run, corpus), params.cutoffs)
+            for system, run in runs_by_system.items()
+        }
+        _add_plain(scores, plain)
+    tables = [table.assign(system=system).reset_index() for system, table in scores.items()]
+    return pd.concat(tables, ignore_index=True)
 
-    def scored(given: Callable[[pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]) -> pd.DataFrame:
-        # The runs are without queries that are documents already, and ids that coincide mean
-        # nothing.
-        tables = (
-            evaluate(*given(runs[runs.system == system]), params.cutoffs).assign(system=system)
-            for system in dict.fromkeys(systems)
-        )
-        return pd.concat([table.reset_index() for table in tables], ignore_index=True)
 
-    found = scored(lambda run: copies_once(truth, run, same))
-    counted = scored(lambda run: (truth, run)) if same else found
-    named = [
-        name for name in _HEADLINE if name in found and not np.allclose(found[name], counted[name])
-    ]
-    for name in named:
-        means = pd.concat(
-            [table.groupby("system", sort=False)[name].mean() for table in (found, counted)], axis=1
+def _add_plain(scores: dict[str, pd.DataFrame], plain: Mapping[str, pd.DataFrame]) -> None:
+    """Add the headline metrics as BEIR counts them, copies by themselves, where they differ."""
+    for name in _HEADLINE:
+        if all(
+            np.allclose(table.get(name, 0), plain[s].get(name, 0)) for s, table in scores.items()
+        ):
+            continue
+        for system, table in scores.items():
+            table[f"plain_{name}"] = plain[system][name]
+        means = ", ".join(
+            f"{system} {table[name].mean():.3f} ({plain[system][name].mean():.3f})"
+            for system, table in scores.items()
         )
-        both = ", ".join(
-            f"{system} {once:.3f} ({plain:.3f})"
-            for system, once, plain in means.itertuples(name=None)
+        log.info(
+            "%s with each text counted once, and as BEIR counts (in brackets): %s", name, means
         )
-        log.info("%s with each text counted once, and as BEIR counts (in brackets): %s", name, both)
-    return found.assign(**{f"plain_{name}": counted[name] for name in named})
 
 
 def describe_hardness(
@@ -140,7 +146,7 @@ def bucket_queries(
     _, known = labels_used(training_rows[:0], queries, labels, seed)
     positives = trained_positives(known, qrels, ("train",), training_rows)
     positives, new = (
-        set(documents_of(corpus)[corpus.document_id.isin(ids)])
+        set(hits_of(corpus)[corpus.document_id.isin(ids)])
         for ids in (positives, new_documents.document_id)
     )
     _, _, qrels = with_pseudo_tests(

@@ -62,7 +62,6 @@ def create_pipeline() -> Pipeline:
                     "queries",
                     "qrels",
                     "pseudo_queries",
-                    "related_documents",
                     "params:recipe",
                     params="params:evaluation",
                 ),

@@ -20,7 +20,7 @@ from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded, Retriever, companion_of
+from anmi.search.hybrid import Encoded, companion_of
 from anmi.store import Store
 
 Tables = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
@@ -159,22 +159,19 @@ def run_systems(
         if searched is corpus
         else changed(search_index, terms, corpus, searched, dense, store)
     )
-    texts, fused = asked.text.tolist(), search.settings["depth"]
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
-    ranking = Ranking.of(asked, labels, corpus, max(depth, fused))
-    found, values, spread = search.bm25.search_and_spread(texts, ranking.searched)
-    lists = {"bm25": Ranked(*ranking.lists(found, values))}
-    for kind, retriever in search.retrievers.items():
-        found, values = exact(retriever).search(retriever.encode(texts), ranking.searched)
-        lists[kind] = Ranked(*ranking.lists(found, values))
-    together = search.fused(
-        {part: listed.top(fused) for part, listed in lists.items()}, spread, depth
+    ranking = Ranking.of(asked, labels, searched, depth)
+    exact_search = with_exact_indexes(search, searched)
+    lists = exact_search.lists(
+        asked.text.tolist(), max(depth, search.settings["depth"]), excluded=ranking.own
     )
-    lists = {recipe if part == search.main.kind else part: listed for part, listed in lists.items()}
-    lists[HYBRID] = Ranked(together.documents, together.scores)
+    fused = exact_search.fused(lists, depth)
+    names: dict[str, str] = {search.main.kind: recipe}
+    systems = {names.get(part, part): ranked for part, ranked in lists.documents.items()}
+    systems[HYBRID] = Ranked(fused.documents, fused.scores)
     runs = {
-        system: run_table(ranking.query_ids, ranking.document_ids, *part.top(depth))
-        for system, part in lists.items()
+        system: run_table(ranking.query_ids, ranking.document_ids, *ranked.top(depth))
+        for system, ranked in systems.items()
     }
     model = load_encoder(
         place_of(encoder, corpus_encoder), store.path / "models", dense.max_length, dense.prompts
@@ -195,22 +192,22 @@ def run_systems(
         "system", sort=False
     ):
         runs[str(system)] = ranking.given(rows, searched).groupby("query_id").head(depth)
-    order = dict.fromkeys(("bm25", "zero_shot", *lists, *runs))
+    order = dict.fromkeys(("bm25", "zero_shot", *systems, *runs))
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
 
-def exact(retriever: Retriever) -> Any:
-    """Return an exact index of the documents' vectors, whatever the search is deployed with.
+def with_exact_indexes(search: HybridSearch, corpus: pd.DataFrame) -> HybridSearch:
+    """Return the search with exact indexes, whatever it is deployed with.
 
-    All systems are measured by exact search, or an approximate index would count against the
-    trained retrievers alone.
+    An approximate index would count against the trained retrievers alone.
     """
-    index = retriever.index
-    return (
-        build_index(index.vectors(), index.document_ids)
-        if index.settings["kind"] == "hnsw"
-        else index
-    )
+    retrievers = [
+        replace(retriever, index=build_index(retriever.index.vectors(), search.document_ids))
+        if retriever.index.settings["kind"] == "hnsw"
+        else retriever
+        for retriever in search.retrievers.values()
+    ]
+    return HybridSearch(search.bm25, retrievers, corpus, search.settings)
 
 
 def changed(

@@ -8,7 +8,13 @@ from typing import Any
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.passages import cut_collection
-from anmi.corpus.related import COPY, find_related, new_documents, parents_of
+from anmi.corpus.related import (
+    COPY,
+    find_related,
+    new_documents,
+    parents_of,
+    with_copies_named,
+)
 from anmi.corpus.types import ReadingParams, counts_by_reason
 from anmi.pipelines.params import IngestionParams
 
@@ -59,6 +65,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         )
     info = {"documents": len(whole), "fingerprint": fingerprint(replace(found, corpus=whole))}
     related = find_related(found.corpus, found.forms, found.duplicates)
+    found = replace(found, corpus=with_copies_named(found.corpus, related))
     new = new_documents(
         found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed
     )

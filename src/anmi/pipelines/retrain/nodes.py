@@ -187,7 +187,6 @@ def score_champion(
     qrels: pd.DataFrame,
     params: RetrainParams,
     evaluation: EvaluationParams,
-    related_documents: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return every metric of every held-out query; empty where there is no champion.
 
@@ -212,7 +211,6 @@ def score_champion(
         qrels,
         pseudo_queries=None,
         params=evaluation,
-        related_documents=related_documents,
     )
 
 

@@ -44,7 +44,6 @@ def create_pipeline() -> Pipeline:
                     "corpus",
                     "queries",
                     "qrels",
-                    "related_documents",
                     "params:evaluation",
                     runs="champion_runs",
                     params="params:retrain",
