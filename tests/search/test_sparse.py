@@ -121,7 +121,7 @@ def test_a_search_of_three_parts_exports_its_terms_and_says_what_it_holds(
     assert again.search(QUESTIONS, 5) == HybridSearch.load(three).search(QUESTIONS, 5)
     heads = [
         str(column.header)
-        for column in hits_table("", again.search("word1", 2)[0], [*again.retrievers]).columns
+        for column in hits_table("", again.search("word1", 2)[0], again.parts).columns
     ]
     assert {"BM25", "dense", "sparse"} <= set(" ".join(heads).split())
 

@@ -35,9 +35,10 @@ def search(
     opened = saved.load("search_index", "evaluation")
     of = saved.echo_where("search_index") | {"system": system}
     found = list(zip(questions, opened.search(list(questions), k, system), strict=True))
+    parts = opened.parts if system == "hybrid" else (system,)
     for question, hits in found:
         if hits:
-            console(160, highlight=False).print(hits_table(question, hits, list(opened.retrievers)))
+            console(160, highlight=False).print(hits_table(question, hits, parts))
         else:
             click.echo(visible(f'no document shares a term with "{question}"'))
     return [

@@ -169,24 +169,28 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     return sentence + (f". Warning: {expected['warning']}" if expected.get("warning") else "")
 
 
-def hits_table(question: str, hits: Sequence[Hit], kinds: Sequence[str] = ("dense",)) -> Table:
-    """Return the hits of a question, best first, with rank and score by each part; – where a part does not list it.
+def hits_table(question: str, hits: Sequence[Hit], parts: Sequence[str]) -> Table:
+    """Return the hits of a question, best first, with rank and score by each part of the search.
 
-    ``kinds`` are those of the trained retrievers.
+    A part that does not list a hit has –; documents of the same text are counted behind the first.
     """
-    parts = [f"{part}\n{figure}" for part in ("BM25", *kinds) for figure in ("rank", "score")]
+    names = ["BM25" if part == "bm25" else part for part in parts]
+    columns = [f"{name}\n{figure}" for name in names for figure in ("rank", "score")]
     rows = []
     for hit in hits:
         text = " ".join(excerpt(hit.text, question, _SNIPPET).split())
         text = f"{hit.title} – {text}" if hit.title else text
-        cells = [str(hit.rank), _cut(hit.document_id), text, f"{hit.score:.3f}"]
-        for part in ("bm25", *kinds):
-            rank, score = getattr(hit, f"{part}_rank"), getattr(hit, f"{part}_score")
+        document = _cut(hit.document_id)
+        if hit.copies:
+            document = f"{document} ({1 + len(hit.copies)} copies)"
+        cells = [str(hit.rank), document, text, f"{hit.score:.3f}"]
+        for part in parts:
+            rank = getattr(hit, f"{part}_rank")
+            score = getattr(hit, f"{part}_score")
             cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]
         rows.append(cells)
-    return _table(
-        visible(_cut(question)), ("#", "document", "title and text", "score", *parts), rows, 3
-    )
+    headers = ("#", "document", "title and text", "score", *columns)
+    return _table(visible(_cut(question)), headers, rows, 3)
 
 
 def _cut(text: str) -> str:

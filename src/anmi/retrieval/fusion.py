@@ -202,6 +202,31 @@ def fuse(
     )
 
 
+def alone(lists: Lists, part: str, k: int) -> Fused:
+    """Return the best k documents of one list, with what every list says of them.
+
+    Examples
+    --------
+    >>> bm25 = Ranked(np.array([[3, 1]], np.int32), np.array([[9.0, 4.0]], np.float32))
+    >>> dense = Ranked(np.array([[1, 5]], np.int32), np.array([[0.75, 0.5]], np.float32))
+    >>> ranking = alone({"bm25": bm25, "dense": dense}, "bm25", 5)
+    >>> ranking.documents.tolist(), ranking.part_ranks["dense"].tolist()
+    ([[3, 1]], [[nan, 1.0]])
+    """
+    union = aligned(lists)
+    rank = np.nan_to_num(union.part_ranks[part], nan=np.inf)
+    scores = np.nan_to_num(union.part_scores[part], nan=0.0)
+    width = min(k, lists[part].documents.shape[1])
+    best = _taken(union._replace(scores=scores), np.argsort(rank, axis=1, kind="stable")[:, :width])
+    is_listed = np.isfinite(best.part_ranks[part])
+
+    def of_listed(values: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        return {name: np.where(is_listed, array, np.nan) for name, array in values.items()}
+
+    documents = np.where(is_listed, best.documents, PADDING).astype(np.int32)
+    return Fused(documents, best.scores, of_listed(best.part_ranks), of_listed(best.part_scores))
+
+
 def mixed(weights: Sequence[float], parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the weighted sum of scores that are comparable, of arrays of one shape."""
     products = (weight * values for weight, values in zip(weights, parts, strict=True))

@@ -24,6 +24,7 @@ from anmi.retrieval.fusion import (
     Method,
     Ranked,
     Search,
+    alone,
     best_documents,
     equal,
     fuse,
@@ -69,7 +70,7 @@ class Hit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name, for JSON."""
-        return asdict(self)
+        return asdict(self) | {"copies": list(self.copies)}
 
 
 # The parent is the document that a passage belongs to, and `copy_of` the first one of its text.
@@ -467,6 +468,16 @@ class HybridSearch:
         lists = self.lists(queries, depth, parts)
         fused = self.fused(lists, k) if is_hybrid else fuse(lists.documents, k)
         return with_passages(fused, lists.passages)
+
+    def by_system(self, query: str, k: int) -> dict[str, list[Hit]]:
+        """Return what each part and the hybrid find for a query, with what all parts say of it."""
+        lists = self.lists([query], max(k, self.settings["depth"]))
+        rankings = {part: alone(lists.documents, part, k) for part in self.parts}
+        rankings["hybrid"] = self.fused(lists, k)
+        return {
+            system: self.hits(with_passages(ranking, lists.passages))[0]
+            for system, ranking in rankings.items()
+        }
 
     def lists(
         self,

@@ -357,9 +357,9 @@ class Run:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
         # Indexes and models are not all made for several threads.
         with self._searching:
-            found = {"bm25": self.search.search([question], k, "bm25")[0]}
-            if self.zero_shot is not None:
-                found["zero_shot"] = self.zero_shot.hits(question, k, self.search)
-            for system in (*self.search.retrievers, "hybrid"):
-                found[system] = self.search.search([question], k, system)[0]  # type: ignore[arg-type]
-        return found
+            hits = self.search.by_system(question, k)
+            if self.zero_shot is None:
+                return hits
+            zero_shot = self.zero_shot.hits(question, k, self.search)
+        bm25 = hits.pop("bm25")
+        return {"bm25": bm25, "zero_shot": zero_shot, **hits}
