@@ -119,7 +119,7 @@ audit-packages: .venv/.installed-test ## compare the locked versions with the kn
 	  $(addprefix --ignore-vuln ,$(shell sed -n 's/^| `\([A-Z0-9-]*\)`.*/\1/p' docs/security.md)) \
 	  -r requirements.lock -r requirements-test.lock
 
-FREEZE = freeze --all --exclude pip --exclude anmi | sed -E 's/\+[a-z0-9]+$$//'
+FREEZE = freeze --all --exclude pip --exclude anmi-retrieval | sed -E 's/\+[a-z0-9]+$$//'
 lock: ## resolve the newest versions that pyproject.toml allows and write both lock files
 	@rm -rf build/lock && "$(PYTHON)" -m venv build/lock
 	@build/lock/bin/pip install --quiet "setuptools>=77" .

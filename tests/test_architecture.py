@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -21,10 +22,13 @@ from kedro.pipeline import Pipeline
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel
 
+from anmi.errors import DISTRIBUTION
 from anmi.pipeline_registry import STAGES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "anmi"
+# Where texts may tell somebody what to install.
+TOLD = ("*", "src/**/*", "docs/**/*", "deploy/**/*", "conf/**/*", "notebooks/*")
 # A room may import those that stand after it, and never those before it.
 ROOMS = (
     *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "datasets"),
@@ -188,6 +192,16 @@ def artifacts(stages: dict[str, Pipeline]) -> dict[str, str]:
     return {
         dataset: stage for stage, pipeline in stages.items() for dataset in pipeline.all_outputs()
     }
+
+
+def test_nobody_is_told_to_install_the_package_that_has_our_name_on_the_index() -> None:
+    suffixes = (".py", ".md", ".jinja", ".toml", ".yml", ".ipynb")
+    texts = [path for folder in TOLD for path in ROOT.glob(folder) if path.suffix in suffixes]
+    assert len(texts) > 100
+    advice = re.compile(r"""(pip|uv) \w+\b[^\n`;#]*[\s"']anmi(["'`\[\s]|==|$)""", re.MULTILINE)
+    wrong = [str(path) for path in texts if advice.search(path.read_text(encoding="utf-8"))]
+    assert not wrong
+    assert metadata.requires(DISTRIBUTION), "the distribution has another name than anmi"
 
 
 def test_all_stages_are_registered(stages: dict[str, Pipeline]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import fsspec
 
 from anmi import files
-from anmi.errors import AnmiError, causes, first_line
+from anmi.errors import AnmiError, causes, first_line, pip_install
 from anmi.files import aside, disk_errors
 from anmi.fingerprint import files_in
 
@@ -185,7 +185,7 @@ AWS_SECRET_ACCESS_KEY) and what they allow'
     )
     if lacks_bucket(error):
         return f"{place}: there is no such bucket: create it, or correct ANMI_DATA_ROOT"
-    package = 'pip install "anmi[s3]"' if s3 else "install it"
+    package = pip_install("s3") if s3 else "install it"
     for names, said in (
         ({"ImportError"}, f" needs a package that is not installed ({reason}): {package}"),
         (

@@ -68,12 +68,27 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+# The index has the name "anmi" for a package of somebody else.
+DISTRIBUTION: Final = "anmi-retrieval"
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that installs what an extra needs.
+
+    Examples
+    --------
+    >>> pip_install("pdf")
+    'pip install "anmi-retrieval[pdf]"'
+    """
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
 def installed(package: str, what: str, extra: str, otherwise: str = "") -> Any:
     """Import a package; where it is not installed, an error says what needs it and what to do."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        told = f'{what} needs the package {package}: pip install "anmi[{extra}]"'
+        told = f"{what} needs the package {package}: {pip_install(extra)}"
         raise AnmiError(f"{told}, or {otherwise}" if otherwise else told) from error
 
 

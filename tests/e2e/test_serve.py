@@ -149,7 +149,7 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = in_process(Place(tmp_path / "data", tmp_path / "store"), "anmi", "serve")
     assert done.exit_code == 1
-    assert 'pip install "anmi[serve]"' in done.output
+    assert 'pip install "anmi-retrieval[serve]"' in done.output
 
 
 def test_a_port_that_is_taken_is_said(whole_run: Place, in_process: Callable[..., Any]) -> None:

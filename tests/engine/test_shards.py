@@ -181,7 +181,7 @@ def test_a_few_items_are_computed_by_threads_to_the_same_bytes(
 
 def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(AnmiError, match=r'pip install "anmi\[ray\]"'):
+    with pytest.raises(AnmiError, match=r'pip install "anmi-retrieval\[ray\]"'):
         list(map_shards(ON_RAY, abs, [1]))
 
 

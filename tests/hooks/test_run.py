@@ -43,7 +43,7 @@ def test_the_record_tells_the_run(finished: tuple[Selecting, str]) -> None:
         and told["runtime_parameters"]["recipe"] == "hard"
     )
     assert told["parameters"]["options"] == {"rows": 6, "depth": 3}, "with the default"
-    assert {"kedro", "torch", "anmi"} <= told["packages"].keys()
+    assert {"kedro", "torch", "anmi-retrieval"} <= told["packages"].keys()
     assert told["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
     nodes = {entry["node"].rpartition(".")[2]: entry for entry in told["nodes"]}
     assert nodes.keys() == {"ingest", "index", "select", "train", "write", "tell"}

@@ -179,6 +179,7 @@ def test_what_is_too_little_to_learn_from_leaves_the_encoder_as_it_was(
         folder / "model.safetensors" for folder in (tmp_path / "base", made["trained_model"])
     )
     assert before.read_bytes() == after.read_bytes() and said in caplog.text
+    assert said in made["training_summary"]["unchanged"]
     assert made["training_summary"]["adapted"] == (count > 0)
 
 

@@ -192,7 +192,9 @@ def test_of_what_is_empty_there_is_no_section(make):
     inputs = make(
         pd.DataFrame(), pd.DataFrame(), nothing, fused_judge={}, training_log=pd.DataFrame()
     )
-    page = render(inputs | {"results": inputs["results"] | {"false_negatives": None}})
+    results = inputs["results"] | {"false_negatives": None, "unchanged": "it was best before"}
+    page = render(inputs | {"results": results})
+    assert "Training changed nothing: it was best before." in page
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
         "Results",
         "Parameters",

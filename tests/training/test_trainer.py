@@ -123,6 +123,7 @@ def test_dev_chooses_the_epoch_that_is_kept_or_the_start(encoder, best):
     result = fit(encoder, evaluate_dev=evaluate)
     assert torch.equal(weights(result.model), seen[best])
     assert (result.summary["best_epoch"], result.summary["best_dev_ndcg@10"]) == (best, 0.9)
+    assert (result.summary["unchanged"] is None) == (best > 0)
 
 
 def test_frozen_encoder_is_refused(encoder):

@@ -83,7 +83,13 @@ def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
     from anmi.report.console import NOTHING_MINED, bucket_table, rejections_table, results_table
-    from anmi.report.sentences import composition, pseudo_query_notice, verdict, warning
+    from anmi.report.sentences import (
+        composition,
+        pseudo_query_notice,
+        training_notice,
+        verdict,
+        warning,
+    )
     from anmi.retrieval.kinds import in_words
 
     measured, compared = pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])
@@ -91,10 +97,14 @@ def _print(saved: dict[str, Any]) -> None:
         console().print(results_table(measured, compared))
     if by_bucket := bucket_table(measured):
         console().print(by_bucket)
-    said = [pseudo_query_notice(saved.get("test_queries")), verdict(measured, compared)]
-    for sentence in filter(
-        None, [*said, composition(saved.get("hybrid")), warning(measured, compared)]
-    ):
+    sentences = [
+        pseudo_query_notice(saved.get("test_queries")),
+        training_notice(saved.get("unchanged")),
+        verdict(measured, compared),
+        composition(saved.get("hybrid")),
+        warning(measured, compared),
+    ]
+    for sentence in filter(None, sentences):
         click.echo(sentence)
     if any(row["candidates"] for row in saved["funnel"]):
         console().print(rejections_table(saved["funnel"]))

@@ -15,7 +15,7 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.cli.common import Saved, example, opened_project, plain_errors, run_option, store_path
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, pip_install
 
 if TYPE_CHECKING:
     from anmi.search import HybridSearch
@@ -76,8 +76,8 @@ def serve(
             from anmi.serve.app import create_app
         except ModuleNotFoundError as error:
             raise AnmiError(
-                f"the web page needs the package {error.name}, which is not installed: pip install"
-                ' "anmi[serve]"'
+                f"the web page needs the package {error.name}, which is not installed:"
+                f" {pip_install('serve')}"
             ) from None
         guard = _guard(host, allow_remote)
         marks, run = _opened(context, run_id)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from filelock import FileLock
 
-from anmi.errors import AnmiError, first_line, masked
+from anmi.errors import DISTRIBUTION, AnmiError, first_line, masked
 from anmi.files import aside
 from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import is_sparse, quieter
@@ -279,7 +279,8 @@ def model_folder(
         if is_sparse(model):
             # The folder names the module that opens it: MLflow knows no type of its vectors, and no
             # class of ours.
-            params, own = {"role": served.ROLES[0]}, f"anmi=={importlib.metadata.version('anmi')}"
+            params = {"role": served.ROLES[0]}
+            own = f"{DISTRIBUTION}=={importlib.metadata.version(DISTRIBUTION)}"
             signature = infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params)
             how: dict[str, Any] = {"pip_requirements": [*needed, own], "signature": signature}
             pyfunc.save_model(

@@ -17,6 +17,7 @@ from typing import Any, Final
 from anmi import buckets
 from anmi.datasets.artifact import record_of
 from anmi.errors import (
+    DISTRIBUTION,
     AnmiError,
     each_text,
     holds_address_secret,
@@ -287,9 +288,11 @@ def git_state(project: Path) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Return the installed versions of this package and of those that it requires, also for its extras."""
-    wanted = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in metadata.requires("anmi") or ()}
+    wanted = {
+        re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in metadata.requires(DISTRIBUTION) or ()
+    }
     there = {found.metadata["Name"]: found.version for found in metadata.distributions()}
-    return {name: there[name] for name in ("anmi", *sorted(wanted)) if name in there}
+    return {name: there[name] for name in (DISTRIBUTION, *sorted(wanted)) if name in there}
 
 
 def data_root(context: Any) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, pip_install
 from anmi.fingerprint import digest
 
 log = logging.getLogger(__name__)
@@ -97,8 +97,8 @@ class Endpoint:
             from openai import OpenAI
         except ImportError as error:
             raise AnmiError(
-                "a chat endpoint is asked by the openai client, which is not installed: pip install"
-                ' "anmi[chat]"'
+                "a chat endpoint is asked by the openai client, which is not installed:"
+                f" {pip_install('chat')}"
             ) from error
         self.options = options
         key = os.environ.get(options.key_variable, "").strip() if options.key_variable else "none"

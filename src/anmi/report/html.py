@@ -122,6 +122,7 @@ def render(found: Mapping[str, Any]) -> str:
     said = (
         words.composition(results.get("hybrid")),
         words.pseudo_query_notice(results.get("test_queries")),
+        words.training_notice(results.get("unchanged")),
     )
     hidden = ("reliability", "judges", "models")
     parameters = {

@@ -278,6 +278,22 @@ def pseudo_query_notice(test_queries: str | None) -> str:
     )
 
 
+def training_notice(unchanged: str | None) -> str:
+    """Say why training left the encoder as it was; empty where it did not.
+
+    Examples
+    --------
+    >>> training_notice(None)
+    ''
+    """
+    if not unchanged:
+        return ""
+    return (
+        f"Training changed nothing: {unchanged}. What is measured and searched as trained is the"
+        " encoder as it was before."
+    )
+
+
 def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     """Say how what is deployed does against every other system, where there are queries enough to say it.
 

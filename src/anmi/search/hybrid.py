@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from anmi import __version__
 from anmi.candidates import PADDING
 from anmi.corpus.related import documents_of, hits_of, result_passages
 from anmi.errors import AnmiError, nearest
@@ -262,7 +263,7 @@ def companion_of(model: Path) -> list[Path]:
 
 System = Literal["hybrid", "bm25", "dense", "sparse"]
 SYSTEMS: Final = ("hybrid", "bm25", "dense", "sparse")
-_PACKAGES: Final = ("anmi", "sentence-transformers", "bm25s", "faiss-cpu")
+_PACKAGES: Final = ("sentence-transformers", "bm25s", "faiss-cpu")
 _BM25: Final = "bm25"
 _DOCUMENTS: Final = "documents.parquet"
 
@@ -363,7 +364,8 @@ class HybridSearch:
             "encoder": dict(encoder),
             "documents": documents_of(corpus).nunique(),
             "passages": len(corpus),
-            "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
+            "versions": {"anmi": __version__}
+            | {name: importlib.metadata.version(name) for name in _PACKAGES},
         }
         return HybridSearch(bm25, retrievers, corpus, settings)
 

@@ -23,6 +23,7 @@ from anmi.corpus.marks import Mark, Relevance, add, current_marks, question_of, 
 from anmi.corpus.sentences import excerpt
 from anmi.errors import AnmiError, visible
 from anmi.evaluation.generalisation import FEW
+from anmi.report.sentences import training_notice
 from anmi.serve.guard import Guard, Guarded
 from anmi.serve.run import Run
 
@@ -115,6 +116,7 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
             found=found,
             said=_said(log, name),
             there=run.search is not None,
+            unchanged=run.search and training_notice(run.search.settings.get("unchanged")),
             query_id=name,
             split=split,
             own=own,

@@ -210,15 +210,13 @@ def train(
     change = parameters_to_vector(encoder.parameters()).detach().cpu() - before
     moved = float(change.norm() / before.norm().clamp(min=1e-15))
     log = recorder.log()
-    if moved == 0.0:
-        _unmoved(pseudo, log)
+    unchanged = _unmoved(pseudo, log) if moved == 0.0 else None
     if recorder.best_state is not None:
         encoder.load_state_dict(recorder.best_state)
-        if recorder.best_epoch == 0:
-            logger.warning(
-                "No epoch was better on dev queries than the encoder that training began with,"
-                " which stays"
-            )
+        if recorder.best_epoch == 0 and unchanged is None:
+            unchanged = "no epoch was better on dev queries than the start"
+    if unchanged is not None:
+        logger.warning("Training changed nothing: %s", unchanged)
     encoder.eval()
     summary = {
         "rows": len(data),
@@ -237,6 +235,7 @@ def train(
         "device": str(encoder.device),
         "prompts": kinds.prompts_of(encoder),
         "relative_weight_change": moved,
+        "unchanged": unchanged,
         "resumed_from_step": recorder.resumed_from,
         "seconds": round(recorder.seconds, 2),
         "transitions": curriculum.transitions,
@@ -315,22 +314,17 @@ def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> 
     return sampling.with_hardness(data) if isinstance(options.hardness, HansOptions) else data
 
 
-def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> None:
-    """Refuse a training that changed nothing; that documents are too few for any loss is only said."""
+def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> str:
+    """Return why so small a collection changed no weight; refuse a training that should have."""
     if pseudo is None or log["loss"].any():
         raise AnmiError(
             "Training changed no weight of the encoder: are its parameters frozen, do all rows"
             " weigh 0, or does no row have a negative (batch size 1, or a handful of documents,"
             " without mined negatives)?"
         )
-    alike = (
-        "Training changed no weight: documents are so few, or so alike, that none is a negative of"
-        " another"
-    )
-    logger.warning(
-        "%s; the encoder stays untrained",
-        alike if len(pseudo) else "There is no pseudo-query to train on",
-    )
+    if len(pseudo):
+        return "documents are so few, or so alike, that none is a negative of another"
+    return "there is no pseudo-query to train on"
 
 
 def _held(stack: ExitStack, folder: Path) -> Path | None:

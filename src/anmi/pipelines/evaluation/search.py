@@ -100,6 +100,7 @@ def build_search(
             "collection": info["collection"],
             "language": info["language"],
             "recipe": recipe,
+            "unchanged": training_summary.get("unchanged"),
             "fit": None,
         },
     )

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pandas as pd
 
+from anmi import __version__
 from anmi.adaptation.pseudo_tests import unlabelled_splits
 from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
 _PACKAGES: Final = (
-    "anmi",
     "kedro",
     "torch",
     "sentence-transformers",
@@ -43,7 +43,7 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that matter for the figures."""
-    return {"python": platform.python_version()} | {
+    return {"python": platform.python_version(), "anmi": __version__} | {
         name: importlib.metadata.version(name) for name in _PACKAGES
     }
 
@@ -86,6 +86,7 @@ def collect_results(
         "machine": machine(),
         "versions": versions(),
         "prompts": training_summary.get("prompts"),
+        "unchanged": training_summary.get("unchanged"),
         "test_queries": kind if len(metrics) else "none",
         "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
         "rows": metrics.to_dict("records"),
