@@ -32,7 +32,7 @@ RUN_COLUMNS: Final = ("query_id", "document_id", "score", "system")
 QUARANTINE_COLUMNS: Final = ("kind", "id", "file", "line", "reason")
 _NUMBERS: Final = {"line": "int64", "score": "float64"}
 # What a column of a table may hold.
-Column = Literal["query", "positive", "negative", "score", "id", "title", "text"]
+Column = Literal["query", "positive", "negative", "score", "id", "title", "text", "parent"]
 
 
 def table(rows: Iterable[Sequence[Any]], *columns: str) -> pd.DataFrame:
