@@ -163,7 +163,9 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
     judged, qrels = qrels[qrels["relevance"] == 0], qrels[qrels["relevance"] > 0]
     if len(judged):
-        notes["judged"] = f"{len(judged):,} labels of 0 are judged negatives"
+        notes["judged"] = (
+            f"{len(judged):,} labels below {options.relevant_from} are judged negatives"
+        )
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
     facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
@@ -252,12 +254,11 @@ def _labels(
     quarantine: Quarantine,
     options: Options,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the labels between known texts, and the positive ones whose document is not there; whole numbers."""
+    """Return the valid labels, and those whose document is there; 0 for all below the first relevant grade."""
     value = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
     value = np.where(np.isfinite(value), value, np.nan)
     reasons = {
         "the relevance is no number": np.isnan(value),
-        "the relevance is negative": value < 0,
         "the relevance is no whole number": value % 1 != 0,
         f"the relevance is larger than {LARGEST_RELEVANCE:,}": value > LARGEST_RELEVANCE,
         "the query is unknown": ~among(raw.qrels["query_id"], raw.queries["query_id"]),
@@ -270,6 +271,8 @@ def _labels(
     gone = ~among(rows["query_id"], queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
     rows = _highest(rows.astype({"relevance": "int64"}))
+    relevant = rows["relevance"] >= options.relevant_from
+    rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
     known = among(rows["document_id"], documents["document_id"])
     lost = rows[~known & (rows["relevance"] > 0) & ~rows["split"].isin(rows["split"][known])]
     if len(lost):
@@ -305,7 +308,7 @@ def _labelled(
     for labels, reason, damage in (
         (before, "no label names the query", False),
         (valid, "the query has no positive", True),
-        (valid[valid["relevance"] > 0], "all labels of the query are 0", False),
+        (valid[valid["relevance"] > 0], "no label of the query is of a relevant grade", False),
         (
             known[known["relevance"] > 0],
             "no relevant document of the query is in the corpus",

@@ -67,6 +67,8 @@ class ReadingParams(BaseModel):
         ``None``.
     columns
         Names of the columns of tables where they are not the usual ones; an empty name takes none.
+    relevant_from
+        The first relevant grade: a label below it is judged and not relevant, whatever it is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,6 +78,7 @@ class ReadingParams(BaseModel):
     test_share: float = Field(0.2, gt=0, lt=1)
     language: str | None = None
     columns: dict[Column, str] = Field(default={})
+    relevant_from: int = Field(1, ge=1)
 
     @field_validator("language")
     @classmethod
@@ -172,7 +175,8 @@ class Collection:
         ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For
         scoring only.
     judged
-        ``query_id, document_id``: labels of 0, which are judged negatives.
+        ``query_id, document_id``: labels below the first relevant grade, which are judged
+        negatives.
     graph
         ``head, relation, tail``: facts about documents or entities; may be empty.
     duplicates
