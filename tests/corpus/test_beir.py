@@ -135,30 +135,39 @@ def test_many_bad_labels_are_fatal_unless_allowed(folder):
         load_collection(folder.write(), max_quarantine=0)
 
 
-def test_labels_of_absent_documents_are_set_aside_and_counted(folder):
+def test_labels_of_absent_documents_count_as_trec_eval_counts_them(folder):
     folder.qrels["test"] = [f"q{i}\td{i}\t2" for i in range(34, 40)] + [
         "q32\tgone\t1",
         "q34\tgone\t3.0",
         "q35\tx\t0",
     ]
     folder.qrels["train"] += [f"q{i}\tgone\t1" for i in range(10)] + ["q0\td0\t0", "q1\td2\t0"]
+    folder.qrels["train"].append("q33\tgone\t1")
     found = load_collection(folder.write())
     assert reasons(found) == {
-        "the document is not in the corpus": 13,
-        "no label names the query": 1,
+        "the document is not in the corpus": 14,
         "no relevant document of the query is in the corpus": 1,
     }
-    assert (
-        found.notes["absent"]
-        == "2 relevant documents of dev and test queries are not in the corpus; recall is measured"
-        " on those that are"
+    assert found.notes["absent from test"] == (
+        "recall of test queries can reach at most 0.786, since 25% of their relevant documents are"
+        " not in the corpus"
     )
-    assert not found.queries.query_id.isin(["q32", "q33"]).any()
-    assert set(found.qrels.document_id) <= set(found.corpus.document_id)
+    assert "absent from dev" not in found.notes
+    test = found.qrels[found.qrels.split == "test"]
+    assert set(found.qrels.document_id[found.qrels.split == "train"]) <= {*found.corpus.document_id}
     assert found.judged.values.tolist() == [["q1", "d2"]], (
         "of a pair labelled twice the higher one stands"
     )
     assert found.notes["judged"] == "1 labels below 1 are judged negatives"
+    written = {f"q{i}": {f"d{i}": 2} for i in range(34, 40)} | {"q32": {"gone": 1}}
+    written["q34"]["gone"] = 3
+    run = {query: {f"d{i}": 1 / i for i in range(30, 40)} for query in written}
+    expected = pytrec_eval.RelevanceEvaluator(written, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    rows = [(query, *pair) for query, found in run.items() for pair in found.items()]
+    scores = evaluate(test, pd.DataFrame(rows, columns=["query_id", "document_id", "score"]))
+    for name, of_trec in (("ndcg@10", "ndcg_cut_10"), ("recall@100", "recall_100")):
+        assert scores[name].to_dict() == {q: expected[q][of_trec] for q in written}
+    assert scores["recall@100"].mean() == pytest.approx(0.786, abs=0.001), "the ceiling is reached"
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])

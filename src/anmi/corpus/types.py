@@ -170,7 +170,8 @@ class Collection:
         ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has
         its text; empty where there is none.
     qrels
-        ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
+        ``query_id, document_id, relevance, split``; only positive relevance, only known queries. Of
+        dev and test queries also documents that the corpus lacks, which no search can find.
     equivalents
         ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For
         scoring only.
