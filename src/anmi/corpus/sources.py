@@ -119,8 +119,9 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     _check_ids(raw.documents, raw.queries, raw.qrels)
     quarantine, notes = Quarantine(), dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
-    blank = raw.queries["text"].str.strip() == ""
-    queries = quarantine.set_aside("query", raw.queries, blank, "the text is empty", damage=True)
+    queries = _once("query", raw.queries, quarantine)
+    blank = queries["text"].str.strip() == ""
+    queries = quarantine.set_aside("query", queries, blank, "the text is empty", damage=True)
     _check_splits(raw.qrels)
     valid = _labels(raw, documents, queries, quarantine, options)
     queries = _labelled(queries, raw.qrels, valid, documents, quarantine)
@@ -227,7 +228,14 @@ def _check_ids(*tables: pd.DataFrame) -> None:
                 raise AnmiError(f"{told}; give it another")
 
 
+def _once(kind: str, rows: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
+    """Set aside what repeats an earlier row word for word."""
+    again = rows[f"{kind}_id"].duplicated()
+    return quarantine.set_aside(kind, rows, again, "the same row stands there before")
+
+
 def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
+    rows = _once("document", rows, quarantine)
     blank = (rows["text"].str.strip() == "") & (rows["title"].str.strip() == "")
     rows = quarantine.set_aside("document", rows, blank, "title and text are empty", damage=True)
     quarantine.check("document", len(blank), options.max_quarantine)

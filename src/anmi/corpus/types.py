@@ -117,7 +117,7 @@ class Options(ReadingParams):
 
 @dataclass(frozen=True)
 class RawCollection:
-    """A collection as a reader found it: ids are unique and texts are strings, nothing else is promised.
+    """A collection as a reader found it: rows of one id are the same and texts are strings.
 
     Attributes
     ----------
