@@ -7,6 +7,7 @@ import shutil
 
 import pandas as pd
 import pytest
+import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from anmi.corpus.sources import assemble, fingerprint, load_collection
 from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection, Options, RawCollection, counts_by_reason, empty
 from anmi.errors import AnmiError
+from anmi.evaluation.metrics import evaluate
 
 
 def reasons(collection):
@@ -107,7 +109,6 @@ def test_without_any_labels_the_corpus_is_what_there_is(folder, asked):
         ("q999\td0\t1", "the query is unknown"),
         ("q0\td1\tinf", "the relevance is no number"),
         ("q0\td1\t", "the relevance is no number"),
-        ("q0\td1\t-1", "the relevance is negative"),
         ("q0\td1\t0.5", "the relevance is no whole number"),
     ],
 )
@@ -120,51 +121,84 @@ def test_one_bad_label_is_set_aside(folder, row, reason):
 
 
 def test_many_bad_labels_are_fatal_unless_allowed(folder):
-    folder.qrels["train"] += ["q0\td9\t-1", "q1\td9\t-1"]
+    folder.qrels["train"] += ["q0\td9\tx", "q1\td9\tx"]
     with pytest.raises(
         AnmiError,
         match=r"2 of 42 qrels are damaged.*train.tsv line 26.*raise ingestion.max_quarantine",
     ):
         load_collection(folder.write())
     assert reasons(load_collection(folder.write(), max_quarantine=0.05)) == {
-        "the relevance is negative": 2
+        "the relevance is no number": 2
     }
     folder.qrels["train"].pop()
     with pytest.raises(AnmiError, match="1 of 41 qrels"):
         load_collection(folder.write(), max_quarantine=0)
 
 
-def test_labels_of_absent_documents_are_set_aside_and_counted(folder):
+def test_labels_of_absent_documents_count_as_trec_eval_counts_them(folder):
     folder.qrels["test"] = [f"q{i}\td{i}\t2" for i in range(34, 40)] + [
         "q32\tgone\t1",
         "q34\tgone\t3.0",
         "q35\tx\t0",
     ]
     folder.qrels["train"] += [f"q{i}\tgone\t1" for i in range(10)] + ["q0\td0\t0", "q1\td2\t0"]
+    folder.qrels["train"].append("q33\tgone\t1")
     found = load_collection(folder.write())
     assert reasons(found) == {
-        "the document is not in the corpus": 13,
-        "no label names the query": 1,
+        "the document is not in the corpus": 14,
         "no relevant document of the query is in the corpus": 1,
     }
-    assert (
-        found.notes["absent"]
-        == "2 relevant documents of dev and test queries are not in the corpus; recall is measured"
-        " on those that are"
+    assert found.notes["absent from test"] == (
+        "recall of test queries can reach at most 0.786, since 25% of their relevant documents are"
+        " not in the corpus"
     )
-    assert not found.queries.query_id.isin(["q32", "q33"]).any()
-    assert set(found.qrels.document_id) <= set(found.corpus.document_id)
+    assert "absent from dev" not in found.notes
+    test = found.qrels[found.qrels.split == "test"]
+    assert set(found.qrels.document_id[found.qrels.split == "train"]) <= {*found.corpus.document_id}
     assert found.judged.values.tolist() == [["q1", "d2"]], (
         "of a pair labelled twice the higher one stands"
     )
-    assert found.notes["judged"] == "1 labels of 0 are judged negatives"
+    assert found.notes["judged"] == "1 labels below 1 are judged negatives"
+    written = {f"q{i}": {f"d{i}": 2} for i in range(34, 40)} | {"q32": {"gone": 1}}
+    written["q34"]["gone"] = 3
+    run = {query: {f"d{i}": 1 / i for i in range(30, 40)} for query in written}
+    expected = pytrec_eval.RelevanceEvaluator(written, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    rows = [(query, *pair) for query, found in run.items() for pair in found.items()]
+    scores = evaluate(test, pd.DataFrame(rows, columns=["query_id", "document_id", "score"]))
+    for name, of_trec in (("ndcg@10", "ndcg_cut_10"), ("recall@100", "recall_100")):
+        assert scores[name].to_dict() == {q: expected[q][of_trec] for q in written}
+    assert scores["recall@100"].mean() == pytest.approx(0.786, abs=0.001), "the ceiling is reached"
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_labels_below_the_first_relevant_grade_are_judged_as_trec_eval_judges_them(folder, level):
+    grades = {"d0": 1, "d1": 2, "d2": 3, "d3": 0, "d4": -1, "d5": -2}
+    folder.qrels["test"] = [f"q39\t{name}\t{grade}" for name, grade in grades.items()]
+    folder.qrels["train"] += ["q0\td0\t3", "q0\td9\t-2"]
+    found = load_collection(folder.write(), relevant_from=level)
+    labels = found.qrels[found.qrels.query_id == "q39"]
+    assert labels.relevance.tolist() == [1, 2, 3][level - 1 :], "the gain stays graded"
+    assert set(found.judged.document_id[found.judged.query_id == "q0"]) >= {"d9"}
+    assert found.notes["judged"].startswith(f"{len(found.judged)} labels below {level} are")
+    run = {name: 1 / rank for rank, name in enumerate(["d5", "d0", "d9", "d1", "d2", "d4"], 1)}
+    table = pd.DataFrame({"query_id": "q39", "document_id": list(run), "score": run.values()})
+    of_trec = pytrec_eval.RelevanceEvaluator(
+        {"q39": grades}, {"P.5", "recall.5", "map_cut.5", "success.1"}, relevance_level=level
+    )
+    scores = evaluate(labels, table, ks=(1, 5)).loc["q39"]
+    names = ["precision@5", "map@5", "recall@5", "accuracy@1"]
+    expected = of_trec.evaluate({"q39": run})["q39"]
+    assert scores[names].tolist() == pytest.approx([expected[name] for name in sorted(expected)])
 
 
 def test_a_split_without_labels_above_0_and_an_empty_dev_stop_nothing(folder):
     folder.qrels["train"] = [row.replace("\t1", "\t0") for row in folder.qrels["train"]]
     folder.qrels["dev"] = []
     found = load_collection(folder.write())
-    assert reasons(found) == {"all labels of the query are 0": 24, "no label names the query": 8}
+    assert reasons(found) == {
+        "no label of the query is of a relevant grade": 24,
+        "no label names the query": 8,
+    }
     assert found.notes["labels"] == "none for training"
     assert found.notes["dev.tsv"] == "is empty, as if it were not there"
     assert found.queries.split.unique().tolist() == ["test"]

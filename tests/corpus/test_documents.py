@@ -194,6 +194,27 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
         ("---\ntitle: 'A: b'\ntags: [x]\n---\ntext", "A: b", "text"),
         ("---\ntags: [x]\n---\n# First\ntext", "First", "text"),
         ("---\ntitle: [a]\n---\ntext", "", "text"),
+        *[
+            (f"---\ntitle: {title}\ntags:\n- x\n---\ntext", title, "text")
+            for title in [
+                "Router: a",
+                "[Draft] b",
+                "*c",
+                "@d",
+                "{{ e }}",
+                "'Tis: f",
+                "yes",
+                "010",
+                "12:30",
+                "1.10",
+            ]
+        ],
+        ("---\n# made by hand\ntags: [x\n\tdraft: no\ntitle: 'a: b' \n---\ntext", "a: b", "text"),
+        ("---\ntags: @x\n---\n# First\ntext", "First", "text"),
+        ("---\na rule: [\nand text\n---\ntext", "a rule: [ and text", "text"),
+        ('+++\ntitle = "Oak"\n[params]\ntags = ["x"]\n+++\ntext', "Oak", "text"),
+        ("+++\nversion = 1.10\ntitle = 2024-05-01\n+++\ntext", "2024-05-01", "text"),
+        ("+++\nno toml\n+++\ntext", "", "+++ no toml +++ text"),
         ("---\ntitle: Oak\n---\n# OAK!\n\ntext", "Oak", "text"),
         ("---\nno yaml: [\n---\ntext", "no yaml: [", "text"),
         ("---\n\na rule\n\n---\n\ntext", "", "a rule\n\ntext"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from anmi.corpus.related import copies, find_related, first_passages, parents_of
 from anmi.corpus.sentences import count_words
 from anmi.corpus.sources import load_collection
 from anmi.corpus.types import Collection
+from anmi.pipelines.ingestion.nodes import ingest
+from anmi.pipelines.params import IngestionParams
 
 PIECES = st.sampled_from(
     [
@@ -148,7 +151,9 @@ def test_a_document_is_a_copy_where_all_its_passages_are(long: Path) -> None:
     )
     found = cut(long)
     corpus = found.corpus
-    assert copies(find_related(corpus, found.forms, found.duplicates), corpus) == {"copy": "tree"}
+    assert copies(find_related(corpus, found.forms, found.duplicates, corpus.parent), corpus) == {
+        "copy": "tree"
+    }
     assert (
         first_passages(corpus["parent"])
         == np.flatnonzero(~corpus.parent.duplicated())[pd.factorize(corpus.parent)[0]]
@@ -161,3 +166,21 @@ def test_no_passage_holds_the_headings_of_the_whole_file(tmp_path: Path) -> None
     corpus = cut(tmp_path, "docs").corpus
     assert corpus.title[2] == "Trees › Part 1"
     assert set(corpus.metadata) == {'{"path":"long.html"}'}
+
+
+@pytest.mark.parametrize(
+    ("parents", "documents"), [("metadata", 9), ("ids", 3)], ids=["rows", "documents by ids"]
+)
+def test_rows_whose_ids_count_are_documents_unless_a_setting_says_otherwise(
+    parents: str, documents: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"{name}_{number}" for name in ("bill", "post", "user") for number in (1, 2, 3)]
+    rows = [json.dumps({"id": name, "text": f"Of {name}."}) for name in names]
+    (tmp_path / "faq.jsonl").write_text("\n".join(rows))
+    params = IngestionParams(parents=parents, marks=None)
+    with caplog.at_level(logging.INFO):
+        found = ingest(f"docs:{tmp_path}/faq.jsonl", params, 1)
+    assert found["corpus"].parent.nunique() == documents
+    assert found["related_documents"].values.tolist()[0][:3] == ["bill_1", "bill_2", "sibling"]
+    assert len(found["related_documents"]) == 6, "parts are no negatives of each other"
+    assert ("ids look like parts of 3 documents" in caplog.text) == (parents == "metadata")

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anmi.corpus import related as near
-from anmi.corpus.related import copies, find_related, new_documents, parents_of, siblings
+from anmi.corpus.related import (
+    copies,
+    families_of,
+    find_related,
+    new_documents,
+    parents_of,
+    siblings,
+)
 from anmi.corpus.texts import (
     document_texts,
     find_duplicates,
@@ -22,6 +29,7 @@ from anmi.corpus.texts import (
     normalised_forms,
     to_json,
 )
+from anmi.errors import AnmiError
 from anmi.seeds import choose, cut
 
 
@@ -94,20 +102,17 @@ def corpus_of(*metadata: str) -> pd.DataFrame:
     )
 
 
-def parents(metadata: list[str]) -> list[str]:
-    return parents_of(corpus_of(*metadata)).tolist()
+def parents(metadata: list[str], column: str | None = None) -> list[str]:
+    return parents_of(corpus_of(*metadata), column).tolist()
+
+
+def families(corpus: pd.DataFrame) -> list[str]:
+    return families_of(corpus, parents_of(corpus)).tolist()
 
 
 def test_documents_of_one_parent_are_siblings_and_the_parent_is_one_of_them() -> None:
-    metadata = [
-        '{"parent": "p"}',
-        "{}",
-        '{"parent": "p"}',
-        '{"parent": "q"}',
-        '{"parent": "p"}',
-        '{"parent": "d1"}',
-    ]
-    found = parents_of(corpus_of(*metadata))
+    names = ["p", None, "p", "q", "p", "d1"]
+    found = parents_of(corpus_of(*[to_json({"document": name}) for name in names]))
     assert found.tolist() == ["p", "d1", "p", "q", "p", "d1"]
     assert list(zip(*map(np.ndarray.tolist, siblings(found)), strict=True)) == [
         (0, 2),
@@ -116,23 +121,28 @@ def test_documents_of_one_parent_are_siblings_and_the_parent_is_one_of_them() ->
     ]
 
 
-def test_the_first_key_that_names_something_decides() -> None:
+def test_only_the_key_document_names_a_parent_or_the_column_that_a_setting_names() -> None:
     metadata = [
-        '{"doc_id": "p", "parent": "q"}',
-        '{"doc_id": 3, "parent": null}',
-        '{"parent": ""}',
-        '{"parent": ["x"]}',
-        '{"other": "p"}',
+        '{"parent": "p", "document": "q"}',
+        '{"doc_id": "p", "parent_id": "p", "document_id": "p", "parent": 3}',
+        '{"document": ""}',
+        '{"document": ["x"]}',
     ]
-    assert parents(metadata) == ["q", "3", "d2", "d3", "d4"]
+    assert parents(metadata) == ["q", "d1", "d2", "d3"]
+    assert parents(metadata, "parent") == ["p", "3", "d2", "d3"]
+    assert parents(metadata, "") == ["d0", "d1", "d2", "d3"]
+    with pytest.raises(AnmiError, match='no document has a "family"'):
+        parents(metadata, "family")
 
 
 @pytest.mark.parametrize("mark", ["#", "_", "::", "_chunk_", "-p", "/section"])
 def test_numbers_of_parts_are_recognised_where_much_of_the_corpus_has_them(mark: str) -> None:
     ids = [f"x_{i}{mark}{j}" for i in range(5) for j in range(4)]
     cut = pd.DataFrame({"document_id": [*ids, "x_2", "y#7"], "metadata": "{}"})
-    assert parents_of(cut).tolist() == [*(f"x_{i}" for i in range(5) for _ in range(4)), "x_2", "y"]
-    assert parents_of(cut.assign(parent="z")).eq("z").all(), "what ingestion wrote stands"
+    assert families(cut) == [*(f"x_{i}" for i in range(5) for _ in range(4)), "x_2", "y"]
+    assert parents_of(cut).equals(cut.document_id), "ids alone make no documents"
+    stated = cut.document_id.where(cut.index > 0, "z")
+    assert families_of(cut, stated)[:2].tolist() == ["z", "x_0"], "what metadata say stands"
 
 
 @pytest.mark.parametrize(
@@ -151,26 +161,28 @@ def test_numbers_of_parts_are_recognised_where_much_of_the_corpus_has_them(mark:
 )
 def test_numbers_of_something_else_are_no_parts(ids: list[str]) -> None:
     metadata = [to_json({"path": name.partition("#")[0]}) for name in ids]
-    assert parents_of(pd.DataFrame({"document_id": ids, "metadata": metadata})).tolist() == ids
+    assert families(pd.DataFrame({"document_id": ids, "metadata": metadata})) == ids
     ids = [f"x{i}_{j}" for i in range(20) for j in range(3)]
     titled = pd.DataFrame(
         {"document_id": ids, "metadata": "{}", "title": [f"Title {name}" for name in ids]}
     )
-    assert parents_of(titled).tolist() == ids, "each has a title of its own"
+    assert families(titled) == ids, "each has a title of its own"
 
 
 def test_a_value_that_much_of_the_corpus_shares_is_no_parent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    metadata = ['{"parent": "category"}'] * 30 + ['{"parent": "x"}'] * 2 + ["{}"] * 100
+    metadata = ['{"document": "category"}'] * 30 + ['{"document": "x"}'] * 2 + ["{}"] * 100
     assert parents(metadata)[29:33] == ["d29", "x", "x", "d32"]
     assert caplog.messages == [
-        'metadata key "parent": 30 of 132 documents share the value "category", which is no'
-        " document they are parts of; 1 such values are ignored"
+        'metadata key "document": 30 of 132 documents share the value "category", which is no'
+        " document they are parts of; 1 such values are ignored, unless ingestion.columns.parent"
+        " names the key"
     ]
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        assert set(parents(['{"parent": "x"}'] * 20)) == {"x"}
+        assert set(parents(['{"document": "x"}'] * 20)) == {"x"}
+        assert parents(metadata, "document")[:30] == ["category"] * 30
     assert not caplog.messages
 
 
@@ -180,8 +192,9 @@ def test_copies_come_first_and_are_compared_with_nothing_else() -> None:
     # Words of ten documents are no names.
     texts = [another, text, text, f"{text} wa", *[" ".join(names)] * 9]
     duplicates = pd.DataFrame({"document_id": ["d2"], "duplicate_of": ["d1"]})
-    metadata = ['{"parent": "p"}', "{}", '{"parent": "p"}', *["{}"] * 10]
-    table = find_related(corpus_of(*metadata), texts, duplicates)
+    corpus = corpus_of(*["{}"] * 13)
+    parts = corpus.document_id.replace({"d0": "p", "d2": "p"})
+    table = find_related(corpus, texts, duplicates, parts)
     assert table.iloc[:, :3].values.tolist() == [
         ["d2", "d1", "copy"],
         ["d0", "d2", "sibling"],
@@ -191,7 +204,7 @@ def test_copies_come_first_and_are_compared_with_nothing_else() -> None:
         table.similarity[0] == 1 and np.isnan(table.similarity[1]) and 0.9 < table.similarity[2] < 1
     )
     assert copies(table) == {"d2": "d1"}
-    nothing = find_related(corpus_of("{}"), ["a"], duplicates.iloc[:0])
+    nothing = find_related(corpus[:1], ["a"], duplicates.iloc[:0], parts[:1])
     assert (
         nothing.columns.tolist() == table.columns.tolist()
         and nothing.dtypes.tolist() == table.dtypes.tolist()

@@ -147,6 +147,45 @@ def test_a_folder_of_beir_is_the_same_in_every_form(
         assert getattr(found, name).equals(getattr(expected, name)), name
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ('"To be" is from?\tHamlet\n', [(2, '"To be" is from?', "Hamlet")]),
+        ('7\t"one\ntwo ""2"""\n8\tb\n', [(2, "7", 'one\ntwo "2"'), (4, "8", "b")]),
+        (
+            '"open\ta\n\nb\t"c" d\ne\t"f\tg"\n',
+            [(2, '"open', "a"), (4, "b", '"c" d'), (5, "e", "f\tg")],
+        ),
+        ('a\t"\nb\t"end', [(2, "a", '"'), (3, "b", '"end')]),
+    ],
+    ids=["plain", "quoted", "mixed", "never closed"],
+)
+def test_quotes_in_tsv_are_plain_unless_they_enclose_a_field(
+    rows: str, expected: list[tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text(f"question\tanswer\n{rows}")
+    assert [(line, *row.values()) for line, row in read_rows(tmp_path / "a.tsv")] == expected
+
+
+def test_the_same_row_again_and_rows_without_a_value_are_set_aside(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "a")
+    for name in TEXTS:
+        with (folder / f"{name}.jsonl").open("a") as file:
+            file.write(json.dumps(TEXTS[name][3]) + '\n{"_id": "x", "title": NaN, "text": NaN}\n')
+    found = load_collection(f"beir:{folder}", max_quarantine=0.05)
+    assert len(found.corpus) == len(found.queries) == 60
+    assert found.quarantine[["kind", "id", "line", "reason"]].values.tolist() == [
+        ["document", "d3", 61, "the same row stands there before"],
+        ["document", "x", 62, "title and text are empty"],
+        ["query", "q3", 61, "the same row stands there before"],
+        ["query", "x", 62, "the text is empty"],
+    ]
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "d3", "text": "another"}')
+    with pytest.raises(AnmiError, match=r'line 63 repeats the id "d3" of .*line 4 with another'):
+        load_collection(f"beir:{folder}")
+
+
 def save_beir(folder: Path, labels: Path) -> Path:
     """Save a collection as `datasets` does."""
     for name, texts in TEXTS.items():

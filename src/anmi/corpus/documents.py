@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _FRONT_MATTER: Final = re.compile(
-    r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL
+    r"(---|\+\+\+)[ \t]*\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL
 )
+# A line of front matter, also where it is no YAML: a key, an item, what is indented, a comment.
+_FRONT_LINE: Final = re.compile(r"\w[\w.-]*[ \t]*:|-\s|\s|#|\Z")
+_TITLE_LINE: Final = re.compile(r"""^title[ \t]*:[ \t]*(["']?)(.*)\1[ \t]*$""", re.MULTILINE)
 _DECLARED: Final = re.compile(
     rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
 )
@@ -196,22 +200,33 @@ _ENDINGS: Final = ", ".join(sorted({*KINDS, *ROW_FILES}))
 
 
 def _front_matter(source: str) -> tuple[str, str]:
-    """Return the title of the YAML between two lines of dashes at the start, and what follows it."""
-    found = _FRONT_MATTER.match(source)
-    if found is None:
-        return "", source
+    """Return the title of the YAML or TOML between two marks at the start, and what follows it."""
+    matter = _FRONT_MATTER.match(source)
+    title = _title_of(*matter.groups()) if matter else None
+    return ("", source) if matter is None or title is None else (title, source[matter.end() :])
+
+
+def _title_of(mark: str, block: str) -> str | None:
+    """Return the title in front matter as it is written, empty where there is none; None of what is no front matter."""
     import yaml
 
     try:
-        given = yaml.safe_load(found.group(1))
+        # Nothing is resolved: a version, a time or a word such as "yes" stays what it is.
+        values = (
+            yaml.BaseLoader(block).get_single_data()
+            if mark == "---"
+            else tomllib.loads(block, parse_float=str)
+        )
     except (yaml.YAMLError, ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):  # Two rulers with text between them are no front matter.
-        return "", source
-    title = given.get("title")
-    return _one_line(str(title)) if isinstance(title, (str, int, float)) else "", source[
-        found.end() :
-    ]
+        # People write titles such as "Router: update", which are no YAML.
+        if mark != "---" or not all(map(_FRONT_LINE.match, block.splitlines())):
+            return None
+        line = _TITLE_LINE.search(block)
+        return _one_line(line[2]) if line else ""
+    if not isinstance(values, dict):  # Two rulers with text between them are no front matter.
+        return None
+    title = values.get("title", "")
+    return "" if isinstance(title, list | dict) else _one_line(str(title))
 
 
 @lru_cache

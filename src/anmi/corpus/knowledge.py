@@ -315,7 +315,11 @@ def stated_facts(
             [document, *(resolve(triple) if resolve else triple)] for triple in triples_of(text)[0]
         ]
     table = pd.DataFrame(rows, columns=list(FACT_COLUMNS)).astype("str").drop_duplicates()
-    order = pd.Index(corpus["document_id"]).get_indexer(table["document_id"]).argsort(kind="stable")
+    order = (
+        pd.Index(corpus["document_id"].unique())
+        .get_indexer(table["document_id"])
+        .argsort(kind="stable")
+    )
     return table.iloc[order].reset_index(drop=True)
 
 

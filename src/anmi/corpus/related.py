@@ -26,8 +26,10 @@ from anmi.corpus.texts import (
     document_texts,
     normalised,
     taken,
+    to_json,
 )
 from anmi.corpus.types import FEWEST_DEV
+from anmi.errors import AnmiError
 from anmi.seeds import position
 
 log = logging.getLogger(__name__)
@@ -37,8 +39,8 @@ COPY: Final = "copy"
 NO_RESULT: Final = -1
 NEAR: Final = "near"
 SIBLING: Final = "sibling"
-# Metadata keys that name the whole document, the plainest first.
-PARENT_KEYS: Final = ("parent_id", "parent", "document_id", "document", "doc_id")
+# The metadata key that names the whole document, unless ingestion.columns.parent names another.
+PARENT_KEY: Final = "document"
 # The document's id, a mark, perhaps a word, and the number: `x#0`, `x_1`, `x-chunk2`, `x_3.txt`. A
 # hyphen or a full stop alone is no mark: dates and versions have them, too.
 _PART: Final = (
@@ -156,7 +158,9 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
     return found
 
 
-def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -> pd.DataFrame:
+def find_related(
+    corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame, families: pd.Series
+) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
     Documents with the same text are in ``duplicates`` already; only the first of them is compared
@@ -166,27 +170,29 @@ def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -
     Parameters
     ----------
     corpus
-        ``document_id, metadata`` (JSON), N rows, maybe ``parent``.
+        ``document_id``, N rows.
     forms
         The N texts of the documents, normalised.
     duplicates
         ``document_id, duplicate_of``.
+    families
+        What each of the N documents is a part of, see :func:`families_of`.
 
     Returns
     -------
     pandas.DataFrame
         ``document_id, other_id, kind, similarity``. First the copies, each with the first document
         of its text, of the kind ``copy``. Then each near pair once, and the first document of each
-        parent with every other one of it, the document that comes first in the corpus first;
+        family with every other one of it, the document that comes first in the corpus first;
         ``similarity`` is the Jaccard similarity in (0, 1] of ``near`` pairs, 1 of copies and NaN
         for ``sibling``.
 
     Examples
     --------
-    >>> metadata = ['{"parent": "x"}', "{}", '{"parent": "x"}']
-    >>> corpus = pd.DataFrame({"document_id": ["a", "b", "c"], "metadata": metadata})
+    >>> corpus = pd.DataFrame({"document_id": ["a", "b", "c"]})
     >>> none = pd.DataFrame({"document_id": [], "duplicate_of": []})
-    >>> find_related(corpus, ["one", "two", "three"], none).iloc[:, :3].values.tolist()
+    >>> families = pd.Series(["x", "b", "x"])
+    >>> find_related(corpus, ["one", "two", "three"], none, families).iloc[:, :3].values.tolist()
     [['a', 'c', 'sibling']]
     """
     rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
@@ -195,7 +201,7 @@ def find_related(corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame) -
     pairs = sorted(
         [
             *pairs,
-            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parents_of(corpus)), strict=True)),
+            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(families), strict=True)),
         ]
     )
     names = corpus["document_id"].tolist()
@@ -303,61 +309,103 @@ def siblings(parents: pd.Series) -> Pairs:
     return first[others], others
 
 
-def parents_of(corpus: pd.DataFrame) -> pd.Series:
-    """Return for every document what it is a part of: the id of its parent, or its own id.
+def parents_of(corpus: pd.DataFrame, column_name: str | None = None) -> pd.Series:
+    """Return for every document what its metadata say it is a part of: the id of its parent, or its own id.
 
-    The column ``parent`` says so where ingestion wrote one. Else a document is part of what its
-    metadata name under the first of :data:`PARENT_KEYS` that names something; a missing key, an
-    empty value and a list name nothing. A value that a large part of the corpus shares (more than a
-    tenth and more than 20 documents, or more than 1,000) is a category and no parent: it is ignored
-    with a warning. Documents whose metadata say nothing are parts by their ids (``x#0``, ``x_1``,
-    ``x-chunk2``) where much of the corpus has such: most documents stand in a row that begins at 0
-    or 1 and lacks no number, there are several such rows, and titles, if any, are the same in a
-    row.
+    A missing key, an empty value and a list name nothing. A value of ``document`` that a large part
+    of the corpus shares (more than a tenth and more than 20 documents, or more than 1,000) is a
+    category and no parent: it is ignored with a warning.
 
     Parameters
     ----------
     corpus
-        ``document_id, title, metadata`` (JSON), N rows.
+        ``document_id, metadata`` (JSON), N rows.
+    column_name
+        The key that names the parent (``ingestion.columns.parent``); ``document`` where this is
+        ``None``, and none where it is empty.
+
+    Raises
+    ------
+    AnmiError
+        No document has the key that is named.
 
     Examples
     --------
-    >>> metadata = ['{"parent": "b"}', "{}", '{"parent": "b"}', "{}"]
+    >>> metadata = ['{"document": "b"}', "{}", '{"document": "b"}', "{}"]
     >>> parents_of(pd.DataFrame({"document_id": list("abcd"), "metadata": metadata})).tolist()
     ['b', 'b', 'b', 'd']
     """
-    if "parent" in corpus:
-        return corpus["parent"]
-    # A book of 1,000 passages is a parent; a value that a tenth of the corpus (and more than 20
-    # documents) shares is a category.
-    limit = max(20, min(1000, len(corpus) // 10))
-    found = corpus["document_id"].reset_index(drop=True).astype(object)
-    named = [_parents_by_key(corpus["metadata"], key, limit) for key in PARENT_KEYS]
-    # The first of them decides.
-    for each in reversed([*named, _parents_by_id(corpus, limit)]):
-        found[each.index] = each
-    return column(found.tolist()).set_axis(corpus.index)
+    parents = corpus["document_id"].reset_index(drop=True).astype(object)
+    if column_name != "":
+        named = _named_parents(corpus["metadata"], column_name or PARENT_KEY)
+        if column_name and named.empty:
+            raise AnmiError(
+                f'no document has a "{column_name}", which ingestion.columns.parent names; name a'
+                " column of the corpus that holds the id of the whole document"
+            )
+        if not column_name:
+            named = _without_categories(named, len(corpus))
+        parents[named.index] = named
+    return column(parents.tolist()).set_axis(corpus.index)
 
 
-def _parents_by_key(metadata: Texts, key: str, limit: int) -> pd.Series:
+def families_of(corpus: pd.DataFrame, parents: pd.Series) -> pd.Series:
+    """Return the parents, and where they say nothing of a document, the name in front of the number in its id.
+
+    Ids are those of parts (``x#0``, ``x_1``, ``x-chunk2``) where much of the corpus has such: most
+    documents stand in a row that begins at 0 or 1 and lacks no number, there are several such rows,
+    and titles, if any, are the same in a row.
+
+    Parameters
+    ----------
+    corpus
+        ``document_id, metadata`` (JSON), N rows, maybe ``title``.
+    parents
+        Of :func:`parents_of`.
+
+    Examples
+    --------
+    >>> ids = pd.Series([f"{name}_{number}" for name in "abc" for number in (1, 2)])
+    >>> families_of(pd.DataFrame({"document_id": ids, "metadata": "{}"}), ids).tolist()
+    ['a', 'a', 'b', 'b', 'c', 'c']
+    """
+    by_id = _parents_by_id(corpus, _largest_family(len(corpus)))
+    families = parents.reset_index(drop=True).astype(object)
+    silent = families == corpus["document_id"].reset_index(drop=True)
+    by_id = by_id[silent[by_id.index]]
+    families[by_id.index] = by_id
+    return column(families.tolist()).set_axis(corpus.index)
+
+
+def _largest_family(documents: int) -> int:
+    """Return the most parts of a document: a book has 1,000 passages, and a tenth of a corpus is a category."""
+    return max(20, min(1000, documents // 10))
+
+
+def _named_parents(metadata: Texts, key: str) -> pd.Series:
     """Return the parent that a metadata key names, by row."""
     # Reading JSON is slow, and most documents name no parent.
-    rows = containing(metadata, f'"{key}"')
+    rows = containing(metadata, to_json(key))
     values = [json.loads(text).get(key) for text in taken(metadata, rows)]
     texts = [
-        str(each) if isinstance(each, str | int) and not isinstance(each, bool) else ""
-        for each in values
+        str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        for value in values
     ]
-    named = pd.Series(texts, rows, dtype=object)[[bool(text.strip()) for text in texts]]
+    return pd.Series(texts, rows, dtype=object)[[bool(text.strip()) for text in texts]]
+
+
+def _without_categories(named: pd.Series, documents: int) -> pd.Series:
+    """Return the parents that so few documents share that they may be parts of it; warn of the others."""
     counts = named.value_counts()
-    large = counts[counts > limit]
+    large = counts[counts > _largest_family(documents)]
     if len(large):
         log.warning(
             'metadata key "%s": %s of %s documents share the value "%s", which is no document they'
-            " are parts of; %d such values are ignored",
-            key,
+            " are parts of; %d such values are ignored, unless ingestion.columns.parent names the"
+            " key",
+            PARENT_KEY,
             f"{large.iloc[0]:,}",
-            f"{len(metadata):,}",
+            f"{documents:,}",
             large.index[0],
             len(large),
         )
@@ -428,8 +476,8 @@ def new_documents(
     corpus, queries, qrels
         As in :class:`anmi.corpus.types.Collection`.
     related
-        ``document_id, other_id``: copies and near-duplicates, which are new together, as are the
-        parts of one text.
+        ``document_id, other_id``: copies, near-duplicates and siblings, which are new together, as
+        are the passages of one document.
     wanted
         Queries of each split, all of whose relevant documents are new; 0 chooses none.
     seed
@@ -457,7 +505,7 @@ def new_documents(
     )
     place = pd.Series(np.arange(passages), index=corpus.document_id)
     # Pairs of what is related, and every part of a text with the first one.
-    parts = pd.factorize(parents_of(corpus))[0]
+    parts = pd.factorize(documents_of(corpus))[0]
     firsts = np.unique(parts, return_index=True)[1]
     count, own = len(firsts), (("document_id", np.arange(passages)), ("other_id", firsts[parts]))
     ends = [np.concatenate([place[related[name]].to_numpy(), each]) for name, each in own]

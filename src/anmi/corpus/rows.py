@@ -6,7 +6,9 @@ import csv
 import gzip
 import hashlib
 import json
+import math
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -146,27 +148,67 @@ def _batches(path: Path, kind: str) -> Iterator[pa.RecordBatch]:
 
 def _separated(path: Path, kind: str) -> Iterator[Row]:
     lines = (f"{line}\n" for _, line in read_lines(path, blank=True))
-    first = next(lines, "")
-    delimiter = max(",;\t", key=first.count) if kind == ".csv" else "\t"
     csv.field_size_limit(_LONGEST_FIELD)
-    reader, start = csv.reader(chain([first], lines), delimiter=delimiter, strict=True), 1
+    rows = _of_tsv(lines) if kind == ".tsv" else _of_csv(path, lines)
+    _, header = next(rows, (1, []))
+    for line, fields in rows:
+        if len(fields) != len(header):
+            raise AnmiError(
+                f"{path} line {line} has {len(fields)} columns and the header {len(header)}; a"
+                " column of each name was expected, with quotes around texts that hold a"
+                " separator"
+            )
+        yield line, dict(zip(header, fields, strict=True))
+
+
+def _of_csv(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the fields of each row."""
+    first = next(lines, "")
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    line = 1
     try:
-        header = next(reader)
-        start = reader.line_num + 1
         for fields in reader:
-            if fields and len(fields) != len(header):
-                raise AnmiError(
-                    f"{path} line {start} has {len(fields)} columns and the header {len(header)}; a"
-                    " column of each name was expected, with quotes around texts that hold a"
-                    " separator"
-                )
             if fields:
-                yield start, dict(zip(header, fields, strict=True))
-            start = reader.line_num + 1
+                yield line, fields
+            line = reader.line_num + 1
     except csv.Error as error:
         raise AnmiError(
-            f"{path} line {start} is not in its format ({error}); check its quotes"
+            f"{path} line {line} is not in its format ({error}); check its quotes"
         ) from None
+
+
+def _of_tsv(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the fields of each row; quotes that do not enclose a field are part of the text."""
+    ahead = deque[str]()
+    line = 1
+    width = 0
+
+    def take() -> str:
+        return ahead.popleft() if ahead else next(lines, "")
+
+    def continued(row: list[str]) -> Iterator[str]:
+        yield row[0]
+        for text in iter(take, ""):
+            row.append(text)
+            yield text
+
+    for first in iter(take, ""):
+        row = [first]
+        fields = first.rstrip("\n").split("\t")
+        if any(field.startswith('"') for field in fields):
+            quoted = list[str]()
+            with suppress(csv.Error):
+                quoted = next(csv.reader(continued(row), delimiter="\t", strict=True))
+            if len(quoted) in (width, len(fields)):
+                fields = quoted
+            else:
+                ahead.extendleft(reversed(row[1:]))
+                del row[1:]
+        if fields != [""]:
+            width = width or len(fields)
+            yield line, fields
+        line += len(row)
 
 
 def columns_of(
@@ -219,6 +261,7 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
         title, text = (
             (item.get("title"), item.get("text")) if isinstance(item, dict) else ("", item)
         )
+        text = None if _is_nan(text) else text
         if not isinstance(text, str | None):
             raise AnmiError(
                 f'{path} line {line} has a "{name}" that is no text, nor a list of texts; write it'
@@ -228,8 +271,24 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
     return found
 
 
+def _is_nan(value: Any) -> bool:
+    """Tell whether a value is what pandas and others write where there is none."""
+    return isinstance(value, float) and math.isnan(value)
+
+
 class TextTable(dict[str, tuple[str, str, str, str, int]]):
-    """Documents or queries as they are read: title, text, metadata as JSON, file and line by id."""
+    """Documents or queries as they are read: title, text, metadata as JSON, file and line by id.
+
+    Attributes
+    ----------
+    repeated
+        Id and content of rows that stand more than once; :func:`anmi.corpus.sources.assemble` counts
+        them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repeated: list[tuple[str, str, str, str, str, int]] = []
 
     def add(
         self,
@@ -245,15 +304,19 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         Raises
         ------
         AnmiError
-            The id occurs twice.
+            The id occurs twice, with different contents.
         """
-        if identifier in self:
-            *_, first, at = self[identifier]
+        row = title, text, to_json(metadata), str(path), line
+        before = self.setdefault(identifier, row)
+        if before is row:
+            return
+        *content, first, at = before
+        if content != [*row[:3]]:
             raise AnmiError(
-                f'{path} line {line} repeats the id "{identifier}" of {first} line {at}; make ids'
-                " unique"
+                f'{path} line {line} repeats the id "{identifier}" of {first} line {at} with'
+                " another content; make ids unique"
             )
-        self[identifier] = title, text, to_json(metadata), str(path), line
+        self.repeated.append((identifier, *row))
 
     def added(
         self,
@@ -315,7 +378,7 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
 
     def table(self, kind: str) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
-        rows = ((name, *row) for name, row in self.items())
+        rows = chain(((name, *row) for name, row in self.items()), self.repeated)
         found = table(rows, f"{kind}_id", "title", "text", "metadata", "file", "line")
         return found.drop(columns="title") if kind == "query" else found
 
@@ -491,7 +554,11 @@ def _scores(path: Path, line: int, name: str, value: Any) -> list[str]:
     """Return one label or a list of them as they are written."""
     given = value if isinstance(value, list) else [value]
     found = [
-        str(int(each)) if isinstance(each, bool) else "" if each is None else str(each)
+        str(int(each))
+        if isinstance(each, bool)
+        else ""
+        if each is None or _is_nan(each)
+        else str(each)
         for each in given
     ]
     for text in found:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
@@ -118,17 +119,17 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     _check_ids(raw.documents, raw.queries, raw.qrels)
     quarantine, notes = Quarantine(), dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
-    blank = raw.queries["text"].str.strip() == ""
-    queries = quarantine.set_aside("query", raw.queries, blank, "the text is empty", damage=True)
+    queries = _once("query", raw.queries, quarantine)
+    blank = queries["text"].str.strip() == ""
+    queries = quarantine.set_aside("query", queries, blank, "the text is empty", damage=True)
     _check_splits(raw.qrels)
-    valid, qrels = _labels(raw, documents, queries, quarantine, options)
-    queries = _labelled(queries, raw.qrels, valid, qrels, quarantine)
+    valid = _labels(raw, documents, queries, quarantine, options)
+    queries = _labelled(queries, raw.qrels, valid, documents, quarantine)
     quarantine.check("query", len(raw.queries), options.max_quarantine)
 
     queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
-    queries = _with_splits(queries, qrels, options, notes)
-    _note_absent(valid, qrels, queries, notes)
-    queries = _without_leaks(queries, quarantine)
+    queries = _with_splits(queries, valid, options, notes)
+    queries, qrels = _without_leaks(queries, quarantine), valid
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
     train = (queries["split"] == "train").to_numpy()
@@ -161,9 +162,16 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     corpus = plain(documents, "document_id", "title", "text", "metadata")
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
-    judged, qrels = qrels[qrels["relevance"] == 0], qrels[qrels["relevance"] > 0]
+    present = among(qrels["document_id"], corpus["document_id"])
+    judged = qrels[(qrels["relevance"] == 0) & present]
+    # What is measured counts documents that are not there as well, as trec_eval does.
+    counted = (qrels["relevance"] > 0) & (present | (qrels["split"] != "train"))
+    qrels, present = qrels[counted], present[counted]
+    _note_absent(qrels, present, notes)
     if len(judged):
-        notes["judged"] = f"{len(judged):,} labels of 0 are judged negatives"
+        notes["judged"] = (
+            f"{len(judged):,} labels below {options.relevant_from} are judged negatives"
+        )
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
     facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
@@ -185,9 +193,9 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         ),
         plain(qrels, "query_id", "document_id", "relevance", "split"),
         (
-            same_text(queries, qrels)
+            same_text(queries, qrels[present])
             if raw.same_text_is_equivalent
-            else superset_of_triples(corpus, qrels)
+            else superset_of_triples(corpus, qrels[present])
         ),
         plain(raw.graph, "head", "relation", "tail"),
         find_duplicates(corpus["document_id"], forms),
@@ -220,7 +228,14 @@ def _check_ids(*tables: pd.DataFrame) -> None:
                 raise AnmiError(f"{told}; give it another")
 
 
+def _once(kind: str, rows: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
+    """Set aside what repeats an earlier row word for word."""
+    again = rows[f"{kind}_id"].duplicated()
+    return quarantine.set_aside(kind, rows, again, "the same row stands there before")
+
+
 def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
+    rows = _once("document", rows, quarantine)
     blank = (rows["text"].str.strip() == "") & (rows["title"].str.strip() == "")
     rows = quarantine.set_aside("document", rows, blank, "title and text are empty", damage=True)
     quarantine.check("document", len(blank), options.max_quarantine)
@@ -251,13 +266,12 @@ def _labels(
     queries: pd.DataFrame,
     quarantine: Quarantine,
     options: Options,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the labels between known texts, and the positive ones whose document is not there; whole numbers."""
+) -> pd.DataFrame:
+    """Return the labels of queries that are there, 0 for all below the first relevant grade."""
     value = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
     value = np.where(np.isfinite(value), value, np.nan)
     reasons = {
         "the relevance is no number": np.isnan(value),
-        "the relevance is negative": value < 0,
         "the relevance is no whole number": value % 1 != 0,
         f"the relevance is larger than {LARGEST_RELEVANCE:,}": value > LARGEST_RELEVANCE,
         "the query is unknown": ~among(raw.qrels["query_id"], raw.queries["query_id"]),
@@ -270,6 +284,8 @@ def _labels(
     gone = ~among(rows["query_id"], queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
     rows = _highest(rows.astype({"relevance": "int64"}))
+    relevant = rows["relevance"] >= options.relevant_from
+    rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
     known = among(rows["document_id"], documents["document_id"])
     lost = rows[~known & (rows["relevance"] > 0) & ~rows["split"].isin(rows["split"][known])]
     if len(lost):
@@ -280,7 +296,8 @@ def _labels(
             f"are all others of {first['split']}; give the labels of this corpus, with its ids as"
             " they are written"
         )
-    return rows, quarantine.set_aside("qrel", rows, ~known, "the document is not in the corpus")
+    quarantine.set_aside("qrel", rows, ~known, "the document is not in the corpus")
+    return rows
 
 
 def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
@@ -293,42 +310,41 @@ def _labelled(
     queries: pd.DataFrame,
     before: pd.DataFrame,
     valid: pd.DataFrame,
-    known: pd.DataFrame,
+    documents: pd.DataFrame,
     quarantine: Quarantine,
 ) -> pd.DataFrame:
-    """Set aside queries without a positive in the corpus, which no search of it can answer.
+    """Set aside queries without a positive, and training queries whose positives are not in the corpus.
 
     Folders in the BEIR layout often carry queries of splits they have no labels for, so a query
     that no label names is no damage, and neither is one that was judged to have no answer; one
     whose labels all failed is.
     """
+    positive = valid[valid["relevance"] > 0]
+    usable = (positive["split"] != "train") | among(
+        positive["document_id"], documents["document_id"]
+    )
     for labels, reason, damage in (
         (before, "no label names the query", False),
         (valid, "the query has no positive", True),
-        (valid[valid["relevance"] > 0], "all labels of the query are 0", False),
-        (
-            known[known["relevance"] > 0],
-            "no relevant document of the query is in the corpus",
-            False,
-        ),
+        (positive, "no label of the query is of a relevant grade", False),
+        (positive[usable], "no relevant document of the query is in the corpus", False),
     ):
         bad = ~among(queries["query_id"], labels["query_id"])
         queries = quarantine.set_aside("query", queries, bad, reason, damage=damage)
     return queries
 
 
-def _note_absent(
-    valid: pd.DataFrame, known: pd.DataFrame, queries: pd.DataFrame, notes: dict[str, Any]
-) -> None:
-    """Note how many relevant documents of dev and test queries the corpus lacks."""
-    absent = valid[(valid["relevance"] > 0) & ~valid.index.isin(known.index)]
-    split = absent["query_id"].map(queries.set_index("query_id")["split"]).fillna(absent["split"])
-    if count := int((split != "train").sum()):
-        notes["absent"] = told = (
-            f"{count:,} relevant documents of dev and test queries are not in the corpus; recall is"
-            " measured on those that are"
-        )
-        log.warning(told)
+def _note_absent(qrels: pd.DataFrame, present: NDArray[np.bool_], notes: dict[str, Any]) -> None:
+    """Note what recall can reach where the corpus lacks relevant documents of dev or test queries."""
+    for split, labels in qrels.assign(present=present).groupby("split"):
+        if not labels["present"].all():
+            ceiling = labels.groupby("query_id")["present"].mean().mean()
+            notes[f"absent from {split}"] = (
+                f"recall of {split} queries can reach at most {ceiling:.3f}, since"
+                f" {1 - labels['present'].mean():.0%} of their relevant documents are not in the"
+                " corpus"
+            )
+            log.warning(notes[f"absent from {split}"])
 
 
 def _with_splits(

@@ -32,7 +32,7 @@ RUN_COLUMNS: Final = ("query_id", "document_id", "score", "system")
 QUARANTINE_COLUMNS: Final = ("kind", "id", "file", "line", "reason")
 _NUMBERS: Final = {"line": "int64", "score": "float64"}
 # What a column of a table may hold.
-Column = Literal["query", "positive", "negative", "score", "id", "title", "text"]
+Column = Literal["query", "positive", "negative", "score", "id", "title", "text", "parent"]
 
 
 def table(rows: Iterable[Sequence[Any]], *columns: str) -> pd.DataFrame:
@@ -67,6 +67,8 @@ class ReadingParams(BaseModel):
         ``None``.
     columns
         Names of the columns of tables where they are not the usual ones; an empty name takes none.
+    relevant_from
+        The first relevant grade: a label below it is judged and not relevant, whatever it is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,6 +78,7 @@ class ReadingParams(BaseModel):
     test_share: float = Field(0.2, gt=0, lt=1)
     language: str | None = None
     columns: dict[Column, str] = Field(default={})
+    relevant_from: int = Field(1, ge=1)
 
     @field_validator("language")
     @classmethod
@@ -114,7 +117,7 @@ class Options(ReadingParams):
 
 @dataclass(frozen=True)
 class RawCollection:
-    """A collection as a reader found it: ids are unique and texts are strings, nothing else is promised.
+    """A collection as a reader found it: rows of one id are the same and texts are strings.
 
     Attributes
     ----------
@@ -167,12 +170,14 @@ class Collection:
         ``query_id, text, split, metadata, same_as``: the document that is the query itself, or has
         its text; empty where there is none.
     qrels
-        ``query_id, document_id, relevance, split``; only positive relevance, only known ids.
+        ``query_id, document_id, relevance, split``; only positive relevance, only known queries. Of
+        dev and test queries also documents that the corpus lacks, which no search can find.
     equivalents
         ``query_id, document_id``: documents that are in truth relevant though no qrel says so. For
         scoring only.
     judged
-        ``query_id, document_id``: labels of 0, which are judged negatives.
+        ``query_id, document_id``: labels below the first relevant grade, which are judged
+        negatives.
     graph
         ``head, relation, tail``: facts about documents or entities; may be empty.
     duplicates

@@ -63,6 +63,7 @@ class IngestionParams(ReadingParams):
     api_docs_queries: int = Field(500, ge=0)
     max_queries: int = Field(0, ge=0)
     passages: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
+    parents: Literal["metadata", "ids"] = "metadata"
     new_queries: int = Field(100, ge=0)
     marks: str | None = Field(None, min_length=1)
 

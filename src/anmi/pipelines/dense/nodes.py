@@ -151,7 +151,8 @@ def retrieve(
     asked = recipes.get(recipe)
     bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
     ids, encoded = corpus.document_id.tolist(), queries[queries.split.isin(asked.splits)]
-    rows = np.flatnonzero((encoded.split == split) & encoded.query_id.isin(qrels.query_id))
+    labelled = qrels.query_id[qrels.document_id.isin(ids)]
+    rows = np.flatnonzero((encoded.split == split) & encoded.query_id.isin(labelled))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
     positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)

@@ -44,7 +44,7 @@ def score_runs(
     """Return every metric of every held-out query and system; one that finds nothing scores 0.
 
     Documents of one text count once; where that makes a difference, ``plain_…`` are the headline
-    metrics as BEIR counts them.
+    metrics as BEIR counts them. Relevant documents that the corpus lacks count as not found.
     """
     from anmi.evaluation.metrics import evaluate, of_documents, with_copies
 
@@ -152,9 +152,8 @@ def bucket_queries(
     _, _, qrels = with_pseudo_tests(
         corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels)
     )
-    found = buckets(
-        scores.query_id.unique(), of_documents(qrels, corpus), positives, new
-    ).reset_index()
+    present = of_documents(qrels[qrels.document_id.isin(corpus.document_id)], corpus)
+    found = buckets(scores.query_id.unique(), present, positives, new).reset_index()
     documents = pseudo_queries.document_id.map(
         dict(zip(corpus.document_id, documents_of(corpus), strict=True))
     )
@@ -303,7 +302,8 @@ def measure_knowledge(
 
     corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     training = queries[queries.split == "train"]
-    truth, ids = qrels[qrels.query_id.isin(asked.query_id)], corpus.document_id.tolist()
+    ids = corpus.document_id.tolist()
+    truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(ids)]
     texts = dict(zip(ids, document_texts(corpus), strict=True))
     # Variants of a document that was trained on were perhaps trained on, too.
     held_out = truth[

@@ -10,6 +10,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.passages import cut_collection
 from anmi.corpus.related import (
     COPY,
+    families_of,
     find_related,
     new_documents,
     parents_of,
@@ -39,7 +40,16 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
             "Some documents are left out, or read in part: %s; the artifact quarantine lists them",
             told,
         )
-    parents = parents_of(found.corpus)
+    parents = parents_of(found.corpus, params.columns.get("parent"))
+    families = families_of(found.corpus, parents)
+    if params.parents == "ids":
+        parents = families
+    elif not families.equals(parents):
+        log.info(
+            "ids look like parts of %s documents, which stay apart: set ingestion.parents=ids to"
+            " make them one document each",
+            f"{families[families != parents].nunique():,}",
+        )
     if parts := int((parents != found.corpus.document_id).sum()):
         found.notes["parts"] = (
             f"{parts:,} of {len(parents):,} documents are parts of {parents.nunique():,} documents"
@@ -64,7 +74,10 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
             collection,
         )
     info = {"documents": len(whole), "fingerprint": fingerprint(replace(found, corpus=whole))}
-    related = find_related(found.corpus, found.forms, found.duplicates)
+    family_of = dict(zip(parents, families, strict=True))
+    related = find_related(
+        found.corpus, found.forms, found.duplicates, found.corpus.parent.map(family_of)
+    )
     found = replace(found, corpus=with_copies_named(found.corpus, related))
     new = new_documents(
         found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed
