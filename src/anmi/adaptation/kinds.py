@@ -163,16 +163,12 @@ def keyphrase(material: Material) -> Make:
     @cache
     def term(word: str) -> str:
         """Return the term of a word; nothing where it may be no part of a keyphrase."""
-        if not _LETTER.search(word) or (kind not in DICTIONARIES and UNSPACED.search(word)):
+        if len(word) == 1 or not _LETTER.search(word):
             return ""
-        # Stop words and single letters have no token; of a compound the tokens are one term.
-        return (
-            " ".join(tokenize([word])[0])
-            if kind == "snowball"
-            else word.casefold()
-            if len(word) > 1
-            else ""
-        )
+        if kind not in DICTIONARIES and UNSPACED.search(word):
+            return ""
+        # Stop words have no token; of a compound the tokens are one term.
+        return " ".join(tokenize([word])[0]) if kind == "snowball" else word.casefold()
 
     learned = [
         document for document in material.documents if document.document_id not in material.new

@@ -14,7 +14,7 @@ from scipy import sparse
 from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.terms import Terms, unsigned
-from anmi.retrieval.tokenize import Tokenize, tokenizer
+from anmi.retrieval.tokenize import Tokenize, saved_tokenizer
 
 Floats = NDArray[np.float32]
 
@@ -114,7 +114,7 @@ class BM25Index:
         engine = bm25s.BM25.load(path, mmap=True, show_progress=False)
         # Plain arrays are mapped all the same, and other processes share them.
         engine.scores |= {name: np.asarray(engine.scores[name]) for name in _ARRAYS}
-        return BM25Index(engine, settings, tokenizer(settings["tokenizer"], settings["language"]))
+        return BM25Index(engine, settings, saved_tokenizer(settings, path))
 
     def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats]:
         """Return the best documents of each query.

@@ -19,7 +19,15 @@ from scipy import sparse
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.ragged import read_table, table_bytes
-from anmi.retrieval.tokenize import DICTIONARIES, Tokenize, resolve, runs_of, tokenizer
+from anmi.retrieval.tokenize import (
+    DICTIONARIES,
+    RULES,
+    Tokenize,
+    resolve,
+    runs_of,
+    saved_tokenizer,
+    tokenizer,
+)
 
 # Of the term saturation, fixed so that evidence means the same whatever BM25 is tuned to.
 _K1: Final = 0.9
@@ -44,14 +52,14 @@ class Terms:
     tokenize
         From texts to lists of terms.
     settings
-        ``language`` and ``tokenizer``, by which the same tokeniser is found again; empty where it
-        is another.
+        ``language``, ``tokenizer`` and ``rules``, by which the same tokeniser is found again; empty
+        where it is another.
     """
 
     counts: sparse.csr_matrix
     vocabulary: dict[str, int]
     tokenize: Tokenize
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def build(texts: Sequence[str], tokenize: Tokenize) -> Terms:
@@ -79,7 +87,8 @@ class Terms:
         counts, vocabulary = counted_texts(texts, tokenize, alone=kind not in DICTIONARIES)
         if not vocabulary:
             raise AnmiError(f'the tokenizer "{kind}" found no token in {len(texts)} documents')
-        return Terms(counts, vocabulary, tokenize, {"language": language, "tokenizer": kind})
+        settings = {"language": language, "tokenizer": kind, "rules": RULES}
+        return Terms(counts, vocabulary, tokenize, settings)
 
     def save(self, path: Path) -> None:
         """Write the counts, the vocabulary and the settings into the folder ``path``."""
@@ -97,7 +106,7 @@ class Terms:
         settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
         terms = read_table(path / "vocabulary.parquet").column("term").to_pylist()
         vocabulary = dict(zip(terms, range(len(terms)), strict=True))
-        tokenize = tokenizer(settings["tokenizer"], settings["language"])
+        tokenize = saved_tokenizer(settings, path)
         return Terms(sparse.load_npz(path / "counts.npz"), vocabulary, tokenize, settings)
 
     def changed(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Terms:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import accumulate
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +29,18 @@ from anmi.errors import AnmiError, installed, nearest
 # `re` leaves out. It has ² and ½, which stay; what joins characters counts where it does more than
 # shape them (see _SHAPING).
 _CHARACTERS: Final = r"[\w\p{No}]--\p{Cf}"
-_WORD: Final = regex.compile(rf"(?V1)[{_CHARACTERS}--\p{{M}}][{_CHARACTERS}]+")
+# A single character is a word, too, except where an apostrophe leaves it over ("don't", "l'eau") or
+# it is a part of a number.
+_BEFORE_SINGLE: Final = r"(?<!\w['’])(?<!\d[.,])"
+_AFTER_SINGLE: Final = r"(?!['’]\w\w)(?![.,]\d)"
+_WORD: Final = regex.compile(
+    rf"(?V1)[{_CHARACTERS}--\p{{M}}][{_CHARACTERS}]+"
+    rf"|{_BEFORE_SINGLE}[{_CHARACTERS}--\p{{M}}]{_AFTER_SINGLE}"
+)
 # The same for texts in ASCII, in two thirds of the time.
-_ASCII_WORD: Final = re.compile(r"\w\w+", re.ASCII)
+_ASCII_WORD: Final = re.compile(rf"\w\w+|{_BEFORE_SINGLE}\w{_AFTER_SINGLE}", re.ASCII)
+# Terms beside the words: what a decimal point or a comma between digits holds together.
+_SIGNED: Final = re.compile(r"(?<![\w.,])\w+(?:(?<=\d)[.,](?=\d)\w+)+")
 # Written by syllables or words, so that two characters say what four letters do.
 _DENSE: Final = r"[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Hang}]"
 _RUN: Final = regex.compile(
@@ -57,12 +67,17 @@ SNOWBALL: Final = {
 }  # fmt: skip
 # Languages for which bm25s carries a stop-word list as well.
 _STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
+# Which the English one lacks.
+_MORE_STOPWORDS: Final = {"en": {"i"}}
 
 # Those that look at more than what stands between two blanks, and whose tokens are words as they
 # are written.
 DICTIONARIES: Final = ("kiwi", "jieba")
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
+
+# Raised whenever texts are cut into other terms, so that saved ones are not mixed with them.
+RULES: Final = 2
 
 
 def runs_of(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64]]:
@@ -106,7 +121,7 @@ def _lower(text: str, language: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text of at least two characters, marks among them."""
+    """Return the words of a text, marks among them."""
     return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
 
 
@@ -121,7 +136,8 @@ def _stem(language: str) -> Callable[[str], str | None]:
 
     # A cache of its own would only be a second one.
     stemmer = Stemmer.Stemmer(SNOWBALL[language], 0)
-    stop = frozenset(_infer_stopwords(language)) if language in _STOPWORDS else frozenset()
+    stop = set(_infer_stopwords(language)) if language in _STOPWORDS else set()
+    stop |= _MORE_STOPWORDS.get(language, set())
 
     @lru_cache(_MOST_WORDS)
     def stem(word: str) -> str | None:
@@ -166,8 +182,8 @@ def _jieba(language: str) -> Tokenize:
     jieba.setLogLevel(logging.WARNING)
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        found = (jieba.cut(UNBROKEN.sub(r"\g<0> ", text.lower())) for text in texts)
-        return [[word for word in each if _WORD.search(word) or word.isalnum()] for each in found]
+        pieces = (jieba.cut(UNBROKEN.sub(r"\g<0> ", text.lower())) for text in texts)
+        return [[word for piece in row for word in _words(piece)] for row in pieces]
 
     return tokenize
 
@@ -220,6 +236,16 @@ def _pieces(run: str, length: int) -> list[str]:
     return [run[begin:end] for begin, end in spans]
 
 
+def saved_tokenizer(settings: Mapping[str, Any], path: Path) -> Tokenize:
+    """Return the tokeniser that the saved terms in a folder were cut by; refuse those of other rules."""
+    if settings.get("rules") != RULES:
+        raise AnmiError(
+            f"{path}: another version of ANMI cut these texts into terms, which would not match"
+            " the terms of queries; run the pipeline bm25 again"
+        )
+    return tokenizer(settings["tokenizer"], settings["language"])
+
+
 def _whitespace(language: str) -> Tokenize:
     return lambda texts: [_NON_SPACE.findall(text.lower()) for text in texts]
 
@@ -254,7 +280,26 @@ def resolve(kind: str, language: str) -> str:
 @cache
 def _made(kind: str, language: str) -> Tokenize:
     cut = TOKENIZERS[kind](language)
-    return lambda texts: cut([_composed(text) for text in texts])
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        texts = [_composed(text) for text in texts]
+        rows = cut(texts)
+        if kind != "whitespace":
+            for terms, text in zip(rows, texts, strict=True):
+                _add_signed(terms, text, language)
+        return rows
+
+    return tokenize
+
+
+def _add_signed(terms: list[str], text: str, language: str) -> None:
+    """Add to the terms of a text those that signs are parts of, unless a dictionary knows them."""
+    if text.isalnum():
+        return
+    signed = [_lower(term, language) for term in _SIGNED.findall(text)]
+    if signed:
+        words = set(terms)
+        terms += [term for term in signed if term not in words]
 
 
 def _tokens(kind: str, language: str, texts: Sequence[str]) -> list[list[str]]:
