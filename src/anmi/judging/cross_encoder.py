@@ -148,13 +148,13 @@ def open_cross_encoder(base: str, max_length: int) -> Any:
         model = CrossEncoder(
             folder, max_length=max_length, device=device(), trust_remote_code=False
         )
-    network = type(model.model).__name__
-    if network.endswith("ForSequenceClassification") and network not in (
-        model.model.config.architectures or []
-    ):
-        raise AnmiError(
-            f'"{base}" has no scoring head, so it is no cross-encoder; give another one'
-        )
+        network = type(model.model).__name__
+        if network.endswith("ForSequenceClassification") and network not in (
+            model.model.config.architectures or []
+        ):
+            raise AnmiError(
+                f'"{base}" has no scoring head, so it is no cross-encoder; give another one'
+            )
     if model.num_labels != 1:
         raise AnmiError(
             f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed;'

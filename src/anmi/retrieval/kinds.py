@@ -242,13 +242,13 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
     before, found = dict(model.prompts), prompts_of(model)
     default = before.get(model.default_prompt_name)
     if prompts.document is None and found["document"] != (before.get("document") or ""):
-        _tell(
+        tell(
             f'documents get the prompt "{found["document"]}", which the model calls otherwise than'
             ' "document", so that encode_document of sentence-transformers would leave it out;'
             " dense.prompt_document sets another, '' none"
         )
     if prompts == OWN and default and default not in found.values():
-        _tell(
+        tell(
             f'the default prompt "{default}" of the model is not used, as encode_query and'
             " encode_document of sentence-transformers do not; dense.prompt_query and"
             " dense.prompt_document set it"
@@ -282,6 +282,6 @@ def in_words(prompts: Mapping[str, str]) -> str:
 
 
 @cache
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     """Warn once: an encoder is loaded several times in a run."""
     log.warning("%s", text)
