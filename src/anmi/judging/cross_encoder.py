@@ -27,7 +27,7 @@ from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
-from anmi.retrieval.kinds import autocast, device, passes, quiet, resolve_precision
+from anmi.retrieval.kinds import autocast, device, in_float32, passes, quiet, resolve_precision
 from anmi.retrieval.model_folder import LOADING, checked_model, loading
 from anmi.store import Store
 
@@ -160,7 +160,7 @@ def open_cross_encoder(base: str, max_length: int) -> Any:
             f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed;'
             " give one that was trained to score"
         )
-    return model
+    return in_float32(model)
 
 
 class CrossEncoderJudge:

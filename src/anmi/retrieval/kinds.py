@@ -107,6 +107,17 @@ def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> 
     return "float32" if is_static(model) else resolve_precision(precision)
 
 
+def in_float32(model: Any) -> Any:
+    """Turn weights into float32, in place, whatever they were saved as, which ``saved_as`` of the model says.
+
+    In float16 steps of training overflow, in bfloat16 small ones are lost, and a text has other
+    vectors in other company; what computes in less is for the precision to say.
+    """
+    types = {str(weights.dtype).removeprefix("torch.") for weights in model.parameters()}
+    model.saved_as = getattr(model, "saved_as", " and ".join(sorted(types)))
+    return model.float()
+
+
 # On a processor more are slower, since what layers pass on no longer fits its caches. A GPU takes
 # all it is given.
 TOKENS: Final = 2048
