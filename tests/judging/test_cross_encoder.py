@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from scipy.special import expit, softmax
 from sklearn.metrics import roc_auc_score
 from tests.judging.conftest import block_of
@@ -185,6 +186,12 @@ def test_what_cannot_judge_is_refused(tmp_path: Path, text_pair_classifier: Make
         CrossEncoderJudge(ready(tmp_path / "nowhere"))
     with pytest.raises(AnmiError, match="has no scoring head"):
         CrossEncoderJudge(ready(shutil.copytree(minilm_folder(), tmp_path / "bi")))
+    headless = text_pair_classifier("headless")
+    weights = load_file(headless / "model.safetensors")
+    del weights["classifier.weight"]
+    save_file(weights, headless / "model.safetensors", {"format": "pt"})
+    with pytest.raises(AnmiError, match=r"weights 1 \(classifier.weight\) are missing"):
+        CrossEncoderJudge(ready(headless))
     with pytest.raises(AnmiError, match="gives 3 values for a pair where 1 is needed"):
         CrossEncoderJudge(ready(text_pair_classifier("nli", labels=3)))
 

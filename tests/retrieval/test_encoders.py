@@ -113,6 +113,48 @@ def test_what_does_not_change_the_vectors_does_not_change_the_fingerprint(
     assert encoders.fingerprint(loaded(tmp_path / "again")) == mark
 
 
+def rewritten(folder: Path, target: Path, change: Callable[[str], str | None]) -> Path:
+    """Copy a model, its weights by other names; those without a name are left out."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, target)
+    weights = load_file(target / "model.safetensors")
+    renamed = {change(key): value for key, value in weights.items() if change(key)}
+    save_file(renamed, target / "model.safetensors", {"format": "pt"})
+    return target
+
+
+def without(part: str) -> Callable[[str], str | None]:
+    return lambda key: None if part in key else key
+
+
+MISSING = [
+    (without("query"), r"of 23 weights 2 \(encoder.*.query.bias, encoder.*.query.weight\) are"),
+    (lambda key: f"foo.{key}", r"hold 23 \(foo.embeddings.*, …\) instead; they would be filled"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), MISSING, ids=["some", "under other names"])
+def test_a_network_whose_files_lack_weights_is_refused(
+    network: Path, tmp_path: Path, change: Any, told: str
+) -> None:
+    folder = rewritten(network, tmp_path / "model", change)
+    with pytest.raises(AnmiError, match=told):
+        load_encoder(str(folder), tmp_path)
+
+
+def test_weights_that_nobody_reads_may_be_missing_or_too_many(
+    network: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def prefixed(key: str) -> str:
+        return key.replace("pooler", "cls.foo") if "pooler" in key else f"bert.{key}"
+
+    folder = rewritten(network, tmp_path / "model", prefixed)
+    marks = {encoders.fingerprint(load_encoder(str(folder), tmp_path)) for _ in range(2)}
+    assert len(marks) == 1
+    assert caplog.text.count("2 (cls.foo.dense.bias, cls.foo.dense.weight) that BertModel") == 1
+
+
 def test_the_order_of_a_set_does_not_change_the_fingerprint() -> None:
     """Every process orders sets in its own way."""
     from sentence_transformers import SentenceTransformer

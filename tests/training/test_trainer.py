@@ -87,6 +87,29 @@ def test_log_has_one_row_a_step(encoder):
     json.dumps(result.summary, allow_nan=False)
 
 
+@pytest.mark.parametrize("saved", ["float16", "bfloat16"])
+def test_weights_saved_in_half_are_read_and_trained_in_float32(network_encoder, tmp_path, saved):
+    half, whole, trained = (str(tmp_path / name) for name in ("half", "whole", "trained"))
+    model = network_encoder(WORDS).to(getattr(torch, saved))
+    model.save(half)
+    model.float().save(whole)
+    start = load_encoder(half, tmp_path)
+    texts = [*table()["positive"], "w1 w2 w3 w4 w5 w6 w7 w8"]
+    together, alone = (encode(start, t, None, "float32") for t in (texts, texts[:1]))
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(together[:1], alone, atol=1e-6)
+    settings = {"precision": "float32", "output": tmp_path / "trained", "learning_rate": 1e-5}
+    for encoder in (start, SentenceTransformer(half, device="cpu")):
+        result = fit(encoder, **settings)
+        expected = fit(
+            SentenceTransformer(whole, device="cpu"), precision="float32", learning_rate=1e-5
+        )
+        told = [result.summary[f"weights_{what}_as"] for what in ("saved", "trained")]
+        assert told == [saved, "float32"]
+        for key, value in load_encoder(trained, tmp_path).state_dict().items():
+            assert torch.equal(value, expected.model.state_dict()[key])
+
+
 def weights(model: SentenceTransformer) -> torch.Tensor:
     return model[0].embedding.weight.detach().clone()
 

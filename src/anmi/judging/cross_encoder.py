@@ -27,7 +27,7 @@ from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
-from anmi.retrieval.kinds import autocast, device, passes, quiet, resolve_precision
+from anmi.retrieval.kinds import autocast, device, in_float32, passes, quiet, resolve_precision
 from anmi.retrieval.model_folder import LOADING, checked_model, loading
 from anmi.store import Store
 
@@ -148,19 +148,19 @@ def open_cross_encoder(base: str, max_length: int) -> Any:
         model = CrossEncoder(
             folder, max_length=max_length, device=device(), trust_remote_code=False
         )
-    network = type(model.model).__name__
-    if network.endswith("ForSequenceClassification") and network not in (
-        model.model.config.architectures or []
-    ):
-        raise AnmiError(
-            f'"{base}" has no scoring head, so it is no cross-encoder; give another one'
-        )
+        network = type(model.model).__name__
+        if network.endswith("ForSequenceClassification") and network not in (
+            model.model.config.architectures or []
+        ):
+            raise AnmiError(
+                f'"{base}" has no scoring head, so it is no cross-encoder; give another one'
+            )
     if model.num_labels != 1:
         raise AnmiError(
             f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed;'
             " give one that was trained to score"
         )
-    return model
+    return in_float32(model)
 
 
 class CrossEncoderJudge:

@@ -105,7 +105,7 @@ def place_of(encoder: str, corpus_encoder: Path) -> str:
 def load_encoder(
     name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN
 ) -> SentenceTransformer:
-    """Load a bi-encoder that knows its prompts, or a sparse retriever, which has none.
+    """Load a bi-encoder that knows its prompts, or a sparse retriever, which has none; weights become float32.
 
     Parameters
     ----------
@@ -133,8 +133,9 @@ def load_encoder(
         if is_sparse_folder(folder):
             from anmi.retrieval.sparse.document import load_sparse
 
-            return load_sparse(folder, kinds.device())
+            return kinds.in_float32(load_sparse(folder, kinds.device()))
         model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
+    kinds.in_float32(model)
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
@@ -232,7 +233,10 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
     """Return a hash of everything that changes the embedding of a text, including the prompt of its role only."""
     prompt = prompts_of(model)[role] if role else ""
     route = [str(role)] if is_routed(model) else []
-    return _digest(model, None, (exact_precision(model, precision), prompt, *route))
+    precision = exact_precision(model, precision)
+    # Vectors that were normalised in bfloat16, as they once were, are others.
+    computed = f"{precision}, length in float32" if precision == "bfloat16" else precision
+    return _digest(model, None, (computed, prompt, *route))
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
@@ -420,6 +424,7 @@ def embed(
         return model.encode(texts, prompt)
     import torch
 
+    normalize = torch.nn.functional.normalize
     route = {"task": role} if is_routed(model) else {}
     model.eval()
     # Tables of vectors have no layers that long texts would fill.
@@ -427,15 +432,16 @@ def embed(
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
     with torch.inference_mode(), kinds.autocast(exact_precision(model, precision)):
         for group in groups:
-            result[group] = model.encode(
+            encoded = model.encode(
                 [texts[place] for place in group],
                 prompt=prompt,
                 batch_size=len(group),
-                normalize_embeddings=True,
                 show_progress_bar=False,
-                convert_to_numpy=True,
+                convert_to_tensor=True,
                 **route,
             )
+            # The last module may have computed in less.
+            result[group] = normalize(encoded.float(), dim=1).cpu().numpy()
     return result
 
 

@@ -107,6 +107,17 @@ def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> 
     return "float32" if is_static(model) else resolve_precision(precision)
 
 
+def in_float32(model: Any) -> Any:
+    """Turn weights into float32, in place, whatever they were saved as, which ``saved_as`` of the model says.
+
+    In float16 steps of training overflow, in bfloat16 small ones are lost, and a text has other
+    vectors in other company; what computes in less is for the precision to say.
+    """
+    types = {str(weights.dtype).removeprefix("torch.") for weights in model.parameters()}
+    model.saved_as = getattr(model, "saved_as", " and ".join(sorted(types)))
+    return model.float()
+
+
 # On a processor more are slower, since what layers pass on no longer fits its caches. A GPU takes
 # all it is given.
 TOKENS: Final = 2048
@@ -242,13 +253,13 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
     before, found = dict(model.prompts), prompts_of(model)
     default = before.get(model.default_prompt_name)
     if prompts.document is None and found["document"] != (before.get("document") or ""):
-        _tell(
+        tell(
             f'documents get the prompt "{found["document"]}", which the model calls otherwise than'
             ' "document", so that encode_document of sentence-transformers would leave it out;'
             " dense.prompt_document sets another, '' none"
         )
     if prompts == OWN and default and default not in found.values():
-        _tell(
+        tell(
             f'the default prompt "{default}" of the model is not used, as encode_query and'
             " encode_document of sentence-transformers do not; dense.prompt_query and"
             " dense.prompt_document set it"
@@ -282,6 +293,6 @@ def in_words(prompts: Mapping[str, str]) -> str:
 
 
 @cache
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     """Warn once: an encoder is loaded several times in a run."""
     log.warning("%s", text)

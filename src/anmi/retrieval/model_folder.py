@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from anmi.errors import AnmiError, first_line, is_plain_name
 from anmi.fingerprint import files_in
-from anmi.retrieval.kinds import quiet
+from anmi.retrieval.kinds import quiet, tell
 
 LOADING: Final = RLock()
 # What is fetched from the hub: settings, vocabularies and safetensors, neither code nor pickles.
@@ -86,16 +86,71 @@ def loading(what: str, cure: str) -> Iterator[None]:
     Raises
     ------
     AnmiError
-        ``what`` could not be loaded, the reason, and the cure.
+        ``what`` could not be loaded, the reason, and the cure; or its files lack weights.
     """
     try:
-        with LOADING, quiet():
+        with LOADING, quiet(), _whole(what):
             yield
     except (AnmiError, MemoryError):
         raise
     except Exception as error:
         told = f"{what} could not be loaded ({first_line(error)}); {cure}"
         raise AnmiError(f"{told}, or set ANMI_ONLINE=1 to fetch it from the hub") from error
+
+
+# Buffers that old releases saved.
+_BUFFER: Final = re.compile(r"(.*\.)?position_ids")
+_SHOWN_WEIGHTS: Final = 3
+
+
+@contextmanager
+def _whole(what: str) -> Iterator[None]:
+    """Refuse networks whose files lack weights, which transformers fills at random, anew at each load."""
+    from transformers import modeling_utils
+
+    log_report = modeling_utils.log_state_dict_report
+    reports: list[dict[str, Any]] = []
+
+    def keep_report(**report: Any) -> None:
+        reports.append(report)
+        log_report(**report)
+
+    modeling_utils.log_state_dict_report = keep_report
+    try:
+        yield
+    finally:
+        modeling_utils.log_state_dict_report = log_report
+    for report in reports:
+        folder = Path(report["pretrained_model_name_or_path"])
+        _check_weights(what, folder, report["model"], report["loading_info"])
+
+
+def _check_weights(what: str, folder: Path, network: Any, report: Any) -> None:
+    """Refuse missing weights but those of a pooler that nobody reads, and tell once of weights without a place."""
+    missing = sorted(report.missing_keys)
+    unused = sorted(key for key in report.unexpected_keys if not _BUFFER.fullmatch(key))
+    pooled = "pooler_output" in str(_read(folder / "sentence_bert_config.json"))
+    if network.base_model is network and not pooled:
+        for key in (key for key in missing if key.startswith("pooler.")):
+            # Or the fingerprint would be another one at each load.
+            network.get_parameter(key).data.zero_()
+        missing = [key for key in missing if not key.startswith("pooler.")]
+    if missing:
+        others = f", which hold {_shown(unused)} instead" if unused else ""
+        raise AnmiError(
+            f"{what}: of {len(network.state_dict())} weights {_shown(missing)} are missing from the"
+            f" files in {folder}{others}; they would be filled at random, anew at each load, so"
+            f" save the model again as {type(network).__name__}, or give another one"
+        )
+    if unused:
+        name = type(network).__name__
+        tell(f"{what}: the files in {folder} hold {_shown(unused)} that {name} does not use")
+
+
+def _shown(keys: list[str]) -> str:
+    """Write how many weights there are, and the first by name."""
+    more = ", …" if len(keys) > _SHOWN_WEIGHTS else ""
+    return f"{len(keys)} ({', '.join(keys[:_SHOWN_WEIGHTS])}{more})"
 
 
 def is_folder(name: str) -> bool:

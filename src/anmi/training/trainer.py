@@ -60,8 +60,8 @@ class TrainingResult:
         ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev
         metric is NaN except in the last step of an epoch.
     summary
-        Plain values about the run: rows, steps, seconds, best epoch, precision, how far the weights
-        moved.
+        Plain values about the run: rows, steps, seconds, best epoch, precision, what type the
+        weights were saved and trained as, how far they moved.
     drawn
         ``query_id, document_id, count``: how often each document was drawn as a negative of a
         query, for at most 2,000 queries chosen by hash; empty where a row has the same negatives in
@@ -103,7 +103,7 @@ def train(
         first and may be empty lists; ``positive_ids`` are all documents known to be relevant to the
         query.
     encoder
-        Trained on the device where it is, with its prompts, which are saved with it.
+        Trained on the device where it is, in float32, with its prompts, which are saved with it.
     options
         Settings.
     output
@@ -135,6 +135,7 @@ def train(
         not suffice, or no weight has changed.
     """
     kinds.settle_prompts(encoder)
+    saved_as = kinds.in_float32(encoder).saved_as
     # In one order, so that how the rows were written down changes no weight.
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
     encoder = _to_train(encoder, options)
@@ -232,6 +233,8 @@ def train(
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
         "learning_rate": arguments.learning_rate,
         "precision": precision,
+        "weights_saved_as": saved_as,
+        "weights_trained_as": str(encoder.dtype).removeprefix("torch."),
         "device": str(encoder.device),
         "prompts": kinds.prompts_of(encoder),
         "relative_weight_change": moved,
