@@ -65,6 +65,13 @@ def lines(made: Exported) -> list[dict[str, Any]]:
     return made.table.to_dict("records")
 
 
+def test_a_label_that_no_judge_read_is_certain_and_stays() -> None:
+    judged = {"positive_p_relevant": NAN, "negative_p_relevant": [0.25, NAN]}
+    made = export("labeled-pair", pd.DataFrame([row("1", "p", "ab", **judged)]), score="p_relevant")
+    assert made.table.label.tolist() == [1.0, 0.25]
+    assert made.left_out == {"negatives without p_relevant": 1}
+
+
 def test_tuples_are_as_long_as_the_fullest_row_and_say_how_to_keep_the_shorter() -> None:
     made = export("n-tuple")
     assert list(made.table) == ["query", "positive", "negative_1", "negative_2", "negative_3"]

@@ -147,7 +147,7 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
         "id": listed("negative_ids", object),
     }
     negative = table_of(others | {"text": listed("negatives", object)})
-    own["score"] = np.nan if score is None else table[f"positive_{score}"].to_numpy(np.float64)
+    own["score"] = np.nan if score is None else positive_scores(table, score)
     negative["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
     flat = Flat(own, negative, score)
     flat.leave_out("rows of weight 0", int((~used).sum()))
@@ -183,6 +183,18 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(kept)
 
 
+def positive_scores(rows: pd.DataFrame, score: str) -> NDArray[np.float64]:
+    """Return a judgment of each positive, [R]; of a probability a label that no judge read is 1.
+
+    Examples
+    --------
+    >>> positive_scores(pd.DataFrame({"positive_p_relevant": [0.5, None]}), "p_relevant").tolist()
+    [0.5, 1.0]
+    """
+    scores = rows[f"positive_{score}"].to_numpy(np.float64)
+    return np.where(np.isnan(scores), 1.0, scores) if score.startswith("p_") else scores
+
+
 def _scores(table: pd.DataFrame) -> list[str]:
     """Return the names of the judgments that both positives and negatives may have."""
     named = [
@@ -201,9 +213,8 @@ def known_shares(rows: pd.DataFrame) -> dict[str, float]:
     """
     shares = {}
     for name in _scores(rows):
-        values = np.concatenate([rows[f"positive_{name}"], *rows[f"negative_{name}"]]).astype(
-            np.float64
-        )
+        values = np.concatenate([positive_scores(rows, name), *rows[f"negative_{name}"]])
+        values = values.astype(np.float64)
         shares[name] = float(1 - np.isnan(values).mean()) if len(values) else 0.0
     return shares
 
