@@ -74,6 +74,24 @@ def test_a_node_that_was_killed_between_two_outputs_is_done_again(selecting: Sel
     assert selecting.newest() == whole
 
 
+def test_what_was_saved_just_before_the_kill_is_in_the_record_of_the_resumed_run(
+    selecting: Selecting,
+) -> None:
+    selecting.do(run(selecting))
+    (before,) = selecting.records()
+    (lost,) = selecting.data.glob("mini/report.html/*/report.html")
+    lost.unlink()
+    saved = before["saved"]
+    killed = {"saved": {name: saved[name] for name in saved if name not in ("index", "report")}}
+    place = selecting.data / "runs" / before["run_id"] / "run.json"
+    place.write_text(json.dumps(before | killed | {"status": "running", "end": None}))
+    assert selecting.do("anmi resume")[0] == 0
+    (after,) = selecting.records()
+    assert after["saved"]["index"] == saved["index"]
+    assert after["saved"].keys() == saved.keys()
+    assert all(entry["digest"] for entry in after["saved"].values())
+
+
 def test_it_does_not_go_on_under_other_parameters(selecting: Selecting) -> None:
     selecting.do(run(selecting), AT_SELECT="kill")
     parameters = selecting.path / "conf/base/parameters.yml"

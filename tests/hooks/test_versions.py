@@ -266,6 +266,10 @@ def test_nodes_that_lack_nothing_are_left_out_and_what_they_made_is_read(
     assert second["loaded"]["training_rows"]["version"] == first["run_id"]
     assert second["loaded"]["training_rows"]["digest"] == first["saved"]["training_rows"]["digest"]
     assert set(second["saved"]) == {"summary", "history"}
+    words = f"run --only-missing-outputs --to-nodes write --params {project.options}"
+    code, text = project.do(words)
+    assert (code, "nothing is missing: all outputs are there" in text) == (0, True), text
+    assert project.records() == [first, second], "and no run without nodes is left behind"
 
 
 def test_a_recipe_as_read_is_the_same_fact_as_one_that_kedro_validated() -> None:

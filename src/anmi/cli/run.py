@@ -16,7 +16,7 @@ from kedro.framework.cli.utils import _split_params
 
 from anmi.cli.common import closing_records, example, plain_errors
 from anmi.errors import AnmiError
-from anmi.hooks.run import EXIT_CODES, RunHooks
+from anmi.hooks.run import EXIT_CODES, NothingMissing, RunHooks
 
 _EXAMPLE: Final = example("kedro run", 'kedro run --params "collection=docs:docs/**/*.md"')
 _EXIT_HELP: Final = (
@@ -66,6 +66,9 @@ def _run(**options: Any) -> Any:
     with plain_errors(), closing_records():
         try:
             result = kedro_run.callback(**options)
+        except NothingMissing as error:
+            click.echo(str(error), err=True)
+            return None
         except (TypeError, AttributeError, UnicodeDecodeError) as error:
             # Kedro names the parameter or the file in none of these, which come while it reads the
             # configuration.

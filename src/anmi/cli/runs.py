@@ -31,16 +31,19 @@ def runs(context: Any, run_id: str | None) -> Any:
     records = known.all()[::-1]
     made = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
     for record in records:
-        given = record["parameters"]
-        chosen = (
+        parameters = record["parameters"]
+        filters = record.get("filters", {})
+        chosen = [f"{name}={','.join(values)}" for name, values in filters.items()]
+        cells = (
             record["run_id"],
             record["status"],
-            ",".join(record["pipelines"]),
-            given.get("recipe"),
+            " ".join([",".join(record["pipelines"]), *chosen]),
+            parameters.get("recipe"),
+            parameters.get("collection"),
+            record["start"],
+            record["end"] or "",
         )
-        made.add_row(
-            *map(str, (*chosen, given.get("collection"), record["start"], record["end"] or ""))
-        )
+        made.add_row(*map(str, cells))
     if records:
         console(140).print(made)
     else:

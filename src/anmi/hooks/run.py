@@ -24,7 +24,7 @@ from kedro.pipeline.node import Node
 
 from anmi import buckets
 from anmi.errors import AnmiError
-from anmi.files import disk_errors
+from anmi.files import disk_errors, measured
 from anmi.hooks import versions
 from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, now
 
@@ -39,6 +39,10 @@ EXIT_CODES: Final = {"promoted": 0, "failed": 1, "kept": 10, "refused": 11}
 
 class AlreadyRetraining(AnmiError):
     """Another retraining is under way."""
+
+
+class NothingMissing(AnmiError):
+    """All outputs of a run that makes what is missing are there."""
 
 
 class RunHooks:
@@ -91,6 +95,11 @@ class RunHooks:
         self._saved.clear()
         run_id, missing = run_params["run_id"], run_params.get("only_missing_outputs")
         before = self._runs.read(run_id) if missing else {}
+        if missing and not before and not self._lacking(pipeline, catalog):
+            raise NothingMissing(
+                "nothing is missing: all outputs are there, so nothing was run; without"
+                " --only-missing-outputs `kedro run` makes them again"
+            )
         self.record.begin(run_params, self._parameters, self._project)
         self._claim(run_id, resumed=bool(before))
         asked = versions.facts(all_masked(self.record.parameters))
@@ -114,6 +123,7 @@ class RunHooks:
             for name in {name for node in left for name in node.outputs if catalog.exists(name)}:
                 # The node was killed between two outputs.
                 catalog.get(name).discard()
+            self._note_unrecorded([node for node in pipeline.nodes if node not in left])
         if "retrain" in self.record.pipelines:
             path = Path(catalog.get("store")._describe()["filepath"]) / "retrain.lock"
             told = (
@@ -244,6 +254,14 @@ class RunHooks:
             raise AnmiError(f"run {record.run_id} cannot go on, since {told}, or begin another run")
         if before["git"] != record.git:
             logger.warning("The code has changed since run %s began", record.run_id)
+
+    def _note_unrecorded(self, finished: list[Node]) -> None:
+        """Note what nodes saved whose run was killed before it wrote so."""
+        for name in sorted({name for node in finished for name in node.outputs}):
+            dataset = self._versioned(name)
+            if dataset is not None and not self.record.saved.get(name, {}).get("digest"):
+                version = str(dataset.resolve_save_version())
+                self.record.saved[name] = {"version": version, **measured(dataset.local_copy())}
 
     @staticmethod
     def _lacking(pipeline: Pipeline, catalog: CatalogProtocol) -> list[Node]:
