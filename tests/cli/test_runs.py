@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import anmi
-from tests.commands import Commands
+from tests.commands import Commands, environment
 from tests.hooks.selecting import KINDS, Selecting, write_selecting
 
 from anmi.cli.runs import kept
@@ -90,6 +93,23 @@ def test_what_was_saved_just_before_the_kill_is_in_the_record_of_the_resumed_run
     assert after["saved"]["index"] == saved["index"]
     assert after["saved"].keys() == saved.keys()
     assert all(entry["digest"] for entry in after["saved"].values())
+
+
+@pytest.mark.rare
+def test_a_scheduler_ends_nodes_in_other_processes(selecting: Selecting) -> None:
+    kedro = Path(sys.executable).with_name("kedro")
+    words = [kedro, "run", "--runner", "ParallelRunner", "--params", selecting.options]
+    variables = environment(AT_SELECT="wait", PYTHONPATH=str(selecting.path / "src"))
+    process = subprocess.Popen(words, cwd=selecting.path, env=variables)
+    try:
+        while process.poll() is None and not list(selecting.data.glob("mini/index.json/*/*")):
+            time.sleep(0.2)
+        time.sleep(1)
+        process.terminate()
+        assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+    assert [record["status"] for record in selecting.records()] == ["interrupted"]
 
 
 def test_it_does_not_go_on_under_other_parameters(selecting: Selecting) -> None:

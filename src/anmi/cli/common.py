@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
+import os
 import re
 import signal
 import sys
@@ -136,7 +138,13 @@ class _Refused(click.ClickException):
 def closing_records() -> Iterator[None]:
     """Let the hooks close the run's records on Ctrl-C and when a scheduler ends the process."""
 
+    process = os.getpid()
+
     def stop(*_: object) -> None:
+        if os.getpid() == process:
+            # Kedro's ParallelRunner would wait for nodes that run in other processes.
+            for worker in multiprocessing.active_children():
+                worker.terminate()
         sys.exit(128 + signal.SIGTERM)
 
     previous = signal.signal(signal.SIGTERM, stop)
