@@ -55,7 +55,7 @@ def test_a_better_challenger_is_never_worse_off(
     ("rate", "reason"),
     [
         (CLEAN, None),
-        (None, None),
+        ("planting measures nothing", None),
         (FalseNegativeRate(0.2, 0.15, 0.25, 20, 100), "20.00%.*exceeds"),
         (FalseNegativeRate(0.02, 0.0, 0.09, 1, 50), r"audit\.queries"),
         (FalseNegativeRate(math.nan, 0, 1, 0, 0), "not known"),

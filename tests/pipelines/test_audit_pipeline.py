@@ -12,11 +12,13 @@ from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from tests.e2e.conftest import write_beir
 
+from anmi.candidates import CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.evidence import facts_of
 from anmi.pipeline_registry import STAGES
-from anmi.pipelines.audit.nodes import gate, ingest_all
+from anmi.pipelines.audit.nodes import audit_recipes, gate, ingest_all, plant_truth
 from anmi.pipelines.params import AuditParams, IngestionParams
+from anmi.selection.recipe import RecipeBook
 
 ROOT = Path(__file__).parents[2]
 MINING = ("bm25", "consistency", "dense", "denoising", "elo")
@@ -116,6 +118,31 @@ def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: P
     assert not made["corpus"].metadata.str.contains("triples").any()
     assert [json.loads(text)["size"] for text in made["corpus"].metadata] == [1, 1, 1]
     assert facts_of(made["corpus"], made["knowledge"].graph) is None
+
+
+def test_where_nothing_can_be_planted_an_audit_ends_and_a_retraining_goes_on() -> None:
+    tables = {
+        "queries": pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"]}),
+        "qrels": pd.DataFrame({"query_id": ["q"], "document_id": ["a"], "relevance": 1}),
+        "equivalents": pd.DataFrame({"query_id": [], "document_id": []}),
+        "related_documents": pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
+    }
+    with pytest.raises(AnmiError, match="there is no truth to plant"):
+        plant_truth(**tables, params=AuditParams(), audit_judges_for=RecipeBook.every, seed=1)
+    planted = plant_truth(**tables, params=AuditParams(), audit_judges_for="anmi", seed=1)
+    assert [len(table) for table in planted] == [0, 0, 0]
+    recipes, judges, summary = audit_recipes(
+        CandidateShards.of([]),
+        truth=planted[2],
+        corpus=pd.DataFrame({"document_id": ["a"]}),
+        info={"collection": "mine"},
+        recipes=RecipeBook(),
+        encoder="static",
+        params=AuditParams(),
+        seed=1,
+        recipe="anmi",
+    )
+    assert recipes.empty and judges.empty and summary["collection"] == "mine"
 
 
 def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:

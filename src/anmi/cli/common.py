@@ -137,7 +137,6 @@ class _Refused(click.ClickException):
 @contextmanager
 def closing_records() -> Iterator[None]:
     """Let the hooks close the run's records on Ctrl-C and when a scheduler ends the process."""
-
     process = os.getpid()
 
     def stop(*_: object) -> None:

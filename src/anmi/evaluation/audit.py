@@ -63,6 +63,10 @@ class Planting:
     truth: pd.DataFrame
 
 
+class NothingToPlant(AnmiError):
+    """No query has a second positive to hide, and no equivalent is known."""
+
+
 def plant(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -101,7 +105,7 @@ def plant(
 
     Raises
     ------
-    AnmiError
+    NothingToPlant
         The collection offers none of the kinds asked for; says what it would need.
 
     Examples
@@ -127,7 +131,7 @@ def plant(
     truth = _unknown(pd.concat(parts, ignore_index=True), known, first)
     if truth.empty:
         lacking = " and no ".join(need for kind, need in _NEEDS.items() if kinds in ("auto", kind))
-        raise AnmiError(
+        raise NothingToPlant(
             f"the collection has no {lacking}, so there is no truth to plant (audit.kinds:"
             f" {kinds}); audit one that has such, or add labels"
         )

@@ -88,7 +88,7 @@ class Decision:
 def decide(
     challenger: pd.Series[Any],
     champion: pd.Series[Any] | None,
-    rate: FalseNegativeRate | None,
+    rate: FalseNegativeRate | str,
     rule: PromotionRule,
     *,
     seed: int,
@@ -98,7 +98,7 @@ def decide(
     """Apply the rule.
 
     Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate``
-    is None for a recipe that chooses no negatives, of which none can be false. ``unlabelled`` are
+    is a sentence where there is nothing to measure, which keeps nobody from being promoted. ``unlabelled`` are
     the ids of the queries none of whose documents a label of the challenger's training names: it
     may lose no more on these than is allowed either.
 
@@ -123,7 +123,7 @@ def decide(
     >>> found = decide(old + 0.25, old, FalseNegativeRate(0.01, 0.0, 0.02, 10, 1000), PromotionRule(), seed=1)
     >>> found.decision, found.figures["difference"], found.figures["bound"]
     ('promoted', 0.25, 0.25)
-    >>> decide(old - 0.25, old, None, PromotionRule(), seed=1).decision
+    >>> decide(old - 0.25, old, "nothing is mined", PromotionRule(), seed=1).decision
     'kept'
     """
     if challenger.empty:
@@ -207,10 +207,10 @@ def _generalises(
 
 
 def _audit(
-    rate: FalseNegativeRate | None, rule: PromotionRule
+    rate: FalseNegativeRate | str, rule: PromotionRule
 ) -> tuple[bool, str, dict[str, float]]:
-    if rate is None:
-        return True, "the recipe chooses no negatives, so none can be relevant", {}
+    if isinstance(rate, str):
+        return True, rate, {}
     if rate.failed or math.isnan(rate.value):
         why = rate.failed or "it chose no negative for any audited query"
         return False, f"the false-negative rate of the recipe is not known: {why}", {}

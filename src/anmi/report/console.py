@@ -212,7 +212,9 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
 
 def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
     """Return the cells of every recipe as it is, the cleanest first."""
-    cells = []
+    cells: list[tuple[str, ...]] = []
+    if recipes.empty:
+        return cells
     for row in recipes.sort_values("false_negative_rate", kind="stable").to_dict("records"):
         threshold = "" if math.isnan(row["threshold"]) else f" = {row['threshold']:g}"
         rate, low, high = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))

@@ -346,6 +346,12 @@ def test_a_champion_keeps_its_companion(
         assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
 
 
+def test_where_nothing_can_be_planted_labels_alone_decide(trained: Path) -> None:
+    made = decided(FIRST, pd.DataFrame(), PERFECT, pd.DataFrame(), trained)
+    assert made["decision"] == "promoted"
+    assert "planting measures no false negatives" in made["reasons"][1]
+
+
 def test_promotion_goes_by_the_upper_end_of_the_interval_of_the_own_recipe(trained: Path) -> None:
     assert (rate_of(AUDITED, "mine").count, rate_of(AUDITED, "mine").negatives) == (10, 1000)
     assert "no row of recipe" in rate_of(AUDITED, "third").failed

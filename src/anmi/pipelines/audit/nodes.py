@@ -10,7 +10,7 @@ import pandas as pd
 
 from anmi.candidates import CandidateShards, ColumnShards
 from anmi.corpus.related import copies
-from anmi.evaluation.audit import PlantedTruth, plant, without_source
+from anmi.evaluation.audit import NothingToPlant, PlantedTruth, plant, without_source
 from anmi.pipelines.ingestion.nodes import ingest
 from anmi.pipelines.params import AuditParams, IngestionParams
 from anmi.selection.recipe import RecipeBook, with_probabilities, with_stage_columns
@@ -36,19 +36,30 @@ def plant_truth(
     equivalents: pd.DataFrame,
     related_documents: pd.DataFrame,
     params: AuditParams,
+    audit_judges_for: str,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return what the mining may know of the audited queries, and the truth that it may not."""
-    planted = plant(
-        queries,
-        qrels,
-        equivalents,
-        copies(related_documents),
-        kinds=params.kinds,
-        hide=params.hide,
-        limit=params.queries,
-        seed=seed,
-    )
+    """Return what the mining may know of the audited queries, and the truth that it may not.
+
+    All three are empty where a retraining, which judges for one recipe, finds nothing to plant.
+    """
+    try:
+        planted = plant(
+            queries,
+            qrels,
+            equivalents,
+            copies(related_documents),
+            kinds=params.kinds,
+            hide=params.hide,
+            limit=params.queries,
+            seed=seed,
+        )
+    except NothingToPlant as error:
+        if audit_judges_for == RecipeBook.every:
+            raise
+        log.warning("Planting measures nothing: %s", error)
+        truth = pd.DataFrame(columns=["query_id", "document_id", "kind"], dtype="str")
+        return queries[:0], qrels[:0], truth
     counts = ", ".join(
         f"{count} {kind}" for kind, count in planted.truth.groupby("kind").size().items()
     )
@@ -77,6 +88,14 @@ def audit_recipes(
     from anmi.evaluation import audit
     from anmi.report.console import audited
 
+    about = {
+        "collection": info["collection"],
+        "encoder": encoder,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "depth": params.depth,
+    }
+    if truth.empty:
+        return pd.DataFrame(), pd.DataFrame(), about
     if recipe is not None:
         chosen: dict[str, Any] = {
             name: recipes.get(name) for name in {recipe, "naive_top"} & {*recipes.names()}
@@ -91,13 +110,6 @@ def audit_recipes(
     for name, _, rate, _, gap, *_ in audited(measured):
         log.info("%s: false negatives %s, gap %s", name, rate, gap)
     log.info("See all of it with: kedro anmi audit")
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    about = {
-        "collection": info["collection"],
-        "encoder": encoder,
-        "date": now,
-        "depth": params.depth,
-    }
     found = audit.summarise(measured, judges, truth, audit.found_share(candidates.only(), planted))
     return measured, judges, about | found
 

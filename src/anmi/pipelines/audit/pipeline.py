@@ -62,6 +62,7 @@ def _collection() -> Pipeline:
                     "qrels",
                     "equivalents",
                     "related_documents",
+                    "params:audit_judges_for",
                     "params:seed",
                     params="params:audit",
                 ),

@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 
 _SYSTEM: Final = "champion"
 _METRIC: Final = "ndcg@10"
+_NOT_PLANTED: Final = (
+    "no training query has two relevant documents, and no equivalents are known, so planting"
+    " measures no false negatives: labels alone decide"
+)
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # What the champion is fused by as long as it is in use.
 _OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
@@ -244,12 +248,12 @@ def decide_promotion(
         None if champion["version"] is None else champion_metrics.set_index("query_id")[_METRIC]
     )
     options = merged_options(recipes.get(recipe), training)
-    rate: FalseNegativeRate | None = None
+    rate: FalseNegativeRate | str = "the recipe chooses no negatives, so none can be relevant"
     if options.sources.kind != "mined":
         # An audit sees what a recipe chooses, and here training drew from the corpus itself.
         rate = rate_of_drawn(drawn, equivalents, qrels, seed)
     elif recipes.get(recipe).negatives and options.negatives != 0:
-        rate = rate_of(audited, recipe)
+        rate = _NOT_PLANTED if audited.empty else rate_of(audited, recipe)
     unlabelled = query_buckets.query_id[query_buckets.bucket != LABELLED].tolist()
     found = decide(
         challenger,
