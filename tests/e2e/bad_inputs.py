@@ -695,6 +695,7 @@ RUNS: Final = [
     Case("no data root", ("ANMI_DATA_ROOT", "unset it"), data=""),
     Case("a blank data root", ("ANMI_DATA_ROOT", "unset it"), data=" "),
     Case("a data root of 300 letters", ("ANMI_DATA_ROOT", _THERE), data="{place}/" + "a" * 300),
+    Case("a data root that MLflow misreads", ("ANMI_DATA_ROOT", "a%20b"), data="{place}/a%20b"),
     Case("a data root that refers to nothing", ('"data"', "nothing"), data="${nothing}"),
     Case(
         "a file for the store",
