@@ -89,6 +89,36 @@ def test_a_folder_stands_for_what_is_below_it(place: Path, pattern: str) -> None
     assert [name for name, _ in files_of_docs(f"{place}/{pattern}")] == ["a2.txt", "a10.txt"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "ids"),
+    [
+        ("[2024] notes", ["a[1].md", "b.txt"]),
+        ("[2024] notes/a[1].md", ["a[1].md"]),
+        ("[2024] notes/*.[mt]*", ["a[1].md", "b.txt"]),
+        ("[0-9]?.md", ["1x.md"]),
+        ("**/a[[]1].md", ["[2024] notes/a[1].md"]),
+    ],
+)
+def test_brackets_in_the_name_of_what_is_there_are_no_wildcard(
+    tmp_path: Path, pattern: str, ids: list[str]
+) -> None:
+    for name in ("[2024] notes/a[1].md", "[2024] notes/b.txt", "2/x.md", "1x.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"Of {name}.")
+    assert [name for name, _ in files_of_docs(f"{tmp_path}/{pattern}")] == ids
+
+
+def test_a_linked_folder_that_is_not_read_is_named(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (place / "linked").symlink_to(place / "notes")
+    assert len(loaded(place, "**/*").corpus) == 9
+    assert caplog.messages == [
+        f"{place}/linked is a link to a folder, which ** does not follow: name it to read it"
+    ]
+    assert loaded(place, "linked").corpus.document_id.tolist() == ["a2.txt", "a10.txt"]
+
+
 def test_hidden_files_are_read_where_they_are_named(place: Path) -> None:
     assert loaded(place, ".hidden/*.txt").corpus.document_id.tolist() == ["secret.txt"]
     (place / "notes" / ".draft.md").write_text("a draft", encoding="utf-8")

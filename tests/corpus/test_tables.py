@@ -186,6 +186,34 @@ def test_the_same_row_again_and_rows_without_a_value_are_set_aside(tmp_path: Pat
         load_collection(f"beir:{folder}")
 
 
+@pytest.mark.parametrize("ending", [".tsv", ".parquet"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["corpus-id", "query-id", "score"],
+        ["Document_ID", "run", "relevance", "query_id"],
+        ["score", "doc_id", "qid"],
+    ],
+)
+def test_columns_of_labels_go_by_their_names_and_ids_have_no_blanks_around_them(
+    names: list[str], ending: str, tmp_path: Path
+) -> None:
+    expected = load_collection(f"beir:{write_beir(tmp_path / 'plain')}", language="en")
+    folder = write_beir(tmp_path / "other", ".parquet")
+    for name, texts in TEXTS.items():
+        write(folder / f"{name}.parquet", [text | {"_id": f" {text['_id']} "} for text in texts])
+    for split, rows in LABELS.items():
+        (folder / "qrels" / f"{split}.tsv").unlink()
+        labels = [dict.fromkeys(names, "1") for _ in rows]
+        for label, row in zip(labels, rows, strict=True):
+            label |= {name: f"{row['query-id']} " for name in names if name.startswith("q")}
+            label |= {name: f"{row['corpus-id']} " for name in names if name[0] in "cDd"}
+        write(folder / "qrels" / f"{split}{ending}", labels)
+    found = load_collection(f"beir:{folder}", language="en")
+    assert found.qrels.equals(expected.qrels)
+    assert found.corpus.document_id.equals(expected.corpus.document_id)
+
+
 def save_beir(folder: Path, labels: Path) -> Path:
     """Save a collection as `datasets` does."""
     for name, texts in TEXTS.items():

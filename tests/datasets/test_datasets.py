@@ -171,6 +171,13 @@ def test_an_error_while_saving_leaves_nothing(tmp_path: Path) -> None:
     assert same(again.load().whole(), block(5))
 
 
+def test_the_newest_version_is_read_below_a_folder_with_brackets(tmp_path: Path) -> None:
+    place = f"{tmp_path}/[a]?/x.json"
+    for version in (ONE, TWO):
+        JsonDataset(filepath=place, version=Version(None, version)).save({"of": version})
+    assert JsonDataset(filepath=place, version=Version(None, None)).load() == {"of": max(ONE, TWO)}
+
+
 def test_no_pickle_in_or_out(tmp_path: Path) -> None:
     dataset = NumpyDataset(filepath=f"{tmp_path}/a.npy")
     with pytest.raises(DatasetError, match="allow_pickle"):

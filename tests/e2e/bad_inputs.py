@@ -490,11 +490,11 @@ FILES: Final = [
             ),
             "a repeated id": (_document(9, _id="d2"), (f"{CORPUS} line 9", '"d2"', "line 3")),
             "a number and its text as ids": (
-                lambda c: (_document(3, _id=7)(c), _document(4, _id="7")(c)),
+                lambda c: (_document(3, _id=7)(c), _document(4, _id="7", text="b")(c)),
                 (f"{CORPUS} line 4", '"7"', "line 3"),
             ),
             "a repeated query": (
-                lambda c: c.add(QUERIES, c.lines(QUERIES)[0]),
+                lambda c: c.add(QUERIES, '{"_id": "q0", "text": "another"}'),
                 (f"{QUERIES} line 41", '"q0"', "line 1"),
             ),
             "a text that is a number": (_document(3, text=3), (f"{CORPUS} line 3", '"text"')),
@@ -695,6 +695,7 @@ RUNS: Final = [
     Case("no data root", ("ANMI_DATA_ROOT", "unset it"), data=""),
     Case("a blank data root", ("ANMI_DATA_ROOT", "unset it"), data=" "),
     Case("a data root of 300 letters", ("ANMI_DATA_ROOT", _THERE), data="{place}/" + "a" * 300),
+    Case("a data root that MLflow misreads", ("ANMI_DATA_ROOT", "a%20b"), data="{place}/a%20b"),
     Case("a data root that refers to nothing", ('"data"', "nothing"), data="${nothing}"),
     Case(
         "a file for the store",

@@ -7,6 +7,7 @@ import math
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,12 @@ SPLIT_NAMES: Final = {
     "dev": ("dev", "validation", "valid", "val"),
     "test": ("test",),
 }
-_COLUMNS: Final = ("query-id", "corpus-id", "score")
+# What the columns of labels may be called, also with underscores.
+_COLUMNS: Final = {
+    "query-id": ("query-id", "qid", "query"),
+    "corpus-id": ("corpus-id", "document-id", "doc-id", "docid", "passage-id", "pid", "document"),
+    "score": ("score", "relevance", "label", "rel"),
+}
 _HEADER: Final = "<TAB>".join(_COLUMNS)
 _TEXTS: Final = (".jsonl", ".jsonl.gz", ".parquet")
 _LABELS: Final = (".tsv", ".parquet", ".txt", ".trec", ".qrels")
@@ -142,8 +148,9 @@ def read_run(path: Path) -> pd.DataFrame:
 def read_qrels(path: Path, split: str) -> pd.DataFrame:
     """Read one file of labels; that of dev may be empty.
 
-    It is Parquet, or has a header and three columns separated by tabs, or four of TREC (query, 0,
-    document, relevance) separated by blanks and no header.
+    It is Parquet, or has a header and columns separated by tabs, or four of TREC (query, 0,
+    document, relevance) separated by blanks and no header. Columns go by their names, or by their
+    places where the header has other names.
 
     Returns
     -------
@@ -158,42 +165,64 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     if kind_of(path) == ".parquet":
         return labels_of(path, read_rows(path), split)
     lines = read_lines(path) if split != "dev" or path.read_bytes().strip() else ()
-    rows = [
-        (number, [clean(value).strip() for value in line.split("\t")]) for number, line in lines
-    ]
-    wanted, what = 3, "three separated by tabs were expected"
+    rows = [(number, line.split("\t")) for number, line in lines]
+    places: tuple[int, ...] = (0, 1, 2)
+    width = 3
+    expected = "three separated by tabs were expected"
     if rows and len(trec := " ".join(rows[0][1]).split()) == 4 and trec[3].lstrip("-").isdecimal():
         rows = [(number, " ".join(fields).split()) for number, fields in rows]
-        wanted, what = 4, "four of TREC were expected: query, 0, document, relevance"
+        places = (0, 2, 3)
+        width = 4
+        expected = "four of TREC were expected: query, 0, document, relevance"
     elif rows:
-        number, fields = rows.pop(0)
-        if len(fields) != 3 or fields[2].replace(".", "").isdecimal():
+        number, header = rows.pop(0)
+        if named := _places(tuple(header)):
+            places = named
+            width = len(header)
+            expected = "as many as in the header were expected, separated by tabs"
+        elif len(header) != 3 or header[2].strip(" -").replace(".", "").isdecimal():
             raise AnmiError(
                 f"{path} line {number} is not the header; its columns should be {_HEADER},"
                 " separated by tabs"
             )
     for number, fields in rows:
-        if len(fields) != wanted:
-            raise AnmiError(f"{path} line {number} has {len(fields)} columns; {what}")
-    return _table(path, [(number, [fields[0], *fields[-2:]]) for number, fields in rows], split)
+        if len(fields) != width:
+            raise AnmiError(f"{path} line {number} has {len(fields)} columns; {expected}")
+    chosen = [(number, [fields[place] for place in places]) for number, fields in rows]
+    return _table(path, chosen, split)
+
+
+@lru_cache
+def _places(header: tuple[str, ...]) -> tuple[int, ...]:
+    """Return where query, document and label stand by the names of columns; nothing where those do not say."""
+    plain = [name.strip().lower().replace("_", "-") for name in header]
+    places = [
+        plain.index(name)
+        for names in _COLUMNS.values()
+        for name in [name for name in names if name in plain][:1]
+    ]
+    return tuple(places) if len(places) == len(_COLUMNS) else ()
 
 
 def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
     """Return the labels of rows with the columns ``query-id``, ``corpus-id`` and ``score``; see :func:`read_qrels`."""
-    try:
-        return _table(
-            path, [(line, [str(values[name]) for name in _COLUMNS]) for line, values in rows], split
-        )
-    except KeyError as error:
-        raise AnmiError(
-            f"{path} has no column {error}; {', '.join(_COLUMNS)} were expected"
-        ) from None
+    labels = []
+    for line, values in rows:
+        names = tuple(values)
+        if not (places := _places(names)):
+            raise AnmiError(
+                f"{path} has the columns {', '.join(names)}; {', '.join(_COLUMNS)} were expected"
+            )
+        labels.append((line, [values[names[place]] for place in places]))
+    return _table(path, labels, split)
 
 
-def _table(path: Path, rows: Sequence[tuple[int, Sequence[str]]], split: str) -> pd.DataFrame:
+def _table(path: Path, rows: Sequence[tuple[int, Sequence[Any]]], split: str) -> pd.DataFrame:
+    """Return labels whose ids have no blanks around them, as those of texts have none."""
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    return table(((*fields, split, str(path), line) for line, fields in rows), *LABEL_COLUMNS)
+    texts = ((line, [clean(str(field)).strip() for field in fields]) for line, fields in rows)
+    return table(((*fields, split, str(path), line) for line, fields in texts), *LABEL_COLUMNS)
 
 
 @contextmanager
@@ -249,7 +278,14 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
             for line, values in _texts(part.queries_iter())
         }
         labels = [
-            (str(label.query_id), str(label.doc_id), str(label.relevance), split, of, line)
+            (
+                str(label.query_id).strip(),
+                str(label.doc_id).strip(),
+                str(label.relevance),
+                split,
+                of,
+                line,
+            )
             for split, (of, part) in splits.items()
             for line, label in enumerate(part.qrels_iter(), 1)
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -10,6 +11,7 @@ from typing import Final
 
 from anmi.errors import AnmiError, nearest
 
+log = logging.getLogger(__name__)
 # Kind: module and function that read it, and what follows the colon (nothing for a built-in
 # collection).
 READERS: Final[dict[str, tuple[str, str]]] = {
@@ -187,9 +189,15 @@ def find_files(pattern: str) -> list[Path]:
         If there are none.
     """
     path, root = Path(pattern).expanduser(), root_of(pattern)
-    wild = bool(_WILDCARD.search(pattern))
-    found = root.glob(path.relative_to(root).as_posix()) if wild else [path]
-    files = sorted((item for item in found if item.is_file()), key=_natural)
+    # Brackets in the name of what is there are no wildcard.
+    wild = not path.exists() and bool(_WILDCARD.search(pattern))
+    items = [*root.glob(path.relative_to(root).as_posix())] if wild else [path]
+    for item in items:
+        if "**" in pattern and item.is_symlink() and item.is_dir():
+            log.warning(
+                "%s is a link to a folder, which ** does not follow: name it to read it", item
+            )
+    files = sorted((item for item in items if item.is_file()), key=_natural)
     if not files:
         raise AnmiError(f'no file matches "{pattern}"; check the path (now in {Path.cwd()})')
     # A file that is named in full may be a link, since the user named it; nobody named what a
@@ -200,13 +208,22 @@ def find_files(pattern: str) -> list[Path]:
 def root_of(pattern: str) -> Path:
     """Return the folder in front of a pattern's first wildcard; of a file that is named in full, the one it is in.
 
+    A name with wildcards of a file or folder that is there is a name.
+
     Examples
     --------
     >>> root_of("notes/**/*.md").as_posix(), root_of("notes/a.md").as_posix()
     ('notes', 'notes')
     """
     parts = Path(pattern).expanduser().parts
-    fixed = next((i for i, part in enumerate(parts) if _WILDCARD.search(part)), len(parts) - 1)
+    fixed = next(
+        (
+            place
+            for place, part in enumerate(parts)
+            if _WILDCARD.search(part) and not Path(*parts[: place + 1]).exists()
+        ),
+        len(parts) - 1,
+    )
     return Path(*parts[:fixed])
 
 

@@ -424,7 +424,8 @@ def _cell(path: Path, line: int, what: Column, name: str, value: Any) -> str:
             f'{path} line {line} has a "{name}" that is {"a list" if more else "empty"}; write a'
             " text"
         )
-    return text
+    # Blanks around ids are not seen, and not written in labels.
+    return text.strip() if what == "id" else text
 
 
 def metadata_of(value: Mapping[str, Any], used: Collection[str]) -> dict[str, Any]:

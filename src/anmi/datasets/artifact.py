@@ -69,8 +69,9 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         # What was read last, for those that keep it until Kedro releases them.
         self._opened: tuple[Path, Any] | None = None
         self._fs = None if self._protocol == "file" else buckets.file_system(filepath)
-        found = () if self._fs is None else (self._remote_exists, self._remote_versions)
-        super().__init__(PurePosixPath(path), version, *found)
+        exists = None if self._fs is None else self._remote_exists
+        listed = self._local_versions if self._fs is None else self._remote_versions
+        super().__init__(PurePosixPath(path), version, exists, listed)
 
     @abstractmethod
     def _write(self, data: Any, path: Path) -> Mapping[str, str] | None:
@@ -186,6 +187,10 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             # What other processes have written since is not in the cache.
             self._fs.invalidate_cache(found)
             return bool(self._fs.exists(found))
+
+    def _local_versions(self, _: str = "") -> list[str]:
+        """Return the paths of all versions; brackets and the like in the data root are no wildcards."""
+        return list(map(str, Path(self._filepath).glob(f"*/{self._filepath.name}")))
 
     def _remote_versions(self, _: str = "") -> list[str]:
         """Return the paths of all versions, finished or not, by one listing."""

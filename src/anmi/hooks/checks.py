@@ -32,6 +32,7 @@ from anmi.errors import (
     secrets_of_environment,
 )
 from anmi.files import disk_error
+from anmi.hooks.mlflow import tracked_at
 from anmi.hooks.record import flatten
 from anmi.pipelines.params import AuditParams, sentence
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -92,6 +93,7 @@ class CheckHooks:
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Check where it is written to, and what only some runs ask for: packages, queries."""
+        tracked_at(self._context)
         for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
             make_root(self._context, name, setting)
         # A process may run several pipelines, and the hooks are those of all.

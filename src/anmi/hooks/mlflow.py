@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
@@ -57,17 +58,28 @@ def tracked_at(context: Any) -> str:
 
     The environment variable goes before the setting, and without both it is a database under the
     data root.
+
+    Raises
+    ------
+    AnmiError
+        The path of the database has marks that mean something else in the address of a database.
     """
     settings, root = read_settings(context), data_root(context)
     if not settings.enabled:
         return ""
-    if asked := os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri:
-        return asked
-    if "://" in root:
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri
+    if not uri and "://" in root:
         raise AnmiError(
             f"the data root {root} is remote: name a tracking server in MLFLOW_TRACKING_URI"
         )
-    return f"sqlite:///{root}/tracking/mlflow.db"
+    uri = uri or f"sqlite:///{root}/tracking/mlflow.db"
+    if uri.startswith("sqlite:///") and ("?" in uri or unquote(uri) != uri):
+        raise AnmiError(
+            f"MLflow would make the tracking database {masked(uri)} elsewhere, since it reads ? and"
+            " % in its path as marks: set ANMI_DATA_ROOT, or MLFLOW_TRACKING_URI, to a path without"
+            " them"
+        )
+    return uri
 
 
 def quiet() -> AbstractContextManager[None]:
