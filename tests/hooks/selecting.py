@@ -36,7 +36,8 @@ FILES = {
     "conf/local/.gitkeep": "",
     "conf/base/parameters.yml": (
         """
-        {collection: api_docs, encoder: minilm, recipe: plain, recipes: {plain: {}, hard: {}}, seed: 1, options: {}}
+        {collection: api_docs, encoder: minilm, recipe: plain, recipes: {plain: {}, hard: {}}, seed: 1, options: {},
+         dense: {encoder: null, prompt_query: null, prompt_document: null, max_length: 256}}
     """
     ),
     "conf/base/catalog.yml": "".join(
@@ -72,7 +73,8 @@ FILES = {
         def index(corpus: pd.DataFrame) -> dict:
             return {"fingerprint": f"index-of-{len(corpus)}"}
 
-        def select(corpus: pd.DataFrame, index: dict, options: Options, seed: int, encoder: str, recipe: str) -> tuple:
+        def select(corpus: pd.DataFrame, index: dict, options: Options, seed: int, encoder: str, recipe: str,
+                   dense: dict) -> tuple:
             if os.environ.get("AT_SELECT") == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if os.environ.get("AT_SELECT") == "stop":
@@ -108,7 +110,8 @@ FILES = {
             called = ["params:options", "params:seed", "params:encoder", "params:recipe"]
             mine = Pipeline([Node(ingest, "params:collection", "corpus", name="ingest"),
                              Node(index, "corpus", "index", name="index"),
-                             Node(select, ["corpus", "index", *called], ["selection", "training_rows"], name="select")])
+                             Node(select, ["corpus", "index", *called, "params:dense"],
+                                  ["selection", "training_rows"], name="select")])
             after = Pipeline([Node(train, ["training_rows", *called], ["summary", "history"], name="train",
                                    namespace="training"),
                               Node(write, "summary", "report", name="write"), Node(tell, "summary", None, name="tell")])

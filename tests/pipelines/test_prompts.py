@@ -1,4 +1,4 @@
-"""One setting of prompts from mining to evaluation, against what sentence-transformers give for the same folder."""
+"""Prompts and inner products from mining to the search, against what sentence-transformers give for a folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from tests.pipelines.test_training import CORPUS, QRELS, QUERIES, WORDS, rows
 
+from anmi.candidates import Candidates
 from anmi.corpus.texts import document_texts
-from anmi.pipelines.dense.nodes import encode_collection
+from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
 from anmi.pipelines.evaluation.search import build_search, run_systems
-from anmi.pipelines.params import DenseParams, EvaluationParams
+from anmi.pipelines.params import BM25Params, DenseParams, EvaluationParams
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
@@ -32,13 +34,16 @@ BOOK = recipe_book(
 
 
 class Way(NamedTuple):
-    """What a run left, and the prompts that it should have been made with."""
+    """What a run left, and the similarity and prompts that it should have been made with."""
 
+    similarity: str
     base: Path
     expected: dict[str, str]
     mined: dict[str, Any]
     trained: dict[str, Any]
     runs: pd.DataFrame
+    candidates: Candidates
+    search: HybridSearch
 
 
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
@@ -56,6 +61,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         ("static", "none"),
         ("two", "its own"),
         ("network, text alone pooled", "another"),
+        ("static, dot", "its own"),
+        ("network, dot", "its own"),
     ],
 )
 def way(
@@ -64,10 +71,20 @@ def way(
     """Mine, train and evaluate with a small real encoder."""
     kind, name = request.param
     folder = tmp_path_factory.mktemp("way")
-    if kind in ("static", "two"):
-        model = word_encoder(ENCODED, prompts=FOLDER)
+    similarity = "dot" if kind.endswith("dot") else "cosine"
+    how: dict[str, Any] = {"prompts": FOLDER, "similarity_fn_name": similarity}
+    if kind.startswith("network"):
+        model = network_encoder(ENCODED, include_prompt=False, **how)
     else:
-        model = network_encoder(ENCODED, include_prompt=False, prompts=FOLDER)
+        model = word_encoder(ENCODED, normalise=similarity == "cosine", **how)
+    if similarity == "dot":
+        # Lengths about 10, as those of many published models, and unlike.
+        weights = (
+            model[0].embedding.weight
+            if kind.startswith("static")
+            else model[0].model.embeddings.LayerNorm.weight
+        )
+        weights.data *= 8
     model.save(str(folder / "base"), create_model_card=False)
     given, expected = SETTINGS[name]
     dense = DenseParams(precision="float32", **given)
@@ -96,6 +113,23 @@ def way(
             recipes=BOOK,
             params=dense,
             store=store,
+        )
+        bm25 = BM25Index.build(document_texts(CORPUS), "en", "whitespace")
+        candidates = retrieve(
+            bm25_index=bm25,
+            dense_index=build_dense_index(
+                CORPUS, mined["document_embeddings"], mined["encoder_info"], dense
+            ),
+            **{name: mined[name] for name in ("document_embeddings", "query_embeddings")},
+            corpus=CORPUS,
+            queries=QUERIES,
+            qrels=QRELS,
+            related_documents=pd.DataFrame(columns=["document_id", "other_id", "kind"]),
+            recipe="mine",
+            recipes=BOOK,
+            bm25=BM25Params(),
+            dense=dense,
+            seed=1,
         )
         trained = train_retriever(
             rows=rows(8),
@@ -126,7 +160,7 @@ def way(
         }
         search = build_search(
             trained_model=trained["trained_model"],
-            bm25_index=BM25Index.build(document_texts(CORPUS), "en", "whitespace"),
+            bm25_index=bm25,
             dev_run=trained["dev_run"],
             info={"collection": "mine", "language": "en"},
             seed=1,
@@ -140,7 +174,10 @@ def way(
             **shared,
             given_runs=pd.DataFrame({"query_id": [], "system": []}),
         )
-    return Way(folder / "base", expected, mined, trained, runs)
+    search.save(folder / "search")
+    search = HybridSearch.load(folder / "search")
+    (block,) = candidates
+    return Way(similarity, folder / "base", expected, mined, trained, runs, block, search)
 
 
 Encode = Callable[[list[str], str], NDArray[Any]]
@@ -156,8 +193,9 @@ def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
 
     def encode(texts: list[str], role: str) -> NDArray[Any]:
         encoding = model.encode_query if role == "query" else model.encode_document
-        prompt = {} if prompts is None else {"prompt": prompts[role]}
-        found: NDArray[Any] = encoding(texts, normalize_embeddings=True, **prompt)
+        how: dict[str, Any] = {} if prompts is None else {"prompt": prompts[role]}
+        how["normalize_embeddings"] = model.similarity_fn_name == "cosine"
+        found: NDArray[Any] = encoding(texts, **how)
         return found if prompts is None else found.astype(np.float16).astype(np.float32)
 
     return encode
@@ -178,7 +216,7 @@ def by_hand(encode: Encode, split: str) -> pd.DataFrame:
 def assert_equal(run: pd.DataFrame, expected: pd.DataFrame) -> None:
     assert run.query_id.tolist() == expected.query_id.tolist()
     assert run.document_id.tolist() == expected.document_id.tolist()
-    np.testing.assert_allclose(run.score, expected.score, atol=1e-5)
+    np.testing.assert_allclose(run.score, expected.score, rtol=1e-5, atol=1e-5)
 
 
 def test_mining_encodes_with_them(way: Way) -> None:
@@ -192,6 +230,20 @@ def test_mining_encodes_with_them(way: Way) -> None:
     assert way.mined["encoder_info"]["prompts"] == way.expected
 
 
+def test_the_hardest_candidates_are_those_of_the_models_own_similarity(way: Way) -> None:
+    expected = by_hand(plain(way.base, way.expected), "train")
+    for query, block in expected.groupby("query_id"):
+        row = way.candidates.query_ids.tolist().index(query)
+        order = np.argsort(way.candidates.columns["dense_rank"][row])
+        found = [f"d{place}" for place in way.candidates.documents[row, order]]
+        others = [name for name in block.document_id if name != f"d{query[1:]}"]
+        assert found[: len(others)] == others
+    assert np.nanmax(way.candidates.columns["dense"]) < 2, "of the size of cosines"
+    told = way.trained["training_summary"]["options"]["temperature"]
+    wanted = {"kind": "fixed", "value": 1.0} if way.similarity == "dot" else "learnable"
+    assert told == wanted or told["kind"] == wanted
+
+
 def test_the_untrained_encoder_is_measured_with_them(way: Way) -> None:
     run = way.runs[way.runs.system == "zero_shot"]
     assert_equal(run, by_hand(plain(way.base, way.expected), "test"))
@@ -199,7 +251,11 @@ def test_the_untrained_encoder_is_measured_with_them(way: Way) -> None:
 
 def test_whoever_loads_the_trained_folder_gets_the_run_that_was_measured(way: Way) -> None:
     run = way.runs[way.runs.system == "mine"]
-    assert_equal(run, by_hand(plain(way.trained["trained_model"]), "test"))
+    expected = by_hand(plain(way.trained["trained_model"]), "test")
+    assert_equal(run, expected)
+    texts = QUERIES.text[QUERIES.split == "test"].tolist()
+    served = [hit.document_id for hits in way.search.search(texts, 10, "dense") for hit in hits]
+    assert served == expected.document_id.tolist()
     model = SentenceTransformer(str(way.trained["trained_model"]), device="cpu")
     assert (
         {role: model.prompts[role] for role in FOLDER}

@@ -359,6 +359,21 @@ def test_a_document_prompt_by_another_name_is_used_and_told(
         assert prompts_of(bare) == {"query": "query: ", "document": ""}
 
 
+@pytest.mark.parametrize("similarity", ["dot", "euclidean", "manhattan"])
+def test_a_similarity_makes_vectors_others_or_is_refused(
+    word_encoder: Any, tmp_path: Path, similarity: str
+) -> None:
+    for name in ("cosine", similarity):
+        model = word_encoder(PROMPT_WORDS, normalise=False, similarity_fn_name=name)
+        model.save(str(tmp_path / name), create_model_card=False)
+    if similarity != "dot":
+        with pytest.raises(AnmiError, match=f"compares vectors by {similarity} distance"):
+            encoders.cached_encoder(str(tmp_path / similarity), tmp_path)
+        return
+    opened = (load_encoder(str(tmp_path / name), tmp_path) for name in ("cosine", "dot"))
+    assert len({embedding_fingerprint(model, "auto", "query") for model in opened}) == 2
+
+
 def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
     word_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

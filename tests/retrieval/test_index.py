@@ -267,15 +267,22 @@ def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
     width=st.integers(1, 40),
     rows=st.integers(1, 9),
     block=st.integers(1, 120),
+    longest=st.sampled_from([1.0, 90.0]),
     data=st.data(),
 )
 def test_the_nearest_are_those_of_a_full_sort(
-    seed: int, count: int, copies: int, width: int, rows: int, block: int, data: st.DataObject
+    seed: int,
+    count: int,
+    copies: int,
+    width: int,
+    rows: int,
+    block: int,
+    longest: float,
+    data: st.DataObject,
 ) -> None:
-    documents, queries = (
-        vectors(seed, count, width, min(copies, count // 2)),
-        vectors(seed + 1, 20, width),
-    )
+    lengths = np.linspace(min(longest / 30, 1), longest, count, dtype=np.float32)
+    documents = vectors(seed, count, width, min(copies, count // 2)) * lengths[:, None]
+    queries = vectors(seed + 1, 20, width)
     k = data.draw(st.integers(0, count))
     everything = np.tile(np.arange(count, dtype=np.int32), (20, 1))
     full = similarities(queries, documents, everything)
@@ -283,7 +290,7 @@ def test_the_nearest_are_those_of_a_full_sort(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_ROWS", rows)
         patch.setattr(exact, "_BLOCK", block)
-        found, scores = nearest(queries, documents, k)
+        found, scores = nearest(queries, documents, k, longest)
     assert found.tolist() == order.tolist()
     assert (scores == np.take_along_axis(full, order, axis=1)).all()
 

@@ -16,6 +16,18 @@ from anmi.training.trainer import train
 WORDS = [f"w{i}" for i in range(60)]
 
 
+def test_inner_products_are_taken_at_one_unless_a_temperature_is_chosen(word_encoder):
+    def by_dot():
+        return word_encoder(WORDS, normalise=False, similarity_fn_name="dot")
+
+    assert set(fit(by_dot()).log["temperature"]) == {1.0}
+    chosen = fit(by_dot(), temperature={"fixed": {"value": 0.5}})
+    assert set(chosen.log["temperature"]) == {0.5}
+    adversary = {"mixed": {"adversary": 0.1}}
+    with pytest.raises(AnmiError, match="moves unit vectors"):
+        fit(by_dot(), sources=adversary, negatives=1)
+
+
 @pytest.fixture
 def encoder(word_encoder) -> SentenceTransformer:
     return word_encoder(WORDS)

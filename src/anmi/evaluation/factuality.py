@@ -87,7 +87,7 @@ def pair_similarities(
     pairs
         From :func:`factuality_pairs`.
     encode
-        From texts and what they are (``query`` or ``document``) to unit vectors; each text is given
+        From texts and what they are (``query`` or ``document``) to vectors; each text is given
         once.
     """
     asked, query = np.unique(pairs["query"].to_numpy(object), return_inverse=True)

@@ -177,7 +177,7 @@ def vectors(
 ) -> Vectors:
     """Encode texts with the model's prompt for them.
 
-    Returns float32 [T, D], rows of length 1, see :func:`anmi.retrieval.encoders.encode`; of a
+    Returns float32 [T, D], see :func:`anmi.retrieval.encoders.encode`; of a
     sparse retriever [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`. The store is
     for models that are used more than once.
     """

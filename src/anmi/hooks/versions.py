@@ -18,6 +18,7 @@ from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 from pydantic import ValidationError
+from yaml import safe_load
 
 from anmi.corpus.places import files_of_docs, files_of_pairs, kind_and_place
 from anmi.errors import AnmiError, nearest
@@ -32,6 +33,9 @@ _NAMING: Final = frozenset(
         "collection",
         "encoder",
         "dense.encoder",
+        "dense.prompt_query",
+        "dense.prompt_document",
+        "dense.max_length",
         "recipe",
         "seed",
         "ingestion.api_docs_queries",
@@ -91,11 +95,7 @@ def fix(
 
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded parameters that a result is called by, and what its recipe says apart from training."""
-    own = {
-        name: value
-        for name, value in flatten(parameters).items()
-        if name in _NAMING and value is not None
-    }
+    own = {name: value for name, value in flatten(parameters).items() if name in _NAMING}
     recipes = parameters.get("recipes", {})
     recipe = recipes.get(own.get("recipe"))
     if isinstance(recipe, Mapping):
@@ -114,7 +114,7 @@ def hashes(asked: Mapping[str, Any], read: Container[str]) -> dict[str, str]:
     """Return hashes of the files that facts name, of those parameters that are read, as far as they lie here."""
     found = {}
     for name in ("collection", "encoder", "dense.encoder"):
-        if f"params:{name.partition('.')[0]}" not in read or name not in asked:
+        if f"params:{name.partition('.')[0]}" not in read or asked.get(name) is None:
             continue
         # Where none are, who reads them says so.
         with suppress(OSError, ValueError, RuntimeError, AnmiError):
@@ -191,7 +191,11 @@ def origin(
                 wrong.append(fact)
         if wrong:
             raise AnmiError(_mismatch(f'"{name}" of run {version}', wrong, its, found))
-    return {name: value for name, value in found.items() if not name.startswith("recipes.")}
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not None and not name.startswith("recipes.")
+    }
 
 
 def _mismatch(
@@ -212,13 +216,20 @@ def _mismatch(
             " all pipelines"
         )
     right, other = (
-        ",".join(f"{name}={'null' if each.get(name) is None else each[name]}" for name in differing)
+        ",".join(f"{name}={_written(each.get(name))}" for name in differing)
         for each in (made, meant)
     )
     return (
         f"{what} was made from {right}, and this run asks for {other}: set --params {right}, or run"
         " all pipelines"
     )
+
+
+def _written(value: Any) -> str:
+    """Write a value as ``--params`` reads it: in quotes where YAML would make something else of a text."""
+    if value is None:
+        return "null"
+    return repr(value) if isinstance(value, str) and safe_load(value) != value else str(value)
 
 
 def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -> None:

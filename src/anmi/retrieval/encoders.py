@@ -135,6 +135,12 @@ def load_encoder(
 
             return kinds.in_float32(load_sparse(folder, kinds.device()))
         model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
+    if model.similarity_fn_name not in ("cosine", "dot"):
+        raise AnmiError(
+            f'encoder "{name}" compares vectors by {model.similarity_fn_name} distance, and is'
+            " mined, trained and searched by cosine or inner product: give another one, or set"
+            " similarity_fn_name in its config_sentence_transformers.json"
+        )
     kinds.in_float32(model)
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
@@ -240,6 +246,7 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
+    extra = (*extra, "dot") if kinds.is_dot(model) else tuple(extra)
     rest = [_as_text(value) for value in (prompts, getattr(model, "truncate_dim", None), extra)]
     if (table := table_of(model)) is not None:
         return hash_text(f"[{','.join([table.described, *rest])}]")
@@ -355,7 +362,7 @@ def encode(
     role: Role | None = None,
     elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.float32]:
-    """Encode texts to unit vectors, with the model's prompt for them, computing only those the store does not hold.
+    """Encode texts, with the model's prompt for them, computing only those the store does not hold.
 
     Parameters
     ----------
@@ -386,8 +393,9 @@ def encode(
     Returns
     -------
     numpy.ndarray
-        float32 [T, D], rows of length 1 (0 for a text without a known token), with a store of
-        numbers as it keeps them, of half the digits.
+        float32 [T, D], rows of length 1 (0 for a text without a known token), or as the model
+        gives them where :func:`anmi.retrieval.kinds.is_dot`; with a store of numbers as it keeps
+        them, of half the digits.
     """
     if role is None and (is_routed(model) or any(prompts_of(model).values())):
         raise AnmiError(
@@ -417,14 +425,14 @@ def encode(
 def embed(
     model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None
 ) -> NDArray[np.float32]:
-    """Compute unit vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
+    """Compute vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
     # Never None, which would be the default prompt.
     prompt = prompts_of(model)[role] if role else ""
     if isinstance(model, TokenTable):
         return model.encode(texts, prompt)
     import torch
 
-    normalize = torch.nn.functional.normalize
+    by_dot = kinds.is_dot(model)
     route = {"task": role} if is_routed(model) else {}
     model.eval()
     # Tables of vectors have no layers that long texts would fill.
@@ -441,7 +449,9 @@ def embed(
                 **route,
             )
             # The last module may have computed in less.
-            result[group] = normalize(encoded.float(), dim=1).cpu().numpy()
+            found = encoded.float()
+            found = found if by_dot else torch.nn.functional.normalize(found, dim=1)
+            result[group] = found.cpu().numpy()
     return result
 
 

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours of unit vectors are found by blocked matrix products with a running threshold.
+"""Exact nearest neighbours by inner product are found by blocked matrix products with a running threshold.
 
 The last bits of a matrix product depend on the shape of its blocks and on the number of threads. So
 products only choose whom to score: a document stays as long as rounding may hide that it is among
@@ -40,6 +40,8 @@ def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
 
+# By which half precision changes the length of a vector at most.
+_ROUNDING: Final = 0.01
 # Of one product: enough of both for BLAS to be at its best, and scores that stay in the processor's
 # last cache.
 _ROWS: Final = 512
@@ -51,7 +53,7 @@ _KEPT: Final = 4
 
 
 def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int32]) -> Floats:
-    """Cosines of each query with its own documents: float32 [Q, M] from vectors [Q, D] and [N, D]; NaN in padding."""
+    """Inner products of each query with its own documents: float32 [Q, M] from [Q, D] and [N, D]; NaN in padding."""
     from anmi.retrieval.sums import dot_products
 
     values = np.empty(documents.shape, np.float32)
@@ -62,15 +64,49 @@ def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int3
     return values
 
 
-def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
+def lengths(vectors: Floats) -> Floats:
+    """Return the length of each vector, [N], of float32 [N, D].
+
+    Examples
+    --------
+    >>> lengths(np.array([[3, 4]], np.float32)).tolist()
+    [5.0]
+    """
+    return np.asarray(np.sqrt(np.einsum("nd,nd->n", vectors, vectors)), np.float32)
+
+
+def of_one_length(sizes: Floats) -> bool:
+    """Tell whether vectors of these lengths have length 1 but for the rounding of half precision, or 0."""
+    return not (abs(sizes.max(initial=0) - 1) > _ROUNDING and sizes.any())
+
+
+def directions(vectors: Floats) -> Floats:
+    """Return vectors at length 1, float32 [N, D]; those that have it but for rounding as they are.
+
+    Examples
+    --------
+    >>> directions(np.array([[3, 4], [0, 0]], np.float32)).round(1).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    sizes = lengths(vectors)
+    if of_one_length(sizes):
+        return vectors
+    return np.asarray(vectors / np.maximum(sizes, np.float32(1e-12))[:, None], np.float32)
+
+
+def nearest(
+    queries: Floats, embeddings: Floats, k: int, longest: float = 1.0
+) -> tuple[NDArray[np.int32], Floats]:
     """Return the k nearest documents of each query.
 
     Parameters
     ----------
     queries, embeddings
-        Vectors of length 1 at most, float32 [Q, D] and [N, D].
+        Vectors, float32 [Q, D] and [N, D].
     k
         At most N.
+    longest
+        Length of the longest of the embeddings.
 
     Returns
     -------
@@ -92,7 +128,7 @@ def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int
     step = max(1, min(_ROWS, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         some = np.ascontiguousarray(queries[start : start + step], np.float32)
-        found = _among_the_best(some, embeddings, k)
+        found = _among_the_best(some, embeddings, k, longest)
         # Vectors of a training that diverged are NaN, and nothing is near them.
         values = np.nan_to_num(similarities(some, embeddings, found), nan=-np.inf)
         order = np.lexsort((found, -values), axis=1)[:, :k]
@@ -101,11 +137,14 @@ def nearest(queries: Floats, embeddings: Floats, k: int) -> tuple[NDArray[np.int
     return documents, scores
 
 
-def _among_the_best(queries: Floats, embeddings: Floats, k: int) -> NDArray[np.int32]:
+def _among_the_best(
+    queries: Floats, embeddings: Floats, k: int, longest: float
+) -> NDArray[np.int32]:
     """Return all documents that may be among the k best of each query for all that rounding hides, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.
-    slack = np.float32(4 * size * np.finfo(np.float32).eps)
+    reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
+    slack = reach * np.float32(4 * size * np.finfo(np.float32).eps)
     least = np.full(len(queries), -np.inf, np.float32)
     rows, documents, values = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
     room = np.empty((len(queries), min(_BLOCK, count)), np.float32)
@@ -118,12 +157,12 @@ def _among_the_best(queries: Floats, embeddings: Floats, k: int) -> NDArray[np.i
         rows, documents = np.concatenate([rows, row]), np.concatenate([documents, place + start])
         values = np.concatenate([values, scores[row, place]])
         if len(rows) > _KEPT * k * len(queries) or start + _BLOCK >= count:
-            # Raise the threshold to the k-th best so far, and drop what is below it. Values are
-            # from -1 to 1.
-            order = np.argsort(8.0 * rows - values)
+            # Raise the threshold to the k-th best so far, and drop what is below it. In units of
+            # what a query can reach values are from -1 to 1.
+            order = np.argsort(8.0 * rows - values / reach[rows])
             rows, documents, values = rows[order], documents[order], values[order]
             kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
-            least[rows[kth]] = np.maximum(least[rows[kth]], values[kth] - slack)
+            least[rows[kth]] = np.maximum(least[rows[kth]], values[kth] - slack[rows[kth]])
             kept = values >= least[rows]
             rows, documents, values = rows[kept], documents[kept], values[kept]
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)

@@ -44,7 +44,7 @@ class DenseIndex:
     def build(
         embeddings: Floats, document_ids: list[str], kind: str = "flat", fingerprint: str = ""
     ) -> DenseIndex:
-        """Index unit vectors, float32 [N, D].
+        """Index vectors, float32 [N, D]; ``settings`` have their lengths where these are not all 1.
 
         ``flat`` is exact, and keeps the vectors as they are. ``hnsw`` (32 links) answers in
         logarithmic time with a recall near 1.
@@ -60,6 +60,9 @@ class DenseIndex:
             "dimensions": width,
             "fingerprint": fingerprint,
         }
+        sizes = exact.lengths(embeddings)
+        if not exact.of_one_length(sizes):
+            settings |= {"longest": float(sizes.max()), "mean_length": float(sizes.mean())}
         if kind == "flat":
             # What is mapped from a file stays so.
             return DenseIndex(np.asarray(embeddings, np.float32), settings, document_ids)
@@ -97,9 +100,14 @@ class DenseIndex:
         """Return the k nearest documents of each query vector: int32 [Q, k] best first (-1 where none) and scores."""
         k, queries = min(k, self.settings["documents"]), np.ascontiguousarray(queries, np.float32)
         if self.exact is not None:
-            return exact.nearest(queries, self.exact, k)
+            return exact.nearest(queries, self.exact, k, self.longest)
         scores, documents = self._engine.search(queries, k)
         return documents.astype(np.int32), scores.astype(np.float32)
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest vector, 1 where all have it but for rounding."""
+        return float(self.settings.get("longest", 1.0))
 
     @property
     def exact(self) -> Floats | None:

@@ -81,6 +81,16 @@ def is_sparse(model: Any) -> bool:
     return type(model).__name__ == "SparseEncoder"
 
 
+def is_dot(model: Any) -> bool:
+    """Tell whether vectors of a dense model are compared by inner products as they are, whatever their length."""
+    if is_sparse(model) or getattr(model, "similarity_fn_name", None) != "dot":
+        return False
+    if isinstance(model, TokenTable):
+        return not model.normalised
+    lengths_differ = all(type(module).__name__ != "Normalize" for module in model.modules())
+    return lengths_differ or model.truncate_dim is not None
+
+
 def resolve_precision(precision: str) -> str:
     """Return ``bfloat16`` or ``float32`` for ``auto``: the former where the processor multiplies it in hardware."""
     if precision != "auto":

@@ -32,7 +32,7 @@ class Queries(NamedTuple):
         The document that each query is itself or has the text of, int32 [Q], -1 where there is
         none.
     vectors
-        Unit vectors, float32 [Q, D]; D is 0 where no encoder was asked.
+        float32 [Q, D]; D is 0 where no encoder was asked.
     """
 
     query_ids: list[str]
@@ -62,7 +62,9 @@ class Retrieve:
     bm25
         Index of the N documents; None where BM25 is not asked.
     vectors
-        Their unit vectors, float32 [N, D]; None where no encoder is asked.
+        Theirs, float32 [N, D], compared by inner products; None where no encoder is asked.
+    longest
+        Length of the longest of them.
     approximate
         What searches the vectors in the place of matrix products, if anything does.
     related
@@ -92,6 +94,7 @@ class Retrieve:
     dense_ranks: int = 0
     measured: int = 8
     passages: NDArray[np.int32] | None = None
+    longest: float = 1.0
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
@@ -225,7 +228,7 @@ class Retrieve:
             nothing = np.zeros((len(queries.texts), 0), np.float32)
             return nothing.astype(np.int32), nothing
         if self.approximate is None:
-            return exact.nearest(queries.vectors, self.vectors, depth)
+            return exact.nearest(queries.vectors, self.vectors, depth, self.longest)
         nearest, _ = self.approximate.search(queries.vectors, depth)
         # By the formula that all candidates are scored by.
         scores = np.nan_to_num(

@@ -24,6 +24,7 @@ from anmi.retrieval.terms import counted_texts
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
 _WEIGHTS: Final = "embedding.weight"
+_COSINE: Final = "cosine"
 _PLAIN_NORMALIZE: Final = {
     "module_input_name": "sentence_embedding",
     "module_output_name": "sentence_embedding",
@@ -35,7 +36,9 @@ _MOST_WORDS: Final = 1 << 20
 
 
 class TokenTable:
-    """A static encoder of sentence-transformers: the mean of the vectors of a text's tokens, at length 1.
+    """A static encoder of sentence-transformers: the mean of the vectors of a text's tokens.
+
+    It has length 1, unless the model compares by inner products and does not normalise.
 
     Parameters
     ----------
@@ -46,7 +49,8 @@ class TokenTable:
     normalised
         Whether the model has a module that normalises, too.
     settings
-        ``prompts`` and ``default_prompt_name``, as sentence-transformers saves them.
+        ``prompts``, ``default_prompt_name`` and ``similarity_fn_name``, as sentence-transformers
+        saves them.
     """
 
     def __init__(
@@ -59,9 +63,10 @@ class TokenTable:
         # Named as in sentence-transformers, for :mod:`anmi.retrieval.kinds`.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
         self.default_prompt_name: str | None = settings.get("default_prompt_name")
+        self.similarity_fn_name: str = settings.get("similarity_fn_name") or _COSINE
+        self.normalised = normalised
         self._tokenizer = tokenizer
         self._table = table
-        self._normalised = normalised
 
     def get_embedding_dimension(self) -> int:
         """Return D."""
@@ -74,19 +79,20 @@ class TokenTable:
         weights = hashlib.blake2b(
             np.ascontiguousarray(self._table).data, digest_size=16
         ).hexdigest()
-        return hash_value([weights, list(self._table.shape), self._normalised, tokenizer])
+        return hash_value([weights, list(self._table.shape), self.normalised, tokenizer])
 
     def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
-        """Return unit vectors, float32 [T, D]; 0 for a text without a known token."""
+        """Return vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
-        unit, lengths = self._mean(texts, self._cuts_words_alone)
+        found, lengths = self._mean(texts, self._cuts_words_alone)
         longest = (self._tokenizer.truncation or {}).get("max_length", np.inf)
         if len(long := np.flatnonzero(lengths > longest)):
-            unit[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
+            found[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
         # Once by the module, if any, and once because unit vectors are asked for.
-        for _ in range(1 + self._normalised):
-            unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.float32(_LEAST))
-        return unit
+        times = 1 + self.normalised if self.normalised or self.similarity_fn_name == _COSINE else 0
+        for _ in range(times):
+            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(_LEAST))
+        return found
 
     def _mean(
         self, texts: Sequence[str], alone: bool
@@ -180,6 +186,8 @@ def token_table(folder: Path) -> TokenTable | None:
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     if kinds not in ([_TABLE], [_TABLE, _NORMALIZE]) or settings.get("truncate_dim"):
         return None
+    if settings.get("similarity_fn_name") not in (None, _COSINE, "dot"):
+        return None
     others = [folder / module["path"] / "config.json" for module in modules[1:]]
     if any(
         json.loads(file.read_text(encoding="utf-8")) != _PLAIN_NORMALIZE
@@ -211,6 +219,7 @@ def table_of(model: Any) -> TokenTable | None:
         or not hasattr(model.tokenizer, "to_str")
     ):
         return None
-    settings = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
+    named = ("prompts", "default_prompt_name", "similarity_fn_name")
+    settings = {name: getattr(model, name) for name in named}
     table = model[0].embedding.weight.detach().cpu().float().numpy()
     return TokenTable(model.tokenizer, table, len(kinds) > 1, settings)

@@ -195,7 +195,7 @@ class Encoded(NamedTuple):
     model
         Folder of the trained sentence-transformers model.
     embeddings
-        Of the documents by the model: unit vectors, float32 [N, D], or a sparse retriever's, [N,
+        Of the documents by the model: vectors, float32 [N, D], or a sparse retriever's, [N,
         V].
     spread
         What its scores are divided by to be compared, see
@@ -232,7 +232,7 @@ class Retriever:
 
     @cached_property
     def encode(self) -> Encode:
-        """From queries to their unit vectors, of a sparse retriever to terms, with the model's own prompt.
+        """From queries to their vectors, of a sparse retriever to terms, with the model's own prompt.
 
         Raises
         ------
@@ -388,7 +388,9 @@ class HybridSearch:
         exact = all(
             part.index.settings["kind"] in ("flat", "inverted") for part in self.retrievers.values()
         )
-        text = rendered("README", exact=exact, **{"collection": None, **settings})
+        normalised = "mean_length" not in self.main.index.settings
+        about = {"collection": None, "exact": exact, "normalised": normalised, **settings}
+        text = rendered("README", **about)
         (path / README).write_text(text, encoding="utf-8")
         seal(path, settings)
 

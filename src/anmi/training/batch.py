@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from anmi.errors import AnmiError
-from anmi.retrieval.kinds import is_routed, is_sparse, is_static, prompts_of
+from anmi.retrieval.kinds import is_dot, is_routed, is_sparse, is_static, prompts_of
 
 COLUMNS: Final = (
     "query_id",
@@ -333,7 +333,9 @@ def guided(guide: SentenceTransformer, queries: list[str], documents: list[str])
     """Return what a frozen encoder says of every document for every query, [B, U]."""
     as_asked: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
     as_asked |= (
-        {"convert_to_sparse_tensor": False} if is_sparse(guide) else {"normalize_embeddings": True}
+        {"convert_to_sparse_tensor": False}
+        if is_sparse(guide)
+        else {"normalize_embeddings": not is_dot(guide)}
     )
     with torch.no_grad():
         return (

@@ -415,7 +415,7 @@ class DNHSampler(NegativeSampler):
         rows
             Numbers of the B rows.
         queries, documents
-            Normalised embeddings of the rows' queries, float32 [B, d], and of the U different
+            Embeddings of the rows' queries, float32 [B, d], and of the U different
             documents [U, d].
         document_ids
             Of these documents.

@@ -53,8 +53,9 @@ class ContrastiveObjective(nn.Module):
         2016): the same gradients in the memory of one pass, for about a third more time, with any
         loss.
     sparsity
-        What terms cost, for a sparse retriever: its similarities are inner products. None for
-        cosines.
+        What terms cost, for a sparse retriever; None for a dense one.
+    by_dot
+        Similarities of a dense one are inner products of vectors of any length, not cosines.
     margin
         Count the rows' own negatives that are less than so much less similar than the positive;
         None does not count.
@@ -77,11 +78,13 @@ class ContrastiveObjective(nn.Module):
         margin: float | None = None,
         most: float | None = None,
         sparsity: SparsityOptions | None = None,
+        by_dot: bool = False,
         adversary: float = 0.0,
     ) -> None:
         super().__init__()
         self.model, self.loss, self.autocast, self.recompute = model, loss, autocast, recompute
         self.margin, self.most, self.sparsity, self.adversary = margin, most, sparsity, adversary
+        self.as_encoded = by_dot or sparsity is not None
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
         # Of the last batch: embeddings of queries and documents, the share of negatives within the
         # margin where it is counted, and of cosines σ_s/√N.
@@ -182,7 +185,7 @@ class ContrastiveObjective(nn.Module):
         else:
             parts = [self._encode_group(group) for group in groups]
         encoded = torch.cat(parts)[texts["place"]]
-        return encoded if self.sparsity is not None else functional.normalize(encoded, dim=1)
+        return encoded if self.as_encoded else functional.normalize(encoded, dim=1)
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.

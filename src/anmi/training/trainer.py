@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,7 +43,7 @@ from anmi.training.losses.common import Loss
 from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
-from anmi.training.parts import HansOptions
+from anmi.training.parts import FixedTemperature, HansOptions
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +136,7 @@ def train(
     """
     kinds.settle_prompts(encoder)
     saved_as = kinds.in_float32(encoder).saved_as
+    options = by_inner_products(options, encoder, options.model_fields_set)
     # In one order, so that how the rows were written down changes no weight.
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
     encoder = _to_train(encoder, options)
@@ -257,6 +258,31 @@ def train(
     return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
 
 
+def by_inner_products(
+    options: TrainingOptions, encoder: SentenceTransformer, chosen: Container[str]
+) -> TrainingOptions:
+    """Return options for how an encoder compares: by inner products at a temperature of 1, unless one was chosen.
+
+    1 is what sentence-transformers take beside ``dot_score``; .07 is for cosines.
+
+    Raises
+    ------
+    AnmiError
+        An adversary would move vectors that are no unit vectors.
+    """
+    if not kinds.is_dot(encoder):
+        return options
+    if getattr(options.sources, "adversary", 0.0):
+        raise AnmiError(
+            "training: sources.adversary moves unit vectors, and this encoder compares vectors of"
+            " any length by inner products; set training.options.sources.adversary to 0"
+        )
+    if "temperature" in chosen:
+        return options
+    logger.info("The encoder compares by inner products, so its temperature is 1 and fixed")
+    return options.model_copy(update={"temperature": FixedTemperature(value=1.0)})
+
+
 def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
     """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
     encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
@@ -285,6 +311,7 @@ def _loop(
         margin=getattr(options.sources, "margin", None),
         adversary=getattr(options.sources, "adversary", 0.0),
         sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
+        by_dot=kinds.is_dot(encoder),
         most=getattr(options.in_batch_filter, "margin", None),
     )
     optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)

@@ -19,6 +19,7 @@ from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.judging.evidence import Material, facts_of
 from anmi.judging.fusing import FusedJudge
 from anmi.pipelines.params import DenoisingParams, EloParams
+from anmi.retrieval import exact
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import (
     OF_CROSS_ENCODER,
@@ -60,9 +61,9 @@ def judge_by_evidence(
         dict(zip(queries.query_id, queries.text, strict=True)),
         facts_of(corpus, knowledge.graph),
     )
-    material = Material(
-        terms=terms, query_texts=texts, vectors=np.asarray(document_embeddings), facts=facts
-    )
+    # Likeness of documents is a cosine, whatever the encoder compares by.
+    vectors = exact.directions(np.asarray(document_embeddings))
+    material = Material(terms=terms, query_texts=texts, vectors=vectors, facts=facts)
     judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
     judge.fit(candidates)
     material.terms.prepare()

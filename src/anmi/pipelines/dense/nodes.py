@@ -19,7 +19,7 @@ from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams
-from anmi.retrieval import encoders
+from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.kinds import device, exact_precision, is_static, prompts_of
@@ -62,7 +62,7 @@ def encode_collection(
     store: Store,
     engine: EngineParams = IN_PROCESS,
 ) -> dict[str, Any]:
-    """Encode documents and the queries to be mined to unit vectors; what the store holds is not computed again.
+    """Encode documents and the queries to be mined; what the store holds is not computed again.
 
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
@@ -156,11 +156,8 @@ def retrieve(
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
     positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
-    names, texts, vectors_of_queries = (
-        asking.query_id.tolist(),
-        asking.text.tolist(),
-        np.asarray(query_embeddings),
-    )
+    names, texts = asking.query_id.tolist(), asking.text.tolist()
+    vectors_of_queries = _scaled(np.asarray(query_embeddings), dense_index)
     shards = [
         Queries(
             names[some],
@@ -184,6 +181,7 @@ def retrieve(
         bm25_ranks=asked.deepest_rank("bm25_rank"),
         dense_ranks=asked.deepest_rank("dense_rank"),
         measured=dense.positives,
+        longest=dense_index.longest,
         passages=(
             np.where(corpus["start"] >= 0, first_passages(documents_of(corpus)), np.int32(-1))
             if "start" in corpus
@@ -200,6 +198,20 @@ def retrieve_dev(**inputs: Any) -> CandidateShards:
     """Retrieve candidates for dev queries, none unless a step is fitted on them; nothing of them is ever trained on."""
     wanted = "dev" in inputs["recipes"].get(inputs["recipe"]).splits
     return retrieve(**inputs, split="dev") if wanted else CandidateShards.of([])
+
+
+def _scaled(queries: NDArray[np.float32], index: DenseIndex) -> NDArray[np.float32]:
+    """Return queries whose inner products rank as the encoder's do and are of the size of cosines.
+
+    Of documents of several lengths each query's are divided by its length and the documents' mean
+    one, so that margins and ceilings of recipes, and what judges make of a closeness, keep their
+    meaning.
+    """
+    mean_length = index.settings.get("mean_length")
+    if mean_length is None:
+        return queries
+    scale = np.maximum(exact.lengths(queries), np.float32(1e-12)) * np.float32(mean_length)
+    return queries / scale[:, None]
 
 
 def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:

@@ -85,7 +85,7 @@ def train_retriever(
     from anmi.evaluation.retrieval import dev_metric
     from anmi.training.loop import CheckpointPlan, digest_tables
     from anmi.training.mixed import Stock
-    from anmi.training.trainer import train
+    from anmi.training.trainer import by_inner_products, train
 
     merged = merged_options(recipes.get(recipe), params)
     if merged.companion is not None and merged.of_companion.retriever == recipe:
@@ -138,9 +138,10 @@ def train_retriever(
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     results, start = [], place_of(encoder, corpus_encoder)
-    for asked, output in (
-        (merged.alone, folder),
-        (merged.companion and merged.of_companion, folder / COMPANION),
+    chosen_for_companion = params.options.get("companion") or {}
+    for asked, chosen, output in (
+        (merged.alone, params.options, folder),
+        (merged.companion and merged.of_companion, chosen_for_companion, folder / COMPANION),
     ):
         if not asked:
             continue
@@ -151,9 +152,11 @@ def train_retriever(
             )
             options = asked.model_copy(update={"loss": loss})
         log.info("Training a %s retriever", options.retriever)
+        untrained = _start(start, options, dense, old, store)
+        options = by_inner_products(options, untrained, chosen)
         result = train(
             rows,
-            encoder=_start(start, options, dense, old, store),
+            encoder=untrained,
             options=options,
             output=output,
             evaluate_dev=measure,

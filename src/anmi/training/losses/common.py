@@ -22,7 +22,7 @@ class Facts:
     Attributes
     ----------
     query, document
-        Normalised embeddings, [B, d] and [N, d], or None where a loss is used on similarities
+        Embeddings, [B, d] and [N, d], or None where a loss is used on similarities
         alone.
     positive_column
         Column of each row's own positive among the N documents, int64 [B], or None.
