@@ -31,7 +31,7 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     recipe = Recipe(description="x", steps={"random": {}}, training={"hardness": "hans"})
-    with pytest.raises(AnmiError, match=r"pip install \"anmi\[code-mix\]\""):
+    with pytest.raises(AnmiError, match=r"pip install \"anmi-retrieval\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))
     check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
 

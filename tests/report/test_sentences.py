@@ -13,7 +13,7 @@ from tests.report.conftest import printed
 from anmi.report.console import bucket_table, results_table
 from anmi.report.figures import buckets
 from anmi.report.html import render
-from anmi.report.sentences import composition, verdict, warning
+from anmi.report.sentences import composition, copies_notice, verdict, warning
 
 VALUES = {
     "bm25": {"labelled": 0.66, "unlabelled": 0.68, "new": 0.7},
@@ -173,3 +173,11 @@ def test_the_figure_has_a_row_of_dots_per_bucket() -> None:
     trained = figure.spec["data"][0]
     assert trained["x"] == [0.9, 0.55, 0.5]
     assert [round(y) for y in trained["y"]] == [0, 1, 2]
+
+
+def test_what_beir_would_count_stands_beside_what_counts_copies_once() -> None:
+    once = results()
+    assert copies_notice(once) == ""
+    plain = once.assign(metric="plain_ndcg@10", value=once.value - 0.1)
+    said = copies_notice(pd.concat([once, plain], ignore_index=True))
+    assert "nDCG@10 of BM25 0.600 (0.500), zero-shot 0.600 (0.500)" in said

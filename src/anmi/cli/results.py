@@ -85,6 +85,7 @@ def _print(saved: dict[str, Any]) -> None:
     from anmi.report.console import NOTHING_MINED, bucket_table, rejections_table, results_table
     from anmi.report.sentences import (
         composition,
+        copies_notice,
         pseudo_query_notice,
         training_notice,
         verdict,
@@ -100,6 +101,7 @@ def _print(saved: dict[str, Any]) -> None:
     sentences = [
         pseudo_query_notice(saved.get("test_queries")),
         training_notice(saved.get("unchanged")),
+        copies_notice(measured),
         verdict(measured, compared),
         composition(saved.get("hybrid")),
         warning(measured, compared),

@@ -123,6 +123,7 @@ def render(found: Mapping[str, Any]) -> str:
         words.composition(results.get("hybrid")),
         words.pseudo_query_notice(results.get("test_queries")),
         words.training_notice(results.get("unchanged")),
+        words.copies_notice(measured),
     )
     hidden = ("reliability", "judges", "models")
     parameters = {

@@ -278,6 +278,23 @@ def pseudo_query_notice(test_queries: str | None) -> str:
     )
 
 
+def copies_notice(results: pd.DataFrame) -> str:
+    """Say what the main metric is where copies count by themselves; empty without such copies."""
+    values = []
+    for system in systems(results):
+        once = lookup(results, system, METRIC)
+        plain = lookup(results, system, f"plain_{METRIC}")
+        if once and plain:
+            figures = f"{once['value']:.3f} ({plain['value']:.3f})"
+            values.append(f"{system_name(system)} {figures}")
+    if not values:
+        return ""
+    return (
+        "Documents of one text count once; in brackets as BEIR counts them, each by itself:"
+        f" {metric_name(METRIC)} of {', '.join(values)}."
+    )
+
+
 def training_notice(unchanged: str | None) -> str:
     """Say why training left the encoder as it was; empty where it did not.
 
