@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
 from click.testing import Result
-from tests.e2e.conftest import KINDS, PLACES, TOLD
+from tests.e2e.conftest import KINDS, PLACES, TOLD, write_beir
+from tests.e2e.test_serve import start
 
 
 def test_a_search_returns_documents_with_the_passage_that_answers(
@@ -50,3 +54,58 @@ def test_a_search_returns_documents_with_the_passage_that_answers(
     assert (first["document_id"], first["title"]) == ("clocks.md", "The clocks › Gdansk")
     assert "clocks of Gdansk" in first["text"]
     assert len({hit["document_id"] for hit in (first, *others)}) == 3
+
+
+@pytest.mark.rare
+def test_what_was_measured_is_what_the_command_and_the_page_find(
+    new_place: Callable[[Path], Any],
+    in_process: Callable[..., Result],
+    tmp_path: Path,
+    project: Path,
+) -> None:
+    documents = []
+    queries = []
+    labels = {split: ["query-id\tcorpus-id\tscore"] for split in ("train", "dev", "test")}
+    for number, kind in enumerate(KINDS):
+        # Long and short documents, and a copy of each third.
+        sentences = [
+            f"The old {kind} of {place} {told.format(place)}, note {note}."
+            for place in PLACES[: 1 + number % len(PLACES)]
+            for told in TOLD
+            for note in "abcdef"
+        ]
+        text = "\n\n".join(sentences)
+        documents.append({"_id": kind, "text": text})
+        if number % 3 == 0:
+            documents.append({"_id": f"{kind}-copy", "text": text})
+        for place, split in zip(PLACES, ["train", "train", "dev", "test", "test"], strict=False):
+            query = f"{kind}-{place}"
+            queries.append({"_id": query, "text": f"What is known of the {kind} of {place}?"})
+            labels[split].append(f"{query}\t{kind}\t1")
+    collection = write_beir(tmp_path / "collection", documents, queries, labels)
+    place = new_place(tmp_path / "place")
+    settings = f"collection=beir:{collection},encoder=static,evaluation.hybrid.depth=5"
+    done = in_process(place, "run", "--params", settings)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    runs = place.table("evaluation", "runs.parquet")
+    texts = {query["_id"]: query["text"] for query in queries}
+    recipe = place.json("evaluation", "results.json")["recipe"]
+    measured = {
+        (name, query): rows.document_id.tolist()[:5]
+        for (name, query), rows in runs.groupby(["system", "query_id"], sort=False)
+    }
+    ids = runs.query_id.unique().tolist()
+    words = ["anmi", "search", *(texts[query] for query in ids), "--json", "--k", "5"]
+    process, address = start(place, project)
+    try:
+        for system, name in (("hybrid", "hybrid"), ("bm25", "bm25"), ("dense", recipe)):
+            done = in_process(place, *words, "--system", system)
+            for query, answer in zip(ids, json.loads(done.stdout), strict=True):
+                found = [hit["document_id"] for hit in answer["hits"]]
+                assert found == measured[name, query][: len(found)]
+                asked = {"q": texts[query], "k": 5}
+                page = httpx.get(f"{address.rstrip('/')}/api/search", params=asked).json()
+                assert [hit["document_id"] for hit in page[system]] == found
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
