@@ -8,7 +8,6 @@ pickled.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from filelock import FileLock
 
+from anmi import __version__
 from anmi.errors import DISTRIBUTION, AnmiError, first_line, masked
 from anmi.files import aside
 from anmi.fingerprint import files_in, hash_files
@@ -280,7 +280,7 @@ def model_folder(
             # The folder names the module that opens it: MLflow knows no type of its vectors, and no
             # class of ours.
             params = {"role": served.ROLES[0]}
-            own = f"{DISTRIBUTION}=={importlib.metadata.version(DISTRIBUTION)}"
+            own = f"{DISTRIBUTION}=={__version__}"
             signature = infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params)
             how: dict[str, Any] = {"pip_requirements": [*needed, own], "signature": signature}
             pyfunc.save_model(

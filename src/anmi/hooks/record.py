@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -288,9 +289,11 @@ def git_state(project: Path) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Return the installed versions of this package and of those that it requires, also for its extras."""
-    wanted = {
-        re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in metadata.requires(DISTRIBUTION) or ()
-    }
+    required: list[str] = []
+    # Of a folder of sources that is not installed, nothing is known of what it requires.
+    with suppress(metadata.PackageNotFoundError):
+        required = metadata.requires(DISTRIBUTION) or []
+    wanted = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required}
     there = {found.metadata["Name"]: found.version for found in metadata.distributions()}
     return {name: there[name] for name in (DISTRIBUTION, *sorted(wanted)) if name in there}
 
