@@ -131,7 +131,7 @@ def cut(
     Parameters
     ----------
     texts
-        Normalised texts of the queries, see :func:`anmi.corpus.texts.normalised`.
+        Of the queries, see :func:`anmi.corpus.texts.without_signs`.
     seed
         Keys the hash.
     dev_share, test_share

@@ -225,6 +225,17 @@ def test_empty_texts_are_set_aside_with_what_hangs_on_them(folder):
     assert set(found.qrels["document_id"]) <= set(found.corpus["document_id"])
 
 
+def test_queries_that_differ_in_a_sign_stay_apart_in_one_split(folder):
+    names = [f"sort {row['text'].split()[1]} {row['_id']} in C" for row in folder.queries]
+    for place, row in enumerate(folder.queries):
+        row["text"] = names[place // 2] + "#" * (place % 2)
+    folder.qrels = {"train": [label for labels in folder.qrels.values() for label in labels]}
+    found = load_collection(folder.write())
+    split = found.queries.set_index("text")["split"]
+    assert len(split) == 40 and len(set(split)) > 1 and len(found.quarantine) == 0
+    assert all(split[name] == split[f"{name}#"] for name in names[:20])
+
+
 def test_texts_of_held_out_queries_leave_train(folder):
     folder.queries[0]["text"] = "WHICH  amber has number 32?"
     folder.queries[1]["text"] = folder.queries[24]["text"]

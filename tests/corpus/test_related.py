@@ -42,13 +42,37 @@ from anmi.seeds import choose, cut
         ("한국어", "한국어"),
         ("\ufeffLos Panthers", "los panthers"),
         ("co-operate", "co operate"),
+        ("47,XYY syndrome", "47, XYY syndrome"),
+        ("What is “C#” – (a language)?", "what is c# a language"),
+        ("it’s −5 °C…", "It's -5 °C."),
+        ("你好，世界！", "你好 世界"),
     ],
 )
 def test_same_after_normalisation(one, other):
     assert normalised(one) == normalised(other)
-    assert all(
-        normalised(a) != normalised(b) for a, b in [("कि", "की"), ("a < b", "a > b"), ("?", "!")]
-    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("कि", "की"),
+        ("a < b", "a > b"),
+        ("?", "!"),
+        ("arrays in C.", "arrays in C#?"),
+        ("C", "C++"),
+        ("at 5", "at −5"),
+        ("50", "50%"),
+        ("net", ".NET"),
+        ("init", "__init__"),
+        ("1.5", "1 5"),
+        ("3-5", "3 5"),
+        ("5 + 3", "5 * 3"),
+        ("a[]", "a"),
+        ("用C写", "用C#写"),
+    ],
+)
+def test_a_sign_makes_another_text(one, other):
+    assert normalised(one) != normalised(other)
 
 
 @given(st.lists(st.sampled_from(["a b", "A b", "a  b", "c", "C", "c!", "d"]), max_size=20))

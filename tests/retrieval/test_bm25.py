@@ -238,6 +238,13 @@ def test_capitals_of_a_dotted_and_a_dotless_i() -> None:
         ("en", "a dose of 1.5 mg", "A dose of 2.5 mg", "A dose of 1.5 mg"),
         ("en", "since v1.3", "Since v1.2", "Since v1.3"),
         ("de", "Vitamin C", "Vitamin K hilft", "Vitamin C hilft"),
+        ("en", "reverse an array in C#", "Reverse an array in C", "Reverse an array in C#"),
+        ("en", "store at −5 degrees", "Store at 5 degrees", "Store at -5 degrees"),
+        ("en", "the .net framework", "The net framework", "The .NET framework"),
+        ("en", "a load of 1.5%", "A load of 1.5", "A load of 1.5%"),
+        ("de", "C++ lernen", "C lernen", "C++ lernen"),
+        ("ko", "C#은 무엇", "C는 무엇", "C#은 무엇"),
+        ("zh", "用C#写", "用C++写", "用C#写"),
         ("ja", "1.5 度", "5.1 度", "1.5 度"),
     ],
 )

@@ -22,7 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from anmi.corpus.passages import spread
-from anmi.corpus.texts import find_queries, normalised, pairs_among
+from anmi.corpus.texts import find_queries, normalised, pairs_among, without_signs
 from anmi.corpus.types import FEWEST_DEV, Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
 from anmi.files import aside, disk_errors
@@ -297,7 +297,7 @@ def _with_questions(
     if len(found.forms):
         new["same_as"] = find_queries(new, found.corpus, found.forms)
     dev = (new["split"] == "train") & (
-        cut(new["normalised"].tolist(), seed, dev_share=dev_share) == "dev"
+        cut([*map(without_signs, new["text"])], seed, dev_share=dev_share) == "dev"
     )
     if not (found.queries["split"] == "dev").any() and dev.sum() >= FEWEST_DEV:
         new["split"] = new["split"].mask(dev, "dev")

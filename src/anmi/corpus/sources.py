@@ -26,6 +26,7 @@ from anmi.corpus.texts import (
     joined_texts,
     normalised_forms,
     pairs_among,
+    without_signs,
 )
 from anmi.corpus.types import (
     FEWEST_DEV,
@@ -128,8 +129,12 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     quarantine.check("query", len(raw.queries), options.max_quarantine)
 
     queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
+    # Queries that differ in signs alone are drawn together, too.
+    first = queries.groupby("normalised")["text"].transform("first")
+    queries = queries.assign(words=first.map(without_signs).astype("str"))
     queries = _with_splits(queries, valid, options, notes)
-    queries, qrels = _without_leaks(queries, quarantine), valid
+    queries = _without_leaks(queries, quarantine)
+    qrels = valid
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
     train = (queries["split"] == "train").to_numpy()
@@ -139,9 +144,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
             " text"
         )
         kept = ~train
-        kept[train] = choose(
-            queries.loc[train, "normalised"].tolist(), options.subset, options.seed
-        )
+        kept[train] = choose(queries.loc[train, "words"].tolist(), options.subset, options.seed)
         queries = queries[kept]
     set_aside = quarantine.table()
     if "train" not in set(valid.loc[valid["relevance"] > 0, "split"]):
@@ -362,7 +365,7 @@ def _with_splits(
     missing = [name for name in SPLITS[1:] if name not in set(split)] if train.any() else []
     if missing:
         shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
-        parts = cut(queries.loc[train, "normalised"].tolist(), options.seed, **shares)
+        parts = cut(queries.loc[train, "words"].tolist(), options.seed, **shares)
         if (parts == "dev").sum() < FEWEST_DEV:
             parts[parts == "dev"] = "train"
             missing = [name for name in missing if name != "dev"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import regex
 from numpy.typing import NDArray
 
 Texts: TypeAlias = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
@@ -160,47 +163,116 @@ def values_by_id(table: pd.DataFrame, key: str, name: str, default: str) -> dict
     return dict(zip(table[key], values_of(table.metadata, name, default), strict=True))
 
 
-class _Collapse(dict[int, str]):
+# Of punctuation beyond ASCII, what ends no sentence and opens or closes nothing, such as ‰ and ′.
+_SIGN: Final = regex.compile(r"(?V1)[\p{ASCII}[\p{Po}--\p{Terminal_Punctuation}--[¡¿]]]")
+
+
+class _Blanks(dict[int, str]):
     """Translation table that learns, character by character, what is white-space, punctuation or invisible."""
 
+    def __init__(self, with_signs: bool) -> None:
+        self.with_signs = with_signs
+
     def __missing__(self, code: int) -> str:
-        category = unicodedata.category(chr(code))
+        character = chr(code)
+        category = unicodedata.category(character)
         # Invisible joiners and byte-order marks vanish: a blank in their place would split Hindi or
         # Persian words. Combining marks and symbols stay: they carry Hindi vowels and the
         # difference between "<" and ">".
         blank = category[0] in "PZ" or category == "Cc"
-        value = "" if category == "Cf" else " " if blank else chr(code)
+        if category[0] == "P" and self.with_signs and _SIGN.match(character):
+            blank = False
+        value = "" if category == "Cf" else " " if blank else character
         self[code] = value
         return value
 
 
-_COLLAPSE = _Collapse()
-_COLLAPSE_ASCII = bytes(ord(_COLLAPSE[code]) if code < 128 else code for code in range(256))
+_BLANKS: Final = _Blanks(with_signs=True)
+_BLANKS.update((ord(dash), "-") for dash in "‐‑‒–−")
+_BLANKS.update((ord(apostrophe), "'") for apostrophe in "’ʼ")
+_ALL_BLANKS: Final = _Blanks(with_signs=False)
+_ASCII_BLANKS: Final = bytes(ord(_BLANKS[code]) if code < 128 else code for code in range(256))
+_OPENING: Final = "([{\"'`"
+_CLOSING: Final = ".,;:!?)]}\"'`"
+_BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
+# A hyphen that joins words and a comma say no more than a blank, unless they stand between digits.
+_JOINT: Final = re.compile(r"(?<=[^\W\d])-(?=\w)|(?<=\d)-(?=[^\W\d])|(?<!\d),|,(?!\d)")
+# Where no blanks part words, punctuation does.
+_UNSPACED: Final = r"[\p{Han}\p{Hira}\p{Kana}\p{Thai}\p{Laoo}\p{Khmr}\p{Mymr}]"
+_MARKS: Final = r"[.,;:!?()\[\]{}\"'`]"
+_BESIDE_UNSPACED: Final = regex.compile(
+    rf"(?V1)(?<={_UNSPACED}){_MARKS}+|(?<!{_MARKS}){_MARKS}+(?={_UNSPACED})"
+)
 
 
 def normalised(text: str) -> str:
-    """Return the text in NFKC, case-folded, with runs of white-space and punctuation as one blank.
+    """Return the text in NFKC, case-folded, with one blank between tokens, without the punctuation of sentences.
 
-    A text of nothing but punctuation stays as it is, so that two of them are not taken for the
-    same.
+    Signs in or at a word or a number stay, and so do operators between blanks; what goes is the
+    punctuation at the end of a token, brackets and quotes around it, hyphens that join words, and
+    dashes between blanks. A text of nothing but punctuation stays as it is, so that two of them are
+    not taken for the same.
 
     Examples
     --------
-    >>> normalised("What is  (are) ＡＬＬ?")
-    'what is are all'
+    >>> normalised("What is  (are) ＡＬＬ?"), normalised("Is C# at −5 ° – or 50%?")
+    ('what is are all', 'is c# at -5 ° or 50%')
     >>> normalised("?!")
     '?!'
     """
     if text.isascii():
-        # The same in a fifth of the time: these characters are composed already and none of them
-        # vanishes.
-        return (
-            b" ".join(text.encode().lower().translate(_COLLAPSE_ASCII).split()).decode()
-            or text.strip()
-        )
+        # These characters are composed already and none of them vanishes.
+        folded = text.encode().lower().translate(_ASCII_BLANKS).decode()
+    else:
+        folded = _BESIDE_UNSPACED.sub(" ", _folded(text).translate(_BLANKS))
+    tokens = (token if token.isalnum() else _without_punctuation(token) for token in folded.split())
+    return " ".join(filter(None, tokens)) or text.strip()
+
+
+def _folded(text: str) -> str:
     # Case folding can undo a composition, hence the second NFKC.
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.translate(_COLLAPSE).split()) or text.strip()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+@lru_cache(1 << 16)
+def _without_punctuation(token: str) -> str:
+    """Return a token without the punctuation of its sentence.
+
+    Examples
+    --------
+    >>> [_without_punctuation(token) for token in ("(.net),", "f(x).", "__init__", "...so", "--", "x-ray")]
+    ['.net', 'f(x)', '__init__', 'so', '', 'x ray']
+    """
+    if token in ("()", "[]", "{}"):
+        return token
+    opened = token.lstrip(_OPENING)
+    end = len(opened.rstrip(_CLOSING))
+    core = opened[:end]
+    # A bracket that was opened within the token belongs to it.
+    surplus = {
+        closing: core.count(opening) - core.count(closing) for closing, opening in _BRACKETS.items()
+    }
+    for character in opened[end:]:
+        if surplus.get(character, 0) <= 0:
+            break
+        surplus[character] -= 1
+        end += 1
+    core = opened[:end]
+    word = core.lstrip(".")
+    if len(core) - len(word) > 1 and word[:1].isalnum():
+        core = word
+    return _JOINT.sub(" ", core) if core.strip("-·•") else ""
+
+
+def without_signs(text: str) -> str:
+    """Return a text in NFKC, case-folded, with all its punctuation as blanks, so that few texts have another.
+
+    Examples
+    --------
+    >>> without_signs("C# at 1.5")
+    'c at 1 5'
+    """
+    return " ".join(_folded(text).translate(_ALL_BLANKS).split()) or text.strip()
 
 
 def normalised_forms(texts: Texts) -> pa.LargeStringArray:

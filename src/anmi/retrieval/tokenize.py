@@ -39,14 +39,24 @@ _WORD: Final = regex.compile(
 )
 # The same for texts in ASCII, in two thirds of the time.
 _ASCII_WORD: Final = re.compile(rf"\w\w+|{_BEFORE_SINGLE}\w{_AFTER_SINGLE}", re.ASCII)
-# Terms beside the words: what a decimal point or a comma between digits holds together.
-_SIGNED: Final = re.compile(r"(?<![\w.,])\w+(?:(?<=\d)[.,](?=\d)\w+)+")
 # Written by syllables or words, so that two characters say what four letters do.
 _DENSE: Final = r"[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Hang}]"
 _RUN: Final = regex.compile(
     rf"(?V1)(?P<dense>[{_CHARACTERS}--\p{{M}}&&{_DENSE}][{_CHARACTERS}&&[{_DENSE}\p{{M}}]]*)"
     rf"|[{_CHARACTERS}--\p{{M}}--{_DENSE}][{_CHARACTERS}--{_DENSE}]*"
 )
+# Terms beside the words: what a decimal point or a comma between digits holds together, and words
+# with a sign before them (.NET, -5, --help) or after them (C#, C++, 50%).
+_LETTER: Final = rf"[\w--{_DENSE}--[\p{{Thai}}\p{{Laoo}}\p{{Khmr}}\p{{Mymr}}]]"
+_FRACTION: Final = rf"(?<=\d)[.,](?=\d){_LETTER}++"
+_DECIMAL: Final = regex.compile(rf"(?V1)(?<![{_LETTER}.,]){_LETTER}++(?:{_FRACTION})++")
+_PLAIN: Final = rf"{_LETTER}++(?:{_FRACTION})*+"
+_PREFIX: Final = rf"(?<![{_LETTER}[[!-~]--[(\[{{\"'`,:=]]])(?:[.#@$€£¥~±+−–]|--?)"
+_SUFFIX: Final = rf"(?:[#%‰°]|\++)(?!{_LETTER})"
+_SIGNED: Final = regex.compile(
+    rf"(?V1){_PREFIX}{_PLAIN}(?:{_SUFFIX})?|(?<!{_LETTER}|\d[.,]){_PLAIN}{_SUFFIX}"
+)
+_MINUS: Final = str.maketrans("−–", "--")
 _CLUSTERS: Final = regex.compile(r"\X")
 _PIECE: Final = 4
 _DENSE_PIECE: Final = 2
@@ -296,10 +306,11 @@ def _add_signed(terms: list[str], text: str, language: str) -> None:
     """Add to the terms of a text those that signs are parts of, unless a dictionary knows them."""
     if text.isalnum():
         return
-    signed = [_lower(term, language) for term in _SIGNED.findall(text)]
+    signed = [*_DECIMAL.findall(text), *_SIGNED.findall(text)]
     if signed:
         words = set(terms)
-        terms += [term for term in signed if term not in words]
+        lowered = (_lower(term, language).translate(_MINUS) for term in signed)
+        terms += [term for term in lowered if term not in words]
 
 
 def _tokens(kind: str, language: str, texts: Sequence[str]) -> list[list[str]]:
