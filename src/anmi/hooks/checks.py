@@ -36,7 +36,7 @@ from anmi.hooks.mlflow import tracked_at
 from anmi.hooks.record import flatten
 from anmi.pipelines.params import AuditParams, sentence
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.retrieval.model_folder import check_base, is_folder, is_sparse_folder
+from anmi.retrieval.model_folder import check_base, check_text_model, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
 from anmi.selection.recipe import RecipeBook, inherited
 from anmi.training.options import TrainingOptions
@@ -50,6 +50,9 @@ _TEXTS: Final = {
     "audit_judges_for": 'the name of a recipe, or "*" for all',
 }
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+_LONGEST_HUB_NAME: Final = 96
 
 
 class CheckHooks:
@@ -72,7 +75,10 @@ class CheckHooks:
         check_values(parameters)
         if isinstance(recipes := parameters.get("recipes"), Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], recipes)
-            stated = inherited(parameters["recipe"], recipes)
+            try:
+                stated = inherited(parameters["recipe"], recipes)
+            except ValueError as error:
+                raise AnmiError(f"recipe {error}") from None
             check_stated(loader.runtime_params or {}, parameters["recipe"], stated)
             if isinstance(stated, Mapping) and stated.get("encoder"):
                 loader["parameters"] = parameters = {**parameters, "encoder": stated["encoder"]}
@@ -80,6 +86,9 @@ class CheckHooks:
                 check_recipe(judged, recipes)
         if "encoder" in parameters:
             check_encoder(parameters["encoder"], context.project_path)
+            mining = parameters.get("dense")
+            if isinstance(mining, Mapping) and mining.get("encoder") is not None:
+                check_encoder(mining["encoder"], context.project_path)
         if "collection" in parameters:
             check_collection(parameters["collection"])
         models = TypeExtractor(dict(pipelines)).extract_types_from_pipelines()
@@ -222,7 +231,7 @@ def check_packages(options: TrainingOptions) -> None:
 
 
 def check_encoder(encoder: Any, project: Path) -> None:
-    """Refuse an encoder that is neither a name of ours, nor a folder, nor shaped like a name on the hub.
+    """Refuse an encoder that is neither a name of ours, nor a folder of a text encoder, nor like a name on the hub.
 
     Examples
     --------
@@ -235,12 +244,12 @@ def check_encoder(encoder: Any, project: Path) -> None:
             f'encoder "{name}" is a sparse retriever, and mining compares directions: give'
             " encoder=static or a dense model, and recipe=sparse to train a sparse one"
         )
-    if (
-        name in ENCODERS
-        or _HUB_NAME.fullmatch(name)
-        or is_folder(name)
-        or is_folder(str(project / name))
-    ):
+    folders = [place for place in (name, str(project / name)) if is_folder(place)]
+    if folders and name not in ENCODERS:
+        check_text_model(Path(folders[0]), name)
+    if name in ENCODERS or folders:
+        return
+    if _HUB_NAME.fullmatch(name) and len(name) <= _LONGEST_HUB_NAME:
         return
     if Path(name).suffix or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise AnmiError(

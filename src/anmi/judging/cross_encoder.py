@@ -28,7 +28,7 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
 from anmi.retrieval.kinds import autocast, device, in_float32, passes, quiet, resolve_precision
-from anmi.retrieval.model_folder import LOADING, checked_model, loading
+from anmi.retrieval.model_folder import LOADING, check_text_model, checked_model, loading
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
@@ -144,9 +144,10 @@ def open_cross_encoder(base: str, max_length: int) -> Any:
     from sentence_transformers.cross_encoder import CrossEncoder
 
     with loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
-        folder = str(checked_model(base))
+        folder = checked_model(base)
+        check_text_model(folder, base)
         model = CrossEncoder(
-            folder, max_length=max_length, device=device(), trust_remote_code=False
+            str(folder), max_length=max_length, device=device(), trust_remote_code=False
         )
         network = type(model.model).__name__
         if network.endswith("ForSequenceClassification") and network not in (

@@ -32,7 +32,13 @@ from anmi.retrieval.kinds import (
     prompts_of,
     settle_prompts,
 )
-from anmi.retrieval.model_folder import checked_model, is_folder, is_sparse_folder, loading
+from anmi.retrieval.model_folder import (
+    check_text_model,
+    checked_model,
+    is_folder,
+    is_sparse_folder,
+    loading,
+)
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
 from anmi.store import Number, Run, Store
 
@@ -134,6 +140,7 @@ def load_encoder(
             from anmi.retrieval.sparse.document import load_sparse
 
             return kinds.in_float32(load_sparse(folder, kinds.device()))
+        check_text_model(folder, name)
         model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
     if model.similarity_fn_name not in ("cosine", "dot"):
         raise AnmiError(

@@ -295,6 +295,57 @@ def _is_safetensors(path: Path) -> bool:
     )
 
 
+# What configurations say of networks that take images or sound, alone or beside texts.
+_OTHER_INPUTS: Final = ("vision_config", "audio_config", "image_size", "num_mel_bins")
+
+
+def check_text_model(folder: Path, name: str) -> None:
+    """Refuse a model that takes more than texts, cannot take texts of unlike length at once, or has odd prompts.
+
+    Only settings are read, and a tokenizer where they name no padding, so that it is said before a
+    run and not in the middle of it.
+    """
+    called = f'model "{name}"'
+    prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
+    for role, prompt in prompts.items() if isinstance(prompts, dict) else [("prompts", prompts)]:
+        if not isinstance(prompt, str):
+            raise AnmiError(
+                f"{called}: the prompt {role} in config_sentence_transformers.json is {prompt!r},"
+                " and a text was expected: put it in quotes"
+            )
+    for file in (*folder.glob("config.json"), *folder.glob("*/config.json")):
+        config = _read(file)
+        if "model_type" not in config:
+            continue
+        if any(key in config for key in _OTHER_INPUTS):
+            raise AnmiError(
+                f"{called} takes images or sound ({config['model_type']} in its {file.name}), and"
+                " texts are compared: give a text encoder"
+            )
+        if not _pads(file.parent, name):
+            raise AnmiError(
+                f"{called} has a tokenizer without a padding token, so texts of unlike length do"
+                " not go together: name one as pad_token in its tokenizer_config.json, such as the"
+                " eos_token"
+            )
+
+
+def _pads(folder: Path, name: str) -> bool:
+    """Tell whether a tokenizer has a padding token; one that cannot be opened is told of by who opens it."""
+    for file in ("tokenizer_config.json", "special_tokens_map.json"):
+        if _read(folder / file).get("pad_token"):
+            return True
+    from transformers import AutoTokenizer
+
+    check_folder(folder, name)
+    try:
+        with LOADING, quiet():
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except Exception:
+        return True
+    return tokenizer.pad_token is not None
+
+
 def is_sparse_folder(folder: Path) -> bool:
     """Tell whether a folder holds a SparseEncoder of sentence-transformers."""
     return _read(folder / "config_sentence_transformers.json").get("model_type") == "SparseEncoder"
