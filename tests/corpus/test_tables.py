@@ -256,6 +256,20 @@ def test_datasets_reads_what_beir_and_mteb_publish(form: str, tmp_path: Path) ->
     }, "a split that is named is cut"
 
 
+def test_datasets_reads_one_of_several_languages_that_it_saved(tmp_path: Path) -> None:
+    expected = load_collection(f"beir:{write_beir(tmp_path / 'plain')}", language="en")
+    for language in ("as", "en"):
+        save_beir(tmp_path / language, tmp_path / language / "qrels")
+        for part in ("corpus", "queries", "qrels"):
+            (tmp_path / "mine").mkdir(exist_ok=True)
+            (tmp_path / language / part).rename(tmp_path / "mine" / f"{language}-{part}")
+    found = load_collection(f"hf:{tmp_path}/mine:as", language="en")
+    assert found.corpus.equals(expected.corpus) and found.qrels.equals(expected.qrels)
+    for location in ("mine", "mine:xx"):
+        with pytest.raises(AnmiError, match="has a corpus for each of as, en; name one: hf:"):
+            load_collection(f"hf:{tmp_path}/{location}")
+
+
 def test_datasets_reads_pairs(tmp_path: Path) -> None:
     splits = {"train": Dataset.from_list(ROWS[:40]), "test": Dataset.from_list(ROWS[39:])}
     DatasetDict(splits).save_to_disk(tmp_path / "saved")

@@ -339,8 +339,8 @@ def read_hf(location: str, options: Options) -> RawCollection:
     """Read a dataset as the library `datasets` does: what it saved, a folder of files, or a name on its hub.
 
     Configurations called ``corpus``, ``queries`` and ``qrels`` (or ``default``) hold a collection
-    as that of BEIR; the labels may also be another dataset, ``NAME-qrels``. Anything else holds
-    pairs.
+    as that of BEIR, also with ``CONFIG-`` in front; the labels may also be another dataset,
+    ``NAME-qrels``. Anything else holds pairs.
 
     Parameters
     ----------
@@ -386,6 +386,12 @@ def read_hf(location: str, options: Options) -> RawCollection:
             called("queries"),
             called("qrels") or called("default"),
         )
+        languages = [each.removesuffix("-corpus") for each in configs if each.endswith("-corpus")]
+        if corpus is None and languages:
+            raise AnmiError(
+                f"hf:{location} has a corpus for each of {', '.join(sorted(languages))}; name one:"
+                f" hf:{name}:{min(languages)}"
+            )
         if corpus is None:
             splits = _of_splits(location, _load(name, config), split)
             rows: Iterator[Pair] = (
@@ -421,8 +427,10 @@ def _configs(folder: Path, place: str) -> list[str]:
 
     if _saved(folder):
         return []
-    if (folder / "corpus").is_dir() and not (folder / "README.md").is_file():
-        return [path.name for path in folder.iterdir() if path.is_dir()]
+    parts = [path for path in folder.glob("*") if path.is_dir()]
+    plain = (folder / "corpus").is_dir() and not (folder / "README.md").is_file()
+    if plain or any(map(_saved, parts)):
+        return [path.name for path in parts]
     return list(datasets.get_dataset_config_names(place))
 
 

@@ -165,11 +165,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     corpus = plain(documents, "document_id", "title", "text", "metadata")
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
-    present = among(qrels["document_id"], corpus["document_id"])
-    judged = qrels[(qrels["relevance"] == 0) & present]
-    # What is measured counts documents that are not there as well, as trec_eval does.
-    counted = (qrels["relevance"] > 0) & (present | (qrels["split"] != "train"))
-    qrels, present = qrels[counted], present[counted]
+    qrels, present, judged = _by_relevance(qrels, corpus)
     _note_absent(qrels, present, notes)
     if len(judged):
         notes["judged"] = (
@@ -301,6 +297,17 @@ def _labels(
         )
     quarantine.set_aside("qrel", rows, ~known, "the document is not in the corpus")
     return rows
+
+
+def _by_relevance(
+    qrels: pd.DataFrame, corpus: pd.DataFrame
+) -> tuple[pd.DataFrame, NDArray[np.bool_], pd.DataFrame]:
+    """Return labels of relevant documents, which of these the corpus has, and judged negatives."""
+    present = among(qrels["document_id"], corpus["document_id"])
+    judged = qrels[(qrels["relevance"] == 0) & present]
+    # What is measured counts documents that are not there as well, as trec_eval does.
+    counted = (qrels["relevance"] > 0) & (present | (qrels["split"] != "train"))
+    return qrels[counted], present[counted], judged
 
 
 def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
