@@ -157,7 +157,10 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
 
 
 def find_related(
-    corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame, families: pd.Series
+    corpus: pd.DataFrame,
+    forms: Texts,
+    duplicates: pd.DataFrame,
+    families: pd.Series | None = None,
 ) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
@@ -174,7 +177,8 @@ def find_related(
     duplicates
         ``document_id, duplicate_of``.
     families
-        What each of the N documents is a part of, see :func:`families_of`.
+        What each of the N documents is a part of, see :func:`families_of`; without them there are no
+        siblings.
 
     Returns
     -------
@@ -194,12 +198,13 @@ def find_related(
     [['a', 'c', 'sibling']]
     """
     rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
+    parts = corpus["document_id"] if families is None else families
     near = near_duplicates(arrow(forms).take(pa.array(rows)))
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
     pairs = sorted(
         [
             *pairs,
-            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(families), strict=True)),
+            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parts), strict=True)),
         ]
     )
     names = corpus["document_id"].tolist()

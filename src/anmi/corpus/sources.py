@@ -129,7 +129,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
 
     queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
     queries = _with_splits(queries, valid, options, notes)
-    queries, qrels = _without_leaks(queries, quarantine), valid
+    queries = _without_leaks(queries, quarantine)
+    qrels = valid
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
     train = (queries["split"] == "train").to_numpy()
@@ -166,7 +167,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     judged = qrels[(qrels["relevance"] == 0) & present]
     # What is measured counts documents that are not there as well, as trec_eval does.
     counted = (qrels["relevance"] > 0) & (present | (qrels["split"] != "train"))
-    qrels, present = qrels[counted], present[counted]
+    qrels = qrels[counted]
+    present = present[counted]
     _note_absent(qrels, present, notes)
     if len(judged):
         notes["judged"] = (
