@@ -167,34 +167,33 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     lines = read_lines(path) if split != "dev" or path.read_bytes().strip() else ()
     rows = [(number, line.split("\t")) for number, line in lines]
     places: tuple[int, ...] = (0, 1, 2)
-    width = 3
-    expected = "three separated by tabs were expected"
     if rows and len(trec := " ".join(rows[0][1]).split()) == 4 and trec[3].lstrip("-").isdecimal():
         rows = [(number, " ".join(fields).split()) for number, fields in rows]
         places = (0, 2, 3)
         width = 4
-        expected = "four of TREC were expected: query, 0, document, relevance"
     elif rows:
         number, header = rows.pop(0)
-        if named := _places(tuple(header)):
-            places = named
-            width = len(header)
-            expected = "as many as in the header were expected, separated by tabs"
-        elif len(header) != 3 or header[2].strip(" -").replace(".", "").isdecimal():
+        width = len(header)
+        named = _places(tuple(header))
+        if not named and (width != 3 or header[2].strip(" -").replace(".", "").isdecimal()):
             raise AnmiError(
                 f"{path} line {number} is not the header; its columns should be {_HEADER},"
                 " separated by tabs"
             )
+        places = named or places
     for number, fields in rows:
         if len(fields) != width:
-            raise AnmiError(f"{path} line {number} has {len(fields)} columns; {expected}")
+            raise AnmiError(
+                f"{path} line {number} has {len(fields)} columns; {width} as in the first line were"
+                " expected, separated by tabs, or by blanks in four columns of TREC"
+            )
     chosen = [(number, [fields[place] for place in places]) for number, fields in rows]
     return _table(path, chosen, split)
 
 
 @lru_cache
 def _places(header: tuple[str, ...]) -> tuple[int, ...]:
-    """Return where query, document and label stand by the names of columns; nothing where those do not say."""
+    """Return where query, document and label stand; nothing where names do not say so."""
     plain = [name.strip().lower().replace("_", "-") for name in header]
     places = [
         plain.index(name)

@@ -207,7 +207,7 @@ def _front_matter(source: str) -> tuple[str, str]:
 
 
 def _title_of(mark: str, block: str) -> str | None:
-    """Return the title in front matter as it is written, empty where there is none; None of what is no front matter."""
+    """Return the title as it is written, or nothing; None of what is no front matter."""
     import yaml
 
     try:

@@ -159,7 +159,10 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
 
 
 def find_related(
-    corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame, families: pd.Series
+    corpus: pd.DataFrame,
+    forms: Texts,
+    duplicates: pd.DataFrame,
+    families: pd.Series | None = None,
 ) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
@@ -176,7 +179,8 @@ def find_related(
     duplicates
         ``document_id, duplicate_of``.
     families
-        What each of the N documents is a part of, see :func:`families_of`.
+        What each of the N documents is a part of, see :func:`families_of`; without them
+        there are no siblings.
 
     Returns
     -------
@@ -196,12 +200,13 @@ def find_related(
     [['a', 'c', 'sibling']]
     """
     rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
+    parts = corpus["document_id"] if families is None else families
     near = near_duplicates(arrow(forms).take(pa.array(rows)))
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
     pairs = sorted(
         [
             *pairs,
-            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(families), strict=True)),
+            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parts), strict=True)),
         ]
     )
     names = corpus["document_id"].tolist()
@@ -310,7 +315,7 @@ def siblings(parents: pd.Series) -> Pairs:
 
 
 def parents_of(corpus: pd.DataFrame, column_name: str | None = None) -> pd.Series:
-    """Return for every document what its metadata say it is a part of: the id of its parent, or its own id.
+    """Return the id of what each document is a part of by its metadata, or its own id.
 
     A missing key, an empty value and a list name nothing. A value of ``document`` that a large part
     of the corpus shares (more than a tenth and more than 20 documents, or more than 1,000) is a
@@ -350,7 +355,7 @@ def parents_of(corpus: pd.DataFrame, column_name: str | None = None) -> pd.Serie
 
 
 def families_of(corpus: pd.DataFrame, parents: pd.Series) -> pd.Series:
-    """Return the parents, and where they say nothing of a document, the name in front of the number in its id.
+    """Return the parents, or the name before the number in the id where they say nothing.
 
     Ids are those of parts (``x#0``, ``x_1``, ``x-chunk2``) where much of the corpus has such: most
     documents stand in a row that begins at 0 or 1 and lacks no number, there are several such rows,
@@ -378,7 +383,7 @@ def families_of(corpus: pd.DataFrame, parents: pd.Series) -> pd.Series:
 
 
 def _largest_family(documents: int) -> int:
-    """Return the most parts of a document: a book has 1,000 passages, and a tenth of a corpus is a category."""
+    """Return the most parts of a document: a book has 1,000; a tenth of all is a category."""
     return max(20, min(1000, documents // 10))
 
 
@@ -395,7 +400,7 @@ def _named_parents(metadata: Texts, key: str) -> pd.Series:
 
 
 def _without_categories(named: pd.Series, documents: int) -> pd.Series:
-    """Return the parents that so few documents share that they may be parts of it; warn of the others."""
+    """Return the parents that only so many documents share; warn of the others."""
     counts = named.value_counts()
     large = counts[counts > _largest_family(documents)]
     if len(large):

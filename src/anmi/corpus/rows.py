@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import json
-import math
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -42,6 +41,8 @@ _NUMBER: Final = re.compile(r"_?\d+$")
 # A field of a table may be a whole book; the csv module's own limit is 128 kB.
 _LONGEST_FIELD: Final = 2**31 - 1
 _AT_ONCE: Final = 1000
+# NaN is what pandas and others write where there is nothing.
+_JSON: Final = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
@@ -84,7 +85,7 @@ def read_objects(path: Path) -> Iterator[Row]:
     """
     for number, line in read_lines(path):
         try:
-            value = json.loads(line)
+            value = _JSON.decode(line)
         except (ValueError, RecursionError) as error:
             reason = (
                 error.msg
@@ -179,7 +180,7 @@ def _of_csv(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]
 
 
 def _of_tsv(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line and the fields of each row; quotes that do not enclose a field are part of the text."""
+    """Yield the first line and the fields of each row; quotes that enclose no field are text."""
     ahead = deque[str]()
     line = 1
     width = 0
@@ -261,7 +262,6 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
         title, text = (
             (item.get("title"), item.get("text")) if isinstance(item, dict) else ("", item)
         )
-        text = None if _is_nan(text) else text
         if not isinstance(text, str | None):
             raise AnmiError(
                 f'{path} line {line} has a "{name}" that is no text, nor a list of texts; write it'
@@ -271,19 +271,13 @@ def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, st
     return found
 
 
-def _is_nan(value: Any) -> bool:
-    """Tell whether a value is what pandas and others write where there is none."""
-    return isinstance(value, float) and math.isnan(value)
-
-
 class TextTable(dict[str, tuple[str, str, str, str, int]]):
     """Documents or queries as they are read: title, text, metadata as JSON, file and line by id.
 
     Attributes
     ----------
     repeated
-        Id and content of rows that stand more than once; :func:`anmi.corpus.sources.assemble` counts
-        them.
+        Id and content of rows that stand more than once, which are set aside later.
     """
 
     def __init__(self) -> None:
@@ -310,8 +304,8 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         before = self.setdefault(identifier, row)
         if before is row:
             return
-        *content, first, at = before
-        if content != [*row[:3]]:
+        if before[:3] != row[:3]:
+            *_, first, at = before
             raise AnmiError(
                 f'{path} line {line} repeats the id "{identifier}" of {first} line {at} with'
                 " another content; make ids unique"
@@ -555,16 +549,12 @@ def _scores(path: Path, line: int, name: str, value: Any) -> list[str]:
     """Return one label or a list of them as they are written."""
     given = value if isinstance(value, list) else [value]
     found = [
-        str(int(each))
-        if isinstance(each, bool)
-        else ""
-        if each is None or _is_nan(each)
-        else str(each)
+        str(int(each)) if isinstance(each, bool) else "" if each is None else str(each)
         for each in given
     ]
     for text in found:
         with suppress(ValueError):
-            if float(text) % 1:
+            if float(text) % 1 > 0:
                 raise AnmiError(
                     f'{path} line {line} has the "{name}" {text}; a label is a whole number, 0 of a'
                     " negative: name another column by ingestion.columns.score, or leave it empty,"

@@ -323,7 +323,7 @@ def _labelled(
     documents: pd.DataFrame,
     quarantine: Quarantine,
 ) -> pd.DataFrame:
-    """Set aside queries without a positive, and training queries whose positives are not in the corpus.
+    """Set aside queries without a positive, and in train without one in the corpus.
 
     Folders in the BEIR layout often carry queries of splits they have no labels for, so a query
     that no label names is no damage, and neither is one that was judged to have no answer; one
@@ -345,7 +345,7 @@ def _labelled(
 
 
 def _note_absent(qrels: pd.DataFrame, present: NDArray[np.bool_], notes: dict[str, Any]) -> None:
-    """Note what recall can reach where the corpus lacks relevant documents of dev or test queries."""
+    """Note what recall of dev and test can reach where relevant documents are not there."""
     for split, labels in qrels.assign(present=present).groupby("split"):
         if not labels["present"].all():
             ceiling = labels.groupby("query_id")["present"].mean().mean()

@@ -189,7 +189,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             return bool(self._fs.exists(found))
 
     def _local_versions(self, _: str = "") -> list[str]:
-        """Return the paths of all versions; brackets and the like in the data root are no wildcards."""
+        """Return the paths of all versions; brackets in the data root are no wildcards."""
         return list(map(str, Path(self._filepath).glob(f"*/{self._filepath.name}")))
 
     def _remote_versions(self, _: str = "") -> list[str]:
