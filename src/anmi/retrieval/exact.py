@@ -85,8 +85,8 @@ def directions(vectors: Floats) -> Floats:
 
     Examples
     --------
-    >>> directions(np.array([[3, 4], [0, 0]], np.float32)).round(1).tolist()
-    [[0.6, 0.8], [0.0, 0.0]]
+    >>> directions(np.array([[0, 4], [0, 0]], np.float32)).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
     """
     sizes = lengths(vectors)
     if of_one_length(sizes):

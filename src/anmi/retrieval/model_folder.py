@@ -98,8 +98,6 @@ def loading(what: str, cure: str) -> Iterator[None]:
         raise AnmiError(f"{told}, or set ANMI_ONLINE=1 to fetch it from the hub") from error
 
 
-# Buffers that old releases saved.
-_BUFFER: Final = re.compile(r"(.*\.)?position_ids")
 _SHOWN_WEIGHTS: Final = 3
 
 
@@ -128,13 +126,15 @@ def _whole(what: str) -> Iterator[None]:
 def _check_weights(what: str, folder: Path, network: Any, report: Any) -> None:
     """Refuse missing weights but those of a pooler that nobody reads, and tell once of weights without a place."""
     missing = sorted(report.missing_keys)
-    unused = sorted(key for key in report.unexpected_keys if not _BUFFER.fullmatch(key))
+    # Old releases saved a buffer beside the weights.
+    unused = sorted(key for key in report.unexpected_keys if not key.endswith("position_ids"))
     pooled = "pooler_output" in str(_read(folder / "sentence_bert_config.json"))
     if network.base_model is network and not pooled:
-        for key in (key for key in missing if key.startswith("pooler.")):
+        idle = [key for key in missing if key.startswith("pooler.")]
+        for key in idle:
             # Or the fingerprint would be another one at each load.
             network.get_parameter(key).data.zero_()
-        missing = [key for key in missing if not key.startswith("pooler.")]
+        missing = [key for key in missing if key not in idle]
     if missing:
         others = f", which hold {_shown(unused)} instead" if unused else ""
         raise AnmiError(
