@@ -167,6 +167,48 @@ def values_by_id(table: pd.DataFrame, key: str, name: str, default: str) -> dict
 _SIGN: Final = regex.compile(r"(?V1)[\p{ASCII}[\p{Po}--\p{Terminal_Punctuation}--[¡¿]]]")
 
 
+# 10² is not 102.
+_TELLING: Final = ("<super>", "<sub>", "<fraction>")
+_TATWEEL: Final = 0x640
+# Hebrew and Arabic, whose marks are left out by most who write; and jamo that stand alone, which
+# are not to be composed.
+_POINTED: Final = range(0x591, 0x6EE)
+_JAMO: Final = range(0x3131, 0x318F)
+
+
+class _Letters(dict[int, str]):
+    """Translation table that learns, character by character, the form by which a letter or a digit counts."""
+
+    def __missing__(self, code: int) -> str:
+        value = character = chr(code)
+        kind = unicodedata.decomposition(character).partition(" ")[0]
+        if kind.startswith("<") and kind not in _TELLING and code not in _JAMO:
+            value = unicodedata.normalize("NFKC", character)
+            # An accent that stands alone, or a phrase in one character.
+            value = character if " " in value and not value.isspace() else value
+        if code == _TATWEEL or (code in _POINTED and unicodedata.category(character) == "Mn"):
+            value = ""
+        if character.isdecimal():
+            value = str(unicodedata.decimal(character))
+        self[code] = value
+        return value
+
+
+_LETTERS: Final = _Letters({ord("ک"): "ك", ord("ی"): "ي"})
+
+
+def one_form(text: str) -> str:
+    """Return a text in one form of each letter: of any width, composed, without Hebrew points and Arabic harakat.
+
+    Examples
+    --------
+    >>> one_form("ＡＢＣ ﾌﾟﾘﾝﾀｰ שָׁלוֹם"), one_form("10² ½")
+    ('ABC プリンター שלום', '10² ½')
+    """
+    composed = unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", composed.translate(_LETTERS))
+
+
 class _Blanks(dict[int, str]):
     """Translation table that learns, character by character, what is white-space, punctuation or invisible."""
 
@@ -224,14 +266,10 @@ def normalised(text: str) -> str:
         # These characters are composed already and none of them vanishes.
         folded = text.encode().lower().translate(_ASCII_BLANKS).decode()
     else:
-        folded = _BESIDE_UNSPACED.sub(" ", _folded(text).translate(_BLANKS))
+        folded = one_form(one_form(text).casefold()).translate(_BLANKS)
+        folded = _BESIDE_UNSPACED.sub(" ", folded)
     tokens = (token if token.isalnum() else _without_punctuation(token) for token in folded.split())
     return " ".join(filter(None, tokens)) or text.strip()
-
-
-def _folded(text: str) -> str:
-    # Case folding can undo a composition, hence the second NFKC.
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 @lru_cache(1 << 16)
@@ -272,7 +310,9 @@ def without_signs(text: str) -> str:
     >>> without_signs("C# at 1.5")
     'c at 1 5'
     """
-    return " ".join(_folded(text).translate(_ALL_BLANKS).split()) or text.strip()
+    # Case folding can undo a composition, hence the second NFKC.
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.translate(_ALL_BLANKS).split()) or text.strip()
 
 
 def normalised_forms(texts: Texts) -> pa.LargeStringArray:
