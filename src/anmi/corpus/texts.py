@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -234,6 +235,23 @@ _BLANKS.update((ord(dash), "-") for dash in "‐‑‒–−")
 _BLANKS.update((ord(apostrophe), "'") for apostrophe in "’ʼ")
 _ALL_BLANKS: Final = _Blanks(with_signs=False)
 _ASCII_BLANKS: Final = bytes(ord(_BLANKS[code]) if code < 128 else code for code in range(256))
+_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]\w{1,30});")
+_INLINE_TAG: Final = (
+    r"(?:[abisuq]|(?i:em|strong|span|code|mark|small|big|font|kbd|tt|del|ins|abbr|cite))"
+    r"(?:\s[^<>]*)?>"
+)
+_BLOCK_TAG: Final = (
+    r"(?:p|(?i:br|div|li|[uo]l|h[1-6]|pre|blockquote|hr|td|th|tr|table|tbody))(?:\s[^<>]*)?/?>"
+)
+_CLOSED: Final = r"(?<=[^\s(\[{\"'`])</"
+_INLINE: Final = re.compile(rf"<{_INLINE_TAG}(?=[\w<])|{_CLOSED}{_INLINE_TAG}")
+_BLOCK: Final = re.compile(
+    rf"<{_BLOCK_TAG}(?=[\w<(\"'¿])|(?<=[\w.,;:!?)>])<{_BLOCK_TAG}|{_CLOSED}{_BLOCK_TAG}"
+)
+_EMPHASIS: Final = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")
+_LINK: Final = re.compile(r"\[([^\[\]]+)\]\([^()\s]+\)")
+_HEADING: Final = re.compile(r"^#{1,6} +", re.MULTILINE)
+_LOOKALIKES: Final = str.maketrans("асеорхуіјѕһԁԛԝοανικρτυχ", "aceopxyijshdqwoavikptux")
 _OPENING: Final = "([{\"'`"
 _CLOSING: Final = ".,;:!?)]}\"'`"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
@@ -248,7 +266,7 @@ _BESIDE_UNSPACED: Final = regex.compile(
 
 
 def normalised(text: str) -> str:
-    """Return the text in NFKC, case-folded, with one blank between tokens, without the punctuation of sentences.
+    """Return the text in one form of its letters, case-folded, without markup and the punctuation of sentences.
 
     Signs in or at a word or a number stay, and so do operators between blanks; what goes is the
     punctuation at the end of a token, brackets and quotes around it, hyphens that join words, and
@@ -262,6 +280,7 @@ def normalised(text: str) -> str:
     >>> normalised("?!")
     '?!'
     """
+    text = _without_markup(text)
     if text.isascii():
         # These characters are composed already and none of them vanishes.
         folded = text.encode().lower().translate(_ASCII_BLANKS).decode()
@@ -270,6 +289,38 @@ def normalised(text: str) -> str:
         folded = _BESIDE_UNSPACED.sub(" ", folded)
     tokens = (token if token.isalnum() else _without_punctuation(token) for token in folded.split())
     return " ".join(filter(None, tokens)) or text.strip()
+
+
+def _without_markup(text: str) -> str:
+    """Return a text without HTML entities, the tags around words, and the marks of Markdown.
+
+    A tag between blanks is what the text speaks of, and stays.
+
+    Examples
+    --------
+    >>> _without_markup("<p>What is <b>R&amp;D</b>?</p>"), _without_markup("# Why **two** <br> tags?")
+    ('What is R&D?', 'Why two <br> tags?')
+    """
+    if "&" in text:
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    if "<" in text:
+        text = _BLOCK.sub(" ", _INLINE.sub("", text)).strip()
+    if "*" in text:
+        text = _EMPHASIS.sub(r"\2", text)
+    if "](" in text:
+        text = _LINK.sub(r"\1", text)
+    return _HEADING.sub("", text) if "# " in text else text
+
+
+def telling(form: str, stop: Collection[str]) -> str:
+    """Return the words of a normalised text that tell something, letters of other scripts as those they look like.
+
+    Examples
+    --------
+    >>> telling("what is the сеll", {"is", "the"})
+    'what cell'
+    """
+    return " ".join(word for word in form.translate(_LOOKALIKES).split() if word not in stop)
 
 
 @lru_cache(1 << 16)

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import regex
 from numpy.typing import NDArray
 
+from anmi.corpus.sentences import stop_words
 from anmi.corpus.texts import one_form
 from anmi.errors import AnmiError, installed, nearest
 
@@ -96,10 +97,6 @@ SNOWBALL: Final = {
     "it": "italian", "lt": "lithuanian", "ne": "nepali", "nl": "dutch", "no": "norwegian", "pt": "portuguese",
     "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
-# Languages for which bm25s carries a stop-word list as well.
-_STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
-# Which the English one lacks.
-_MORE_STOPWORDS: Final = {"en": {"i"}}
 
 # Those that look at more than what stands between two blanks, and whose tokens are words as they
 # are written.
@@ -163,12 +160,10 @@ def _stem(language: str) -> Callable[[str], str | None]:
             f'no Snowball stemmer for language "{language}"; use tokenizer "ngram" or "whitespace"'
         )
     import Stemmer
-    from bm25s.tokenization import _infer_stopwords
 
     # A cache of its own would only be a second one.
     stemmer = Stemmer.Stemmer(SNOWBALL[language], 0)
-    stop = set(_infer_stopwords(language)) if language in _STOPWORDS else set()
-    stop |= _MORE_STOPWORDS.get(language, set())
+    stop = stop_words(language)
 
     @lru_cache(_MOST_WORDS)
     def stem(word: str) -> str | None:
@@ -389,9 +384,10 @@ def for_queries(tokenize: Tokenize) -> Tokenize:
     Documents have each accented word without its accents as well. A query has one form, so that no
     word counts twice.
     """
-    if isinstance(tokenize, partial) and tokenize.func is _tokens:
-        return partial(_tokens, *tokenize.args[:2], False)
-    return tokenize
+    if not (isinstance(tokenize, partial) and tokenize.func is _tokens):
+        return tokenize
+    kind, language, _ = tokenize.args
+    return partial(_tokens, kind, language, False)
 
 
 def tokenizer(kind: str, language: str) -> Tokenize:
