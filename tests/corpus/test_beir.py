@@ -240,13 +240,18 @@ def test_texts_of_held_out_queries_leave_train(folder):
     folder.queries[0]["text"] = "WHICH  amber has number 32?"
     folder.queries[1]["text"] = folder.queries[24]["text"]
     folder.queries[25]["text"] = folder.queries[33]["text"]
-    found = load_collection(folder.write())
+    folder.queries[2]["text"] = "<p>Which <b>cedar</b> has number&nbsp;34?</p>"
+    folder.queries[3]["text"] = f"the {folder.queries[35]['text']}"
+    folder.queries[4]["text"] = folder.queries[36]["text"].replace("e", "е")
+    folder.queries[5]["text"] = f"not {folder.queries[37]['text']}"
+    found = load_collection(folder.write(), language="en")
     assert reasons(found) == {
-        "a train query with the text of a test query": 1,
+        "a train query with the text of a test query": 2,
         "a train query with the text of a dev query": 1,
         "a dev query with the text of a test query": 1,
     }
-    assert found.queries["split"].value_counts().to_dict() == {"train": 22, "dev": 7, "test": 8}
+    assert found.queries["split"].value_counts().to_dict() == {"train": 21, "dev": 7, "test": 8}
+    assert ': 2, the first of them "q3"; they stay' in found.notes["near_copies"]
 
 
 def test_half_a_surrogate_pair_does_not_break_storage(folder, tmp_path):

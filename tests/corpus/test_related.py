@@ -46,6 +46,10 @@ from anmi.seeds import choose, cut
         ("What is “C#” – (a language)?", "what is c# a language"),
         ("it’s −5 °C…", "It's -5 °C."),
         ("你好，世界！", "你好 世界"),
+        ("<p>What is <b class='x'>R&amp;D</b>?</p>", "what is r&d"),
+        ("one<br/>two&nbsp;three", "one two three"),
+        ("## Why **is** the [sky](https://x.org/a) `blue`?", "why is the sky blue"),
+        ("a &lt; b", "a < b"),
     ],
 )
 def test_same_after_normalisation(one, other):
@@ -67,6 +71,12 @@ def test_same_after_normalisation(one, other):
         ("1.5", "1 5"),
         ("3-5", "3 5"),
         ("5 + 3", "5 * 3"),
+        ("what does <br> do", "what does <hr> do"),
+        ("what is <br>?", "what is <p>?"),
+        ("List<int>", "List<str>"),
+        ("*args", "**args"),
+        ("a*b*c", "abc"),
+        ("AT&T", "AT T"),
         ("a[]", "a"),
         ("用C写", "用C#写"),
     ],

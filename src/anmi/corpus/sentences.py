@@ -44,6 +44,26 @@ _READ: Final = 10_000
 _LONGEST: Final = 400
 
 
+# Languages for which bm25s carries a list of stop words, and what the English one lacks.
+_STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
+_MORE_STOPWORDS: Final = {"en": {"i"}}
+# Of them those that make another statement of one.
+_TURNING: Final = """
+and but if no nor not or und oder aber nicht kein keine keinen ohne maar niet geen et ou mais ne ni non
+pas sans y o pero sin e ma senza mas não sem и или но не ни нет без och eller men inte og ikke ve veya
+ama değil
+"""
+TURNING: Final = frozenset(_TURNING.split())
+
+
+def stop_words(language: str) -> frozenset[str]:
+    """Return the words of a language that tell nothing; none where no list is known."""
+    from bm25s.tokenization import _infer_stopwords
+
+    words = _infer_stopwords(language) if language in _STOPWORDS else []
+    return frozenset(words) | _MORE_STOPWORDS.get(language, set())
+
+
 def sentences(text: str, language: str) -> list[tuple[int, int]]:
     r"""Return where each sentence starts and ends.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
-from anmi.corpus.sentences import detect_language
+from anmi.corpus.sentences import TURNING, detect_language, stop_words
 from anmi.corpus.texts import (
     among,
     arrow,
@@ -26,6 +26,7 @@ from anmi.corpus.texts import (
     joined_texts,
     normalised_forms,
     pairs_among,
+    telling,
     without_signs,
 )
 from anmi.corpus.types import (
@@ -173,6 +174,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         )
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
+    language = options.language or detect_language(texts)
+    _note_near(queries, language, notes)
     facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
     runs = raw.runs[among(raw.runs["query_id"], queries["query_id"])]
     runs = runs[among(runs["document_id"], corpus["document_id"])]
@@ -184,7 +187,7 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     columns = ["query_id", "text", "split", "metadata", "same_as"]
     return Collection(
         name,
-        options.language or detect_language(texts),
+        language,
         corpus,
         plain(
             queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}),
@@ -395,6 +398,21 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
         + " query"
     )
     return quarantine.set_aside("query", queries, order != last, reason)
+
+
+def _note_near(queries: pd.DataFrame, language: str, notes: dict[str, Any]) -> None:
+    """Note the training queries that say almost what a dev or test query says."""
+    stop = stop_words(language) - TURNING
+    words = queries["normalised"].map(lambda form: telling(form, stop))
+    train = queries["split"] == "train"
+    near = train & words.isin(words[~train]) & (words != "")
+    if near.any():
+        notes["near_copies"] = note = (
+            "training queries that differ from a dev or test query only in stop words or in"
+            f" letters that look alike: {near.sum():,}, the first of them"
+            f' "{queries["query_id"][near].iloc[0]}"; they stay'
+        )
+        log.warning(note)
 
 
 def _merged(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -167,6 +168,48 @@ def values_by_id(table: pd.DataFrame, key: str, name: str, default: str) -> dict
 _SIGN: Final = regex.compile(r"(?V1)[\p{ASCII}[\p{Po}--\p{Terminal_Punctuation}--[¡¿]]]")
 
 
+# 10² is not 102.
+_TELLING: Final = ("<super>", "<sub>", "<fraction>")
+_TATWEEL: Final = 0x640
+# Hebrew and Arabic, whose marks are left out by most who write; and jamo that stand alone, which
+# are not to be composed.
+_POINTED: Final = range(0x591, 0x6EE)
+_JAMO: Final = range(0x3131, 0x318F)
+
+
+class _Letters(dict[int, str]):
+    """Translation table that learns, character by character, the form by which a letter or a digit counts."""
+
+    def __missing__(self, code: int) -> str:
+        value = character = chr(code)
+        kind = unicodedata.decomposition(character).partition(" ")[0]
+        if kind.startswith("<") and kind not in _TELLING and code not in _JAMO:
+            value = unicodedata.normalize("NFKC", character)
+            # An accent that stands alone, or a phrase in one character.
+            value = character if " " in value and not value.isspace() else value
+        if code == _TATWEEL or (code in _POINTED and unicodedata.category(character) == "Mn"):
+            value = ""
+        if character.isdecimal():
+            value = str(unicodedata.decimal(character))
+        self[code] = value
+        return value
+
+
+_LETTERS: Final = _Letters({ord("ک"): "ك", ord("ی"): "ي"})
+
+
+def one_form(text: str) -> str:
+    """Return a text in one form of each letter: of any width, composed, without Hebrew points and Arabic harakat.
+
+    Examples
+    --------
+    >>> one_form("ＡＢＣ ﾌﾟﾘﾝﾀｰ שָׁלוֹם"), one_form("10² ½")
+    ('ABC プリンター שלום', '10² ½')
+    """
+    composed = unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", composed.translate(_LETTERS))
+
+
 class _Blanks(dict[int, str]):
     """Translation table that learns, character by character, what is white-space, punctuation or invisible."""
 
@@ -192,6 +235,23 @@ _BLANKS.update((ord(dash), "-") for dash in "‐‑‒–−")
 _BLANKS.update((ord(apostrophe), "'") for apostrophe in "’ʼ")
 _ALL_BLANKS: Final = _Blanks(with_signs=False)
 _ASCII_BLANKS: Final = bytes(ord(_BLANKS[code]) if code < 128 else code for code in range(256))
+_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]\w{1,30});")
+_INLINE_TAG: Final = (
+    r"(?:[abisuq]|(?i:em|strong|span|code|mark|small|big|font|kbd|tt|del|ins|abbr|cite))"
+    r"(?:\s[^<>]*)?>"
+)
+_BLOCK_TAG: Final = (
+    r"(?:p|(?i:br|div|li|[uo]l|h[1-6]|pre|blockquote|hr|td|th|tr|table|tbody))(?:\s[^<>]*)?/?>"
+)
+_CLOSED: Final = r"(?<=[^\s(\[{\"'`])</"
+_INLINE: Final = re.compile(rf"<{_INLINE_TAG}(?=[\w<])|{_CLOSED}{_INLINE_TAG}")
+_BLOCK: Final = re.compile(
+    rf"<{_BLOCK_TAG}(?=[\w<(\"'¿])|(?<=[\w.,;:!?)>])<{_BLOCK_TAG}|{_CLOSED}{_BLOCK_TAG}"
+)
+_EMPHASIS: Final = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")
+_LINK: Final = re.compile(r"\[([^\[\]]+)\]\([^()\s]+\)")
+_HEADING: Final = re.compile(r"^#{1,6} +", re.MULTILINE)
+_LOOKALIKES: Final = str.maketrans("асеорхуіјѕһԁԛԝοανικρτυχ", "aceopxyijshdqwoavikptux")
 _OPENING: Final = "([{\"'`"
 _CLOSING: Final = ".,;:!?)]}\"'`"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
@@ -206,7 +266,7 @@ _BESIDE_UNSPACED: Final = regex.compile(
 
 
 def normalised(text: str) -> str:
-    """Return the text in NFKC, case-folded, with one blank between tokens, without the punctuation of sentences.
+    """Return the text in one form of its letters, case-folded, without markup and the punctuation of sentences.
 
     Signs in or at a word or a number stay, and so do operators between blanks; what goes is the
     punctuation at the end of a token, brackets and quotes around it, hyphens that join words, and
@@ -220,18 +280,47 @@ def normalised(text: str) -> str:
     >>> normalised("?!")
     '?!'
     """
+    text = _without_markup(text)
     if text.isascii():
         # These characters are composed already and none of them vanishes.
         folded = text.encode().lower().translate(_ASCII_BLANKS).decode()
     else:
-        folded = _BESIDE_UNSPACED.sub(" ", _folded(text).translate(_BLANKS))
+        folded = one_form(one_form(text).casefold()).translate(_BLANKS)
+        folded = _BESIDE_UNSPACED.sub(" ", folded)
     tokens = (token if token.isalnum() else _without_punctuation(token) for token in folded.split())
     return " ".join(filter(None, tokens)) or text.strip()
 
 
-def _folded(text: str) -> str:
-    # Case folding can undo a composition, hence the second NFKC.
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+def _without_markup(text: str) -> str:
+    """Return a text without HTML entities, the tags around words, and the marks of Markdown.
+
+    A tag between blanks is what the text speaks of, and stays.
+
+    Examples
+    --------
+    >>> _without_markup("<p>What is <b>R&amp;D</b>?</p>"), _without_markup("# Why **two** <br> tags?")
+    ('What is R&D?', 'Why two <br> tags?')
+    """
+    if "&" in text:
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    if "<" in text:
+        text = _BLOCK.sub(" ", _INLINE.sub("", text)).strip()
+    if "*" in text:
+        text = _EMPHASIS.sub(r"\2", text)
+    if "](" in text:
+        text = _LINK.sub(r"\1", text)
+    return _HEADING.sub("", text) if "# " in text else text
+
+
+def telling(form: str, stop: Collection[str]) -> str:
+    """Return the words of a normalised text that tell something, letters of other scripts as those they look like.
+
+    Examples
+    --------
+    >>> telling("what is the сеll", {"is", "the"})
+    'what cell'
+    """
+    return " ".join(word for word in form.translate(_LOOKALIKES).split() if word not in stop)
 
 
 @lru_cache(1 << 16)
@@ -272,7 +361,9 @@ def without_signs(text: str) -> str:
     >>> without_signs("C# at 1.5")
     'c at 1 5'
     """
-    return " ".join(_folded(text).translate(_ALL_BLANKS).split()) or text.strip()
+    # Case folding can undo a composition, hence the second NFKC.
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.translate(_ALL_BLANKS).split()) or text.strip()
 
 
 def normalised_forms(texts: Texts) -> pa.LargeStringArray:

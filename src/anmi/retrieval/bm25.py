@@ -14,7 +14,7 @@ from scipy import sparse
 from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.terms import Terms, unsigned
-from anmi.retrieval.tokenize import Tokenize, saved_tokenizer
+from anmi.retrieval.tokenize import Tokenize, for_queries, saved_tokenizer, unaccented
 
 Floats = NDArray[np.float32]
 
@@ -52,7 +52,7 @@ class BM25Index:
     def __init__(self, engine: Any, settings: dict[str, Any], tokenize: Tokenize) -> None:
         self._engine = engine
         self.settings = settings
-        self.tokenize = tokenize
+        self.tokenize = for_queries(tokenize)
 
     @staticmethod
     def build(
@@ -192,15 +192,15 @@ class BM25Index:
             yield part, full
 
     def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row and the number of each known token, [T] each."""
+        """Return the row and the number of each known token, [T] each; accents that no document has do not count."""
         number = self._engine.vocab_dict
-        found = [
-            (row, number[token])
+        known = (
+            (row, token if token in number else unaccented(token))
             for row, tokens in enumerate(rows)
             for token in tokens
-            if token in number
-        ]
-        pairs = np.array(found, np.int64).reshape(-1, 2)
+        )
+        numbers = [(row, number[token]) for row, token in known if token in number]
+        pairs = np.array(numbers, np.int64).reshape(-1, 2)
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
     def vectors(self) -> tuple[sparse.csr_matrix, list[str]]:

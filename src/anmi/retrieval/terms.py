@@ -23,6 +23,7 @@ from anmi.retrieval.tokenize import (
     DICTIONARIES,
     RULES,
     Tokenize,
+    for_queries,
     resolve,
     runs_of,
     saved_tokenizer,
@@ -122,7 +123,7 @@ class Terms:
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Return which known terms each query holds, weighted by idf: float32 [Q, V]."""
-        held = counted(self.tokenize(texts), self.vocabulary, grow=False)
+        held = counted(for_queries(self.tokenize)(texts), self.vocabulary, grow=False)
         held.data = self.idf[held.indices]
         return held
 

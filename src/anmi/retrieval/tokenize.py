@@ -2,8 +2,9 @@
 
 Splitting at white-space is enough for few languages: stems and stop words where Snowball has them,
 morphemes for Korean, words for Chinese, and runs of four characters where nothing better is known,
-which needs neither blanks nor a dictionary. Texts are taken in NFC, so that it does not matter how
-an accent is written.
+which needs neither blanks nor a dictionary. Letters are taken in one form, so that it does not
+matter how wide they are or how an accent is written. Beside its words a text has the terms that
+signs are parts of, the parts of identifiers and, in documents, accented words without accents.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import pyarrow.compute as pc
 import regex
 from numpy.typing import NDArray
 
+from anmi.corpus.sentences import stop_words
+from anmi.corpus.texts import one_form
 from anmi.errors import AnmiError, installed, nearest
 
 # Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of
@@ -31,30 +34,49 @@ from anmi.errors import AnmiError, installed, nearest
 _CHARACTERS: Final = r"[\w\p{No}]--\p{Cf}"
 # A single character is a word, too, except where an apostrophe leaves it over ("don't", "l'eau") or
 # it is a part of a number.
-_BEFORE_SINGLE: Final = r"(?<!\w['’])(?<!\d[.,])"
-_AFTER_SINGLE: Final = r"(?!['’]\w\w)(?![.,]\d)"
+_SINGLE: Final = r"(?<!\w['’].)(?<!\d[.,].)(?!['’]\w\w|[.,]\d)"
 _WORD: Final = regex.compile(
     rf"(?V1)[{_CHARACTERS}--\p{{M}}][{_CHARACTERS}]+"
-    rf"|{_BEFORE_SINGLE}[{_CHARACTERS}--\p{{M}}]{_AFTER_SINGLE}"
+    rf"|[{_CHARACTERS}--[\p{{M}}_]]{_SINGLE}"
 )
 # The same for texts in ASCII, in two thirds of the time.
-_ASCII_WORD: Final = re.compile(rf"\w\w+|{_BEFORE_SINGLE}\w{_AFTER_SINGLE}", re.ASCII)
+_ASCII_WORD: Final = re.compile(rf"\w\w+|[^\W_]{_SINGLE}", re.ASCII)
 # Written by syllables or words, so that two characters say what four letters do.
 _DENSE: Final = r"[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Hang}]"
 _RUN: Final = regex.compile(
     rf"(?V1)(?P<dense>[{_CHARACTERS}--\p{{M}}&&{_DENSE}][{_CHARACTERS}&&[{_DENSE}\p{{M}}]]*)"
     rf"|[{_CHARACTERS}--\p{{M}}--{_DENSE}][{_CHARACTERS}--{_DENSE}]*"
 )
-# Terms beside the words: what a decimal point or a comma between digits holds together, and words
-# with a sign before them (.NET, -5, --help) or after them (C#, C++, 50%).
-_LETTER: Final = rf"[\w--{_DENSE}--[\p{{Thai}}\p{{Laoo}}\p{{Khmr}}\p{{Mymr}}]]"
-_FRACTION: Final = rf"(?<=\d)[.,](?=\d){_LETTER}++"
-_DECIMAL: Final = regex.compile(rf"(?V1)(?<![{_LETTER}.,]){_LETTER}++(?:{_FRACTION})++")
-_PLAIN: Final = rf"{_LETTER}++(?:{_FRACTION})*+"
-_PREFIX: Final = rf"(?<![{_LETTER}[[!-~]--[(\[{{\"'`,:=]]])(?:[.#@$€£¥~±+−–]|--?)"
-_SUFFIX: Final = rf"(?:[#%‰°]|\++)(?!{_LETTER})"
-_SIGNED: Final = regex.compile(
-    rf"(?V1){_PREFIX}{_PLAIN}(?:{_SUFFIX})?|(?<!{_LETTER}|\d[.,]){_PLAIN}{_SUFFIX}"
+
+
+def _signs(letter: str) -> list[str]:
+    """Return patterns of terms beside the words: 1.5 or v1.3, and words with a sign, such as .NET, -5, C# and 50%."""
+    fraction = rf"(?<=\d)[.,](?=\d){letter}++"
+    word = rf"{letter}++(?:{fraction})*+"
+    prefix = rf"(?<![{letter}!#$%&)*+.\-/;<>?@\\\]^|}}~])(?:[.#@$€£¥~±+−–]|--?)"
+    suffix = rf"(?:[#%‰°]|\++)(?!{letter})"
+    signed = rf"{prefix}{word}(?:{suffix})?|(?<!{letter})(?<!\d[.,]){word}{suffix}"
+    return [rf"(?<![{letter}.,]){letter}++(?:{fraction})++", signed]
+
+
+_UNSPACED: Final = r"[\p{Thai}\p{Laoo}\p{Khmr}\p{Mymr}]"
+_SIGNED: Final = [
+    regex.compile(f"(?V1){pattern}") for pattern in _signs(rf"[\w--{_DENSE}--{_UNSPACED}]")
+]
+_ASCII_SIGNED: Final = [re.compile(pattern, re.ASCII) for pattern in _signs(r"\w")]
+# Words of alphabets, and where the words of an identifier meet.
+_ALPHABETS: Final = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
+_ALPHABETIC: Final = regex.compile(rf"(?V1)_*{_ALPHABETS}[{_ALPHABETS}\p{{M}}\d_]*+")
+_ASCII_ALPHABETIC: Final = re.compile(r"_*[A-Za-z]\w*+", re.ASCII)
+_PARTS: Final = regex.compile(r"(?V1)_+|(?<=[\p{Ll}\d])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})")
+_ACCENTS: Final = regex.compile(
+    r"(?<=[\p{Latin}\p{Greek}]\p{M}*)\p{Mn}|(?<=\p{Cyrillic})[\u0300\u0301]|(?<=[еЕ])\u0308"
+)
+_LIGATURES: Final = str.maketrans({"œ": "oe", "Œ": "Oe", "æ": "ae", "Æ": "Ae", "ø": "o", "ł": "l"})
+# Without one of these, a text in ASCII has no terms beside its words.
+_ASCII_MORE: Final = re.compile(
+    r"_|[A-Z](?:(?<=[a-z0-9].)|(?=[A-Z][a-z]))|[.,](?<=\d.)\d|[#%+](?<=\w.)"
+    r"|[.#@$~+-](?<![^\s(\[{\"'`,:=].)-?\w"
 )
 _MINUS: Final = str.maketrans("−–", "--")
 _CLUSTERS: Final = regex.compile(r"\X")
@@ -75,10 +97,6 @@ SNOWBALL: Final = {
     "it": "italian", "lt": "lithuanian", "ne": "nepali", "nl": "dutch", "no": "norwegian", "pt": "portuguese",
     "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
-# Languages for which bm25s carries a stop-word list as well.
-_STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "tr", "da"}
-# Which the English one lacks.
-_MORE_STOPWORDS: Final = {"en": {"i"}}
 
 # Those that look at more than what stands between two blanks, and whose tokens are words as they
 # are written.
@@ -109,10 +127,10 @@ def runs_of(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int32], NDArray
 
 
 def _composed(text: str) -> str:
-    """Return a text in NFC, without the characters that only choose a shape."""
+    """Return a text in one form of each letter, without the characters that only choose a shape."""
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFC", text)
+    text = one_form(text)
     joined = "\u200c" in text or "\u200d" in text
     return unicodedata.normalize("NFC", _SHAPING.sub("", text)) if joined else text
 
@@ -142,12 +160,10 @@ def _stem(language: str) -> Callable[[str], str | None]:
             f'no Snowball stemmer for language "{language}"; use tokenizer "ngram" or "whitespace"'
         )
     import Stemmer
-    from bm25s.tokenization import _infer_stopwords
 
     # A cache of its own would only be a second one.
     stemmer = Stemmer.Stemmer(SNOWBALL[language], 0)
-    stop = set(_infer_stopwords(language)) if language in _STOPWORDS else set()
-    stop |= _MORE_STOPWORDS.get(language, set())
+    stop = stop_words(language)
 
     @lru_cache(_MOST_WORDS)
     def stem(word: str) -> str | None:
@@ -288,33 +304,90 @@ def resolve(kind: str, language: str) -> str:
 
 
 @cache
-def _made(kind: str, language: str) -> Tokenize:
-    cut = TOKENIZERS[kind](language)
+def _cut(kind: str, language: str) -> Tokenize:
+    return TOKENIZERS[kind](language)
+
+
+@cache
+def _made(kind: str, language: str, accents: bool) -> Tokenize:
+    cut = _cut(kind, language)
+    if kind == "whitespace":
+        return lambda texts: cut([unicodedata.normalize("NFC", text) for text in texts])
+
+    @lru_cache(_MOST_WORDS)
+    def second(word: str) -> list[str]:
+        lowered = _lower(word, language)
+        bare = unaccented(lowered) if accents else lowered
+        forms = [*_parts(word), bare] if bare != lowered else _parts(word)
+        if kind in DICTIONARIES or not forms:
+            return [form.lower() for form in forms]
+        terms, others = cut([word, " ".join(forms)])
+        # A stop word has no second form.
+        return [term for term in others if terms and term not in terms]
+
+    def more(text: str) -> list[str]:
+        """Return the terms of a text beside its words."""
+        plain = text.isascii()
+        patterns = _ASCII_SIGNED if plain else _SIGNED
+        signed = [term for pattern in patterns for term in pattern.findall(text)]
+        terms = [_lower(term, language).translate(_MINUS) for term in signed]
+        words = (_ASCII_ALPHABETIC if plain else _ALPHABETIC).findall(text)
+        return terms + [term for word in words for term in second(word)]
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         texts = [_composed(text) for text in texts]
         rows = cut(texts)
-        if kind != "whitespace":
-            for terms, text in zip(rows, texts, strict=True):
-                _add_signed(terms, text, language)
+        for terms, text in zip(rows, texts, strict=True):
+            if _ASCII_MORE.search(text) or not text.isascii():
+                # A dictionary may know some of them.
+                words = set(terms) if kind in DICTIONARIES else ()
+                terms += [term for term in more(text) if term not in words]
         return rows
 
     return tokenize
 
 
-def _add_signed(terms: list[str], text: str, language: str) -> None:
-    """Add to the terms of a text those that signs are parts of, unless a dictionary knows them."""
-    if text.isalnum():
-        return
-    signed = [*_DECIMAL.findall(text), *_SIGNED.findall(text)]
-    if signed:
-        words = set(terms)
-        lowered = (_lower(term, language).translate(_MINUS) for term in signed)
-        terms += [term for term in lowered if term not in words]
+def _parts(word: str) -> list[str]:
+    """Return the words of two characters or more that an identifier is made of.
+
+    Examples
+    --------
+    >>> [_parts(word) for word in ("getUserById", "__init__", "word")]
+    [['get', 'User', 'By', 'Id'], ['init'], []]
+    """
+    return [part for part in _PARTS.split(word) if len(part) > 1 and part != word]
 
 
-def _tokens(kind: str, language: str, texts: Sequence[str]) -> list[list[str]]:
-    return _made(kind, language)(texts)
+def unaccented(word: str) -> str:
+    """Return a word of an alphabet without its accents.
+
+    Umlauts are accents, too; Cyrillic й and ї are letters of their own.
+
+    Examples
+    --------
+    >>> unaccented("hôpital"), unaccented("йогурт")
+    ('hopital', 'йогурт')
+    """
+    if word.isascii():
+        return word
+    decomposed = unicodedata.normalize("NFD", word).translate(_LIGATURES)
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
+
+
+def _tokens(kind: str, language: str, accents: bool, texts: Sequence[str]) -> list[list[str]]:
+    return _made(kind, language, accents)(texts)
+
+
+def for_queries(tokenize: Tokenize) -> Tokenize:
+    """Return how queries are cut where this cuts documents.
+
+    Documents have each accented word without its accents as well. A query has one form, so that no
+    word counts twice.
+    """
+    if not (isinstance(tokenize, partial) and tokenize.func is _tokens):
+        return tokenize
+    kind, language, _ = tokenize.args
+    return partial(_tokens, kind, language, False)
 
 
 def tokenizer(kind: str, language: str) -> Tokenize:
@@ -338,6 +411,6 @@ def tokenizer(kind: str, language: str) -> Tokenize:
     [['run', 'dog']]
     """
     kind = resolve(kind, language)
-    _made(kind, language)
+    _cut(kind, language)
     # Which other processes can be sent.
-    return partial(_tokens, kind, language)
+    return partial(_tokens, kind, language, True)
