@@ -192,7 +192,7 @@ class BM25Index:
             yield part, full
 
     def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row and the number of each known token, [T] each; accents that no document has do not count."""
+        """Return the row and the number of each known token, accents aside if need be, [T] each."""
         number = self._engine.vocab_dict
         known = (
             (row, token if token in number else unaccented(token))

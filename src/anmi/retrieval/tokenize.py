@@ -50,7 +50,7 @@ _RUN: Final = regex.compile(
 
 
 def _signs(letter: str) -> list[str]:
-    """Return patterns of terms beside the words: 1.5 or v1.3, and words with a sign, such as .NET, -5, C# and 50%."""
+    """Return patterns of numbers such as 1.5 and of words with a sign, such as .NET or C#."""
     fraction = rf"(?<=\d)[.,](?=\d){letter}++"
     word = rf"{letter}++(?:{fraction})*+"
     prefix = rf"(?<![{letter}!#$%&)*+.\-/;<>?@\\\]^|}}~])(?:[.#@$€£¥~±+−–]|--?)"
@@ -263,7 +263,7 @@ def _pieces(run: str, length: int) -> list[str]:
 
 
 def saved_tokenizer(settings: Mapping[str, Any], path: Path) -> Tokenize:
-    """Return the tokeniser that the saved terms in a folder were cut by; refuse those of other rules."""
+    """Return the tokeniser of the saved terms in a folder; refuse those of other rules."""
     if settings.get("rules") != RULES:
         raise AnmiError(
             f"{path}: another version of ANMI cut these texts into terms, which would not match"
