@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.special import logit
 from tests.judging.conftest import Server, completion, save_classifier
 
 from anmi.candidates import GRADE, SHIFT, Candidates, CandidateShards
@@ -262,8 +263,9 @@ def test_a_language_model_reads_what_is_doubted(
     grades = block.columns[GRADE]
     called, refused = grades >= 2, grades < 2
     assert called.any() and refused.any() and told["calls"] <= 200
-    more = block.columns["p_relevant"] - before.columns["p_relevant"]
-    assert np.median(more[called]) > np.median(more[refused])
+    # As log-odds: what was likely before cannot become likelier by much.
+    shift = logit(block.columns["p_relevant"]) - logit(before.columns["p_relevant"])
+    assert np.median(shift[called]) > np.median(shift[refused])
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:
