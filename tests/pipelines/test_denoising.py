@@ -264,7 +264,10 @@ def test_a_language_model_reads_what_is_doubted(
     called, refused = grades >= 2, grades < 2
     assert called.any() and refused.any() and told["calls"] <= 200
     # As log-odds: what was likely before cannot become likelier by much.
-    shift = logit(block.columns["p_relevant"]) - logit(before.columns["p_relevant"])
+    first, second = (
+        logit(np.clip(judged.columns["p_relevant"], 1e-6, 1 - 1e-6)) for judged in (before, block)
+    )
+    shift = second - first
     assert np.median(shift[called]) > np.median(shift[refused])
 
 
