@@ -323,7 +323,8 @@ def _made(kind: str, language: str, accents: bool) -> Tokenize:
             return [form.lower() for form in forms]
         terms, others = cut([word, " ".join(forms)])
         # A stop word has no second form.
-        return [term for term in others if terms and term not in terms]
+        words = set(terms)
+        return [term for term in others if words and term not in words]
 
     def more(text: str) -> list[str]:
         """Return the terms of a text beside its words."""
