@@ -42,6 +42,15 @@ def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
     assert found["rank"].agg(list).tolist() == [list(range(1, 11))] * 4
 
 
+def test_a_query_that_is_a_copy_does_not_find_its_text() -> None:
+    corpus = pd.DataFrame({"document_id": IDS[:6], "copy_of": [*IDS[:5], "d3"]})
+    ranking = Ranking.of(queries(d5="d5"), labels(("d5", "d1")), corpus, depth=6)
+    documents = np.arange(6, dtype=np.int32)[None]
+    scores = -documents.astype(np.float32)
+    run = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count]))
+    assert run.document_id.tolist() == ["d0", "d1", "d2", "d4"]
+
+
 @pytest.mark.parametrize(
     ("same_as", "rank"), [("x", 10), ("", 11)], ids=["the query itself", "an id that coincides"]
 )

@@ -74,13 +74,16 @@ class Ranking:
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
         """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
         relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
-        own = own_documents(queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
+        document_ids = hits_of(corpus)
+        first = result_passages(corpus)
+        is_result = first != NO_RESULT
+        places = pd.Series(first[is_result], index=document_ids[is_result]).groupby(level=0).first()
+        result_of_passage = dict(zip(corpus.document_id, document_ids.map(places), strict=True))
+        own = own_documents(queries, result_of_passage)
         names = queries.get("same_as", queries.query_id)
         is_itself = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
         own = np.where(is_itself, own, PADDING).astype(np.int32)
-        document_ids = hits_of(corpus).tolist()
-        first = result_passages(corpus)
-        return Ranking(queries.query_id.tolist(), document_ids, own, depth, first)
+        return Ranking(queries.query_id.tolist(), document_ids.tolist(), own, depth, first)
 
     @property
     def place(self) -> dict[str, int]:
