@@ -46,6 +46,8 @@ from anmi.seeds import choose, cut
         ("What is “C#” – (a language)?", "what is c# a language"),
         ("it’s −5 °C…", "It's -5 °C."),
         ("你好，世界！", "你好 世界"),
+        ("red ,green", "red, green"),
+        ('he said,"yes" twice', 'He said, "yes" twice.'),
         ("<p>What is <b class='x'>R&amp;D</b>?</p>", "what is r&d"),
         ("one<br/>two&nbsp;three", "one two three"),
         ("## Why **is** the [sky](https://x.org/a) `blue`?", "why is the sky blue"),
