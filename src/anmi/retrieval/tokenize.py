@@ -66,11 +66,11 @@ _SIGNED: Final = [
 _ASCII_SIGNED: Final = [re.compile(pattern, re.ASCII) for pattern in _signs(r"\w")]
 # Words of alphabets, and where the words of an identifier meet.
 _ALPHABETS: Final = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
-_ALPHABETIC: Final = regex.compile(rf"(?V1)_*{_ALPHABETS}[{_ALPHABETS}\p{{M}}\d_]*+")
-_ASCII_ALPHABETIC: Final = re.compile(r"_*[A-Za-z]\w*+", re.ASCII)
+_ALPHABETIC: Final = regex.compile(rf"(?V1)(?<!_)_*+{_ALPHABETS}[{_ALPHABETS}\p{{M}}\d_]*+")
+_ASCII_ALPHABETIC: Final = re.compile(r"(?<!_)_*+[A-Za-z]\w*+", re.ASCII)
 _PARTS: Final = regex.compile(r"(?V1)_+|(?<=[\p{Ll}\d])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})")
 _ACCENTS: Final = regex.compile(
-    r"(?<=[\p{Latin}\p{Greek}]\p{M}*)\p{Mn}|(?<=\p{Cyrillic})[\u0300\u0301]|(?<=[еЕ])\u0308"
+    r"(?<=[\p{Latin}\p{Greek}])\p{M}+|(?<=\p{Cyrillic})[\u0300\u0301]|(?<=[еЕ])\u0308"
 )
 _LIGATURES: Final = str.maketrans({"œ": "oe", "Œ": "Oe", "æ": "ae", "Æ": "Ae", "ø": "o", "ł": "l"})
 # Without one of these, a text in ASCII has no terms beside its words.
@@ -322,8 +322,9 @@ def _made(kind: str, language: str, accents: bool) -> Tokenize:
         if kind in DICTIONARIES or not forms:
             return [form.lower() for form in forms]
         terms, others = cut([word, " ".join(forms)])
+        known = set(terms)
         # A stop word has no second form.
-        return [term for term in others if terms and term not in terms]
+        return [term for term in others if known and term not in known]
 
     def more(text: str) -> list[str]:
         """Return the terms of a text beside its words."""
