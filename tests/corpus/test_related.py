@@ -157,6 +157,11 @@ def test_documents_of_one_parent_are_siblings_and_the_parent_is_one_of_them() ->
     ]
 
 
+def test_ids_of_parents_are_read_as_those_of_documents() -> None:
+    books = ['{"book": 1.0}', '{"book": NaN}', '{"book": null}', '{"book": " 1 "}']
+    assert parents(books, "book") == ["1", "d1", "d2", "1"]
+
+
 def test_only_the_key_document_names_a_parent_or_the_column_that_a_setting_names() -> None:
     metadata = [
         '{"parent": "p", "document": "q"}',
