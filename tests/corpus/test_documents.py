@@ -224,6 +224,8 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
         ("---\ntitle: 'A: b'\ntags: [x]\n---\ntext", "A: b", "text"),
         ("---\ntags: [x]\n---\n# First\ntext", "First", "text"),
         ("---\ntitle: [a]\n---\ntext", "", "text"),
+        ("---\ntitle: null\n---\ntext", "", "text"),
+        ("---\ntitle: 'a' and 'b'\n---\ntext", "'a' and 'b'", "text"),
         *[
             (f"---\ntitle: {title}\ntags:\n- x\n---\ntext", title, "text")
             for title in [

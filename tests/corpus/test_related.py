@@ -46,6 +46,8 @@ from anmi.seeds import choose, cut
         ("What is “C#” – (a language)?", "what is c# a language"),
         ("it’s −5 °C…", "It's -5 °C."),
         ("你好，世界！", "你好 世界"),
+        ("red ,green", "red, green"),
+        ('he said,"yes" twice', 'He said, "yes" twice.'),
         ("<p>What is <b class='x'>R&amp;D</b>?</p>", "what is r&d"),
         ("one<br/>two&nbsp;three", "one two three"),
         ("## Why **is** the [sky](https://x.org/a) `blue`?", "why is the sky blue"),
@@ -153,6 +155,11 @@ def test_documents_of_one_parent_are_siblings_and_the_parent_is_one_of_them() ->
         (0, 4),
         (1, 5),
     ]
+
+
+def test_ids_of_parents_are_read_as_those_of_documents() -> None:
+    books = ['{"book": 1.0}', '{"book": NaN}', '{"book": null}', '{"book": " 1 "}']
+    assert parents(books, "book") == ["1", "d1", "d2", "1"]
 
 
 def test_only_the_key_document_names_a_parent_or_the_column_that_a_setting_names() -> None:

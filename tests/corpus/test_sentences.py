@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
@@ -126,7 +127,22 @@ CHARACTERS = [
         "a",
         "1. ",
     ),
-    *("e\u0301", "\u0301", "漢", "가", "ก", "क्", "ﷺ", "😀", "👩\u200d", "\u200b", "\ufeff", "\\"),
+    *(
+        "aB",
+        "éA",
+        "e\u0301",
+        "\u0301",
+        "漢",
+        "가",
+        "ก",
+        "क्",
+        "ﷺ",
+        "😀",
+        "👩\u200d",
+        "\u200b",
+        "\ufeff",
+        "\\",
+    ),
 ]
 # Each with the characters that it is given: where libraries need about a second for 100 kB of
 # prose, fewer.
@@ -173,6 +189,13 @@ def test_no_character_is_a_time_bomb(name: str) -> None:
     process.kill()
     process.join()
     assert not alive and process.exitcode == 0
+
+
+@pytest.mark.parametrize("characters", ["_", "éA"])
+def test_what_no_blank_interrupts_is_cut_in_time(characters: str) -> None:
+    start = time.perf_counter()
+    tokenizer("ngram", "ja")([characters * 50_000])
+    assert time.perf_counter() - start < 10
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,26 @@ def without(part: str) -> Callable[[str], str | None]:
     return lambda key: None if part in key else key
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda weights: weights[:9], 'has 9 vectors and none of the token ".*", which its'),
+        (lambda weights: weights * np.nan, 'no finite vector of 1 of 1 texts, such as "a fox"'),
+    ],
+    ids=["fewer than tokens", "no numbers"],
+)
+def test_a_table_that_cannot_give_vectors_is_refused(
+    table_folder: Path, tmp_path: Path, change: Any, told: str
+) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder = Path(shutil.copytree(table_folder, tmp_path / "model"))
+    ((name, weights),) = load_file(folder / "model.safetensors").items()
+    save_file({name: np.ascontiguousarray(change(weights))}, folder / "model.safetensors")
+    with pytest.raises(AnmiError, match=told):
+        encoders.encode(encoders.cached_encoder(str(folder), tmp_path), ["a fox"])
+
+
 MISSING = [
     (without("query"), r"of 23 weights 2 \(encoder.*.query.bias, encoder.*.query.weight\) are"),
     (lambda key: f"foo.{key}", r"hold 23 \(foo.embeddings.*, …\) instead; they would be filled"),
@@ -140,6 +160,14 @@ def test_a_network_whose_files_lack_weights_is_refused(
 ) -> None:
     folder = rewritten(network, tmp_path / "model", change)
     with pytest.raises(AnmiError, match=told):
+        load_encoder(str(folder), tmp_path)
+
+
+def test_weights_of_another_shape_are_refused_by_name(network: Path, tmp_path: Path) -> None:
+    folder = rewritten(network, tmp_path / "model", lambda key: key)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"max_position_embeddings": 7}))
+    with pytest.raises(AnmiError, match=r": 1 \(.*position_emb.* another shape"):
         load_encoder(str(folder), tmp_path)
 
 

@@ -26,7 +26,11 @@ _FRONT_MATTER: Final = re.compile(
 )
 # A line of front matter, also where it is no YAML: a key, an item, what is indented, a comment.
 _FRONT_LINE: Final = re.compile(r"\w[\w.-]*[ \t]*:|-\s|\s|#|\Z")
-_TITLE_LINE: Final = re.compile(r"""^title[ \t]*:[ \t]*(["']?)(.*)\1[ \t]*$""", re.MULTILINE)
+_TITLE_LINE: Final = re.compile(
+    r"""^title[ \t]*:[ \t]*(?:(["'])((?:(?!\1).)*)\1[ \t]*$|(.*))""", re.MULTILINE
+)
+# What YAML has for nothing.
+_NO_TITLE: Final = ("~", "null", "Null", "NULL")
 _DECLARED: Final = re.compile(
     rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
 )
@@ -222,11 +226,12 @@ def _title_of(mark: str, block: str) -> str | None:
         if mark != "---" or not all(map(_FRONT_LINE.match, block.splitlines())):
             return None
         line = _TITLE_LINE.search(block)
-        return _one_line(line[2]) if line else ""
+        return _one_line(line[2] or line[3] or "") if line else ""
     if not isinstance(values, dict):  # Two rulers with text between them are no front matter.
         return None
     title = values.get("title", "")
-    return "" if isinstance(title, list | dict) else _one_line(str(title))
+    is_none = isinstance(title, list | dict) or title in _NO_TITLE
+    return "" if is_none else _one_line(str(title))
 
 
 @lru_cache

@@ -7,7 +7,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -392,11 +392,17 @@ def _named_parents(metadata: Texts, key: str) -> pd.Series:
     # Reading JSON is slow, and most documents name no parent.
     rows = containing(metadata, to_json(key))
     values = [json.loads(text).get(key) for text in taken(metadata, rows)]
-    texts = [
-        str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-        for value in values
-    ]
-    return pd.Series(texts, rows, dtype=object)[[bool(text.strip()) for text in texts]]
+    texts = [_as_id(value) for value in values]
+    return pd.Series(texts, rows, dtype=object)[[bool(text) for text in texts]]
+
+
+def _as_id(value: Any) -> str:
+    """Return an id as ids of documents are read, nothing of what names nothing."""
+    # A column of numbers in which some are missing is one of fractions.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_id = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value).strip() if is_id else ""
 
 
 def _without_categories(named: pd.Series, documents: int) -> pd.Series:

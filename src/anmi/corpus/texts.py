@@ -350,7 +350,9 @@ def _without_punctuation(token: str) -> str:
     word = core.lstrip(".")
     if len(core) - len(word) > 1 and word[:1].isalnum():
         core = word
-    return _JOINT.sub(" ", core) if core.strip("-·•") else ""
+    parts = _JOINT.sub(" ", core).split() if core.strip("-·•") else []
+    # What a comma parted may have quotes of its own.
+    return core if parts == [core] else " ".join(filter(None, map(_without_punctuation, parts)))
 
 
 def without_signs(text: str) -> str:

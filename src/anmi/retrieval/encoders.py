@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
 from anmi.engine.threads import for_threads
-from anmi.errors import AnmiError, nearest
+from anmi.errors import AnmiError, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
 from anmi.retrieval import kinds
@@ -436,7 +436,7 @@ def embed(
     # Never None, which would be the default prompt.
     prompt = prompts_of(model)[role] if role else ""
     if isinstance(model, TokenTable):
-        return model.encode(texts, prompt)
+        return _checked(model.encode(texts, prompt), texts)
     import torch
 
     by_dot = kinds.is_dot(model)
@@ -459,7 +459,19 @@ def embed(
             found = encoded.float()
             found = found if by_dot else torch.nn.functional.normalize(found, dim=1)
             result[group] = found.cpu().numpy()
-    return result
+    return _checked(result, texts)
+
+
+def _checked(vectors: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.float32]:
+    """Return vectors, float32 [T, D], if all of their numbers are some."""
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        raise AnmiError(
+            f"the encoder gives no finite vector of {len(wrong):,} of {len(texts):,} texts, such as"
+            f' "{first_line(texts[wrong[0]])}": its weights are damaged, or too large for'
+            " dense.precision; give another model or dense.precision=float32"
+        )
+    return vectors
 
 
 def embed_by_name(

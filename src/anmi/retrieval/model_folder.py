@@ -110,6 +110,13 @@ def _whole(what: str) -> Iterator[None]:
     reports: list[dict[str, Any]] = []
 
     def keep_report(**report: Any) -> None:
+        if misfits := sorted(report["loading_info"].mismatched_keys):
+            key, stored, expected = misfits[0]
+            raise AnmiError(
+                f"{what}: {_shown([name for name, *_ in misfits])} of the weights in"
+                f" {report['pretrained_model_name_or_path']} are of another shape than config.json"
+                f" says, {key} of {(*stored,)} and not {(*expected,)}: give files of one model"
+            )
         reports.append(report)
         log_report(**report)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.errors import AnmiError
 from anmi.fingerprint import hash_value
 from anmi.retrieval.terms import counted_texts
 
@@ -100,7 +101,14 @@ class TokenTable:
         """Return the mean vectors, and the number of tokens of each text."""
         counts, found = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.
-        tokens = np.array([*found] or [0])[counts.indices]
+        numbers = np.array([*found] or [0])
+        if (largest := int(numbers.max())) >= len(self._table):
+            raise AnmiError(
+                f"the static encoder has {len(self._table):,} vectors and none of the token"
+                f' "{self._tokenizer.id_to_token(largest)}", which its tokenizer gives the number'
+                f" {largest:,}: save tokenizer.json and model.safetensors of one model"
+            )
+        tokens = numbers[counts.indices]
         held = sparse.csr_matrix(
             (counts.data, tokens, counts.indptr), (len(texts), len(self._table))
         )
