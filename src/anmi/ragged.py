@@ -1,10 +1,10 @@
-"""Padded arrays of rows of different length, and the Arrow lists that they are on disk."""
+"""Types of arrays, padded arrays of rows of different length, and the Arrow lists that they are on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
+
+Bools: TypeAlias = NDArray[np.bool_]
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+Float32s: TypeAlias = NDArray[np.float32]
+Float64s: TypeAlias = NDArray[np.float64]
 
 
 def lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:

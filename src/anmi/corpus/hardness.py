@@ -16,10 +16,10 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import regex
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from anmi.errors import installed
+from anmi.ragged import Float64s
 
 # Letters, their marks and digits; apostrophes, and the two invisible characters that Indic and
 # Arabic spelling puts inside words, stand between letters.
@@ -107,7 +107,7 @@ class HardnessParams(BaseModel):
             _wordfreq()
 
 
-def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> NDArray[np.float64]:
+def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> Float64s:
     """Return how hard queries are, in [0, 1], larger is harder, float64 [Q].
 
     0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) +

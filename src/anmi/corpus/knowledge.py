@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
@@ -35,9 +34,8 @@ from anmi.corpus.types import (
     table_of,
 )
 from anmi.errors import AnmiError, installed
-from anmi.ragged import padded_array, read_table
+from anmi.ragged import Int32s, Int64s, padded_array, read_table
 
-Numbers = NDArray[np.int64]
 Triple = tuple[str, str, str]
 
 _BLOCK = 2048
@@ -111,10 +109,10 @@ class KnowledgeGraph:
     labels: tuple[str, ...]
     nodes: tuple[str, ...]
     relations: tuple[str, ...]
-    triples: Numbers
+    triples: Int64s
     types: sparse.csr_array
     stated: sparse.csr_array
-    about: NDArray[np.int32]
+    about: Int32s
 
     @classmethod
     def from_tables(
@@ -173,7 +171,7 @@ class KnowledgeGraph:
         """How a text would write each node, N: the label of an entity."""
         return *self.labels, *map(surface, self.nodes[len(self.uris) :])
 
-    def entailing(self, positives: NDArray[np.int32]) -> sparse.csr_array:
+    def entailing(self, positives: Int32s) -> sparse.csr_array:
         """Return which documents state all facts of one of a query's positives, the positives themselves included.
 
         Parameters
@@ -220,7 +218,7 @@ def surface(node: str) -> str:
     return (literal["value"] if literal else node).replace("_", " ")
 
 
-def membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> sparse.csr_array:
+def membership(rows: Int64s, columns: Int64s, shape: tuple[int, int]) -> sparse.csr_array:
     """Return the matrix of pairs, each once, its columns in ascending order; bool."""
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
@@ -238,7 +236,7 @@ def _types(lists: Sequence[str]) -> sparse.csr_array:
     )
 
 
-def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArray[np.int32]:
+def _about(row: Int64s, head: Int64s, documents: int, entities: int) -> Int32s:
     pairs = pd.DataFrame({"row": row, "head": head})[head < entities]
     counts = (
         pairs.groupby(["row", "head"], sort=False)

@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -30,10 +29,11 @@ from anmi.corpus.texts import (
 )
 from anmi.corpus.types import FEWEST_DEV
 from anmi.errors import AnmiError
+from anmi.ragged import Int32s, Int64s
 from anmi.seeds import position
 
 log = logging.getLogger(__name__)
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+Pairs = tuple[Int64s, Int64s]
 COPY: Final = "copy"
 # In the place of the first passage of a document that is no result.
 NO_RESULT: Final = -1
@@ -272,7 +272,7 @@ def with_copies_named(corpus: pd.DataFrame, related: pd.DataFrame) -> pd.DataFra
     return corpus.assign(copy_of=documents.map(first_of_text).fillna(documents))
 
 
-def first_passages(documents: pd.Series) -> NDArray[np.int32]:
+def first_passages(documents: pd.Series) -> Int32s:
     """Return the first passage of the document of each passage, int32 [N].
 
     Examples
@@ -284,7 +284,7 @@ def first_passages(documents: pd.Series) -> NDArray[np.int32]:
     return first[number].astype(np.int32)
 
 
-def result_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
+def result_passages(corpus: pd.DataFrame) -> Int32s:
     """Return the first passage of the document of each passage, int32 [N], and -1 for copies.
 
     Examples

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
@@ -40,6 +39,7 @@ from anmi.corpus.types import (
 )
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
+from anmi.ragged import Bools
 from anmi.seeds import choose, cut
 
 log = logging.getLogger(__name__)
@@ -304,7 +304,7 @@ def _labels(
 
 def _by_relevance(
     qrels: pd.DataFrame, corpus: pd.DataFrame
-) -> tuple[pd.DataFrame, NDArray[np.bool_], pd.DataFrame]:
+) -> tuple[pd.DataFrame, Bools, pd.DataFrame]:
     """Return labels of relevant documents, which of these the corpus has, and judged negatives."""
     present = among(qrels["document_id"], corpus["document_id"])
     judged = qrels[(qrels["relevance"] == 0) & present]
@@ -347,7 +347,7 @@ def _labelled(
     return queries
 
 
-def _note_absent(qrels: pd.DataFrame, present: NDArray[np.bool_], notes: dict[str, Any]) -> None:
+def _note_absent(qrels: pd.DataFrame, present: Bools, notes: dict[str, Any]) -> None:
     """Note what recall of dev and test can reach where relevant documents are not there."""
     for split, labels in qrels.assign(present=present).groupby("split"):
         if not labels["present"].all():

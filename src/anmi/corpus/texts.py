@@ -15,7 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import regex
-from numpy.typing import NDArray
+
+from anmi.ragged import Bools, Int64s
 
 Texts: TypeAlias = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
 
@@ -55,7 +56,7 @@ def column(values: Texts) -> pd.Series:
     )
 
 
-def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
+def among(values: Texts, known: Texts) -> Bools:
     """Say for each text whether it is one of the others, bool [N]; pandas' ``isin`` makes a Python string of each.
 
     Examples
@@ -68,7 +69,7 @@ def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
     )
 
 
-def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
+def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> Bools:
     """Say for each row of a table whether the other one has its pair of query and document, bool [N]."""
     pairs, known = (
         pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other)
@@ -76,7 +77,7 @@ def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
     return np.asarray(pairs.isin(known), bool)
 
 
-def containing(values: Texts, part: str) -> NDArray[np.int64]:
+def containing(values: Texts, part: str) -> Int64s:
     """Return the places of the texts that contain a part, rising.
 
     Examples
@@ -87,7 +88,7 @@ def containing(values: Texts, part: str) -> NDArray[np.int64]:
     return np.flatnonzero(pc.match_substring(arrow(values), part).to_numpy(zero_copy_only=False))
 
 
-def taken(values: Texts, places: Iterable[int] | NDArray[np.int64]) -> list[str]:
+def taken(values: Texts, places: Iterable[int] | Int64s) -> list[str]:
     """Return the texts at some places.
 
     Examples

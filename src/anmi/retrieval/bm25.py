@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, for_queries, saved_tokenizer, unaccented
-
-Floats = NDArray[np.float32]
 
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
@@ -116,7 +115,7 @@ class BM25Index:
         engine.scores |= {name: np.asarray(engine.scores[name]) for name in _ARRAYS}
         return BM25Index(engine, settings, saved_tokenizer(settings, path))
 
-    def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats]:
+    def search(self, queries: Sequence[str], k: int) -> tuple[Int32s, Float32s]:
         """Return the best documents of each query.
 
         Returns
@@ -130,11 +129,11 @@ class BM25Index:
         return self.search_and_look(queries, k, np.zeros((len(queries), 0), np.int32))[:2]
 
     def search_and_look(
-        self, queries: Sequence[str], k: int, wanted: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        self, queries: Sequence[str], k: int, wanted: Int32s
+    ) -> tuple[Int32s, Float32s, Float32s]:
         """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
 
-        def look(part: slice, full: Floats) -> Floats:
+        def look(part: slice, full: Float32s) -> Float32s:
             documents = wanted[part]
             return np.where(
                 documents < 0, np.nan, np.take_along_axis(full, np.maximum(documents, 0), axis=1)
@@ -142,7 +141,7 @@ class BM25Index:
 
         return self._searched(queries, k, look)
 
-    def search_of(self, queries: Sequence[str]) -> tuple[Search, Floats]:
+    def search_of(self, queries: Sequence[str]) -> tuple[Search, Float32s]:
         """Return the search for some queries, and the spread of the scores that it sets.
 
         The spread is the standard deviation of a query's scores of all documents, float32 [Q].
@@ -158,14 +157,14 @@ class BM25Index:
         return search, spread
 
     def _searched(
-        self, queries: Sequence[str], k: int, look: Callable[[slice, Floats], Floats]
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        self, queries: Sequence[str], k: int, look: Callable[[slice, Float32s], Float32s]
+    ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
         parts = ((*best(full, k), look(part, full)) for part, full in self.scored(queries, k))
         documents, scores, seen = map(np.concatenate, zip(*parts, strict=True))
         return documents, scores, seen
 
-    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Floats]]:
+    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
         """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
 
         Parameters
@@ -191,7 +190,7 @@ class BM25Index:
             add_postings(*self._terms(rows[part]), *self._postings, full)
             yield part, full
 
-    def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _terms(self, rows: list[list[str]]) -> tuple[Int64s, Int64s]:
         """Return the row and the number of each known token, accents aside if need be, [T] each."""
         number = self._engine.vocab_dict
         known = (
@@ -216,7 +215,7 @@ class BM25Index:
         return sparse.csc_matrix((weights, documents, starts), shape).tocsr(), terms
 
     @property
-    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Floats]:
+    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Float32s]:
         """Where the postings of each term begin, their documents and their weights."""
         starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in _ARRAYS)
         return unsigned(starts), unsigned(documents), weights

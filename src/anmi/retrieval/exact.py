@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from anmi.ragged import Float32s, Int32s
 
 
-def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
+def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
     """Return the k best documents with their scores, [Q, k]; padded with -1 and 0 where a score is 0.
 
     Parameters
@@ -52,7 +51,7 @@ _CELLS: Final = 4_000_000
 _KEPT: Final = 4
 
 
-def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int32]) -> Floats:
+def similarities(queries: Float32s, embeddings: Float32s, documents: Int32s) -> Float32s:
     """Inner products of each query with its own documents: float32 [Q, M] from [Q, D] and [N, D]; NaN in padding."""
     from anmi.retrieval.sums import dot_products
 
@@ -64,7 +63,7 @@ def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int3
     return values
 
 
-def lengths(vectors: Floats) -> Floats:
+def lengths(vectors: Float32s) -> Float32s:
     """Return the length of each vector, [N], of float32 [N, D].
 
     Examples
@@ -75,12 +74,12 @@ def lengths(vectors: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("nd,nd->n", vectors, vectors)), np.float32)
 
 
-def of_one_length(sizes: Floats) -> bool:
+def of_one_length(sizes: Float32s) -> bool:
     """Tell whether vectors of these lengths have length 1 but for the rounding of half precision, or 0."""
     return not (abs(sizes.max(initial=0) - 1) > _ROUNDING and sizes.any())
 
 
-def directions(vectors: Floats) -> Floats:
+def directions(vectors: Float32s) -> Float32s:
     """Return vectors at length 1, float32 [N, D]; those that have it but for rounding as they are.
 
     Examples
@@ -95,8 +94,8 @@ def directions(vectors: Floats) -> Floats:
 
 
 def nearest(
-    queries: Floats, embeddings: Floats, k: int, longest: float = 1.0
-) -> tuple[NDArray[np.int32], Floats]:
+    queries: Float32s, embeddings: Float32s, k: int, longest: float = 1.0
+) -> tuple[Int32s, Float32s]:
     """Return the k nearest documents of each query.
 
     Parameters
@@ -137,9 +136,7 @@ def nearest(
     return documents, scores
 
 
-def _among_the_best(
-    queries: Floats, embeddings: Floats, k: int, longest: float
-) -> NDArray[np.int32]:
+def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: float) -> Int32s:
     """Return all documents that may be among the k best of each query for all that rounding hides, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.

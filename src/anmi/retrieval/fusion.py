@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
+from anmi.ragged import Bools, Float32s, Int32s
 from anmi.retrieval.pool import compacted, fused_rank, repeats_blanked, without
 
 Method = Literal["convex", "rrf"]
@@ -31,14 +32,14 @@ class Ranked(NamedTuple):
         float32 [Q, k].
     """
 
-    documents: NDArray[np.int32]
-    scores: NDArray[np.float32]
+    documents: Int32s
+    scores: Float32s
 
     def top(self, depth: int) -> Ranked:
         """Return the first ``depth`` of each list."""
         return Ranked(self.documents[:, :depth], self.scores[:, :depth])
 
-    def of(self, queries: slice | NDArray[np.bool_]) -> Ranked:
+    def of(self, queries: slice | Bools) -> Ranked:
         """Return the lists of some of the queries."""
         return Ranked(self.documents[queries], self.scores[queries])
 
@@ -48,10 +49,10 @@ Search: TypeAlias = Callable[[int], Ranked]
 
 def best_documents(
     search: Search,
-    first: NDArray[np.int32],
+    first: Int32s,
     depth: int,
-    excluded: NDArray[np.int32] | None = None,
-) -> tuple[Ranked, NDArray[np.int32]]:
+    excluded: Int32s | None = None,
+) -> tuple[Ranked, Int32s]:
     """Return the best documents of each query, ranked by their best passages, and these passages.
 
     The search is asked for more passages until each query has ``depth`` documents, or the search
@@ -100,9 +101,7 @@ def best_documents(
         passages *= 2
 
 
-def _by_document(
-    ranked: Ranked, first: NDArray[np.int32], excluded: NDArray[np.int32] | None
-) -> tuple[Ranked, NDArray[np.int32]]:
+def _by_document(ranked: Ranked, first: Int32s, excluded: Int32s | None) -> tuple[Ranked, Int32s]:
     """Return each document at the place of its best passage, and these passages, padding last."""
     documents = np.where(ranked.documents == PADDING, PADDING, first[ranked.documents])
     if excluded is not None:
@@ -117,7 +116,7 @@ def _by_document(
     return Ranked(documents, scores), np.where(padding, PADDING, passages)
 
 
-def _passages_a_document(first: NDArray[np.int32]) -> int:
+def _passages_a_document(first: Int32s) -> int:
     """Return how many passages to ask for in the place of a document: the mean, 5 at most."""
     documents = len(np.unique(first[first != PADDING]))
     return min(-(-len(first) // max(documents, 1)), _MOST_PASSAGES)
@@ -143,10 +142,10 @@ class Fused(NamedTuple):
         document.
     """
 
-    documents: NDArray[np.int32]
-    scores: NDArray[np.float32]
-    part_ranks: dict[str, NDArray[np.float32]]
-    part_scores: dict[str, NDArray[np.float32]]
+    documents: Int32s
+    scores: Float32s
+    part_ranks: dict[str, Float32s]
+    part_scores: dict[str, Float32s]
 
 
 def fuse(
@@ -220,14 +219,14 @@ def alone(lists: Lists, part: str, k: int) -> Fused:
     best = _taken(union._replace(scores=scores), np.argsort(rank, axis=1, kind="stable")[:, :width])
     is_listed = np.isfinite(best.part_ranks[part])
 
-    def of_listed(values: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    def of_listed(values: dict[str, Float32s]) -> dict[str, Float32s]:
         return {name: np.where(is_listed, array, np.nan) for name, array in values.items()}
 
     documents = np.where(is_listed, best.documents, PADDING).astype(np.int32)
     return Fused(documents, best.scores, of_listed(best.part_ranks), of_listed(best.part_scores))
 
 
-def mixed(weights: Sequence[float], parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def mixed(weights: Sequence[float], parts: Sequence[Float32s]) -> Float32s:
     """Return the weighted sum of scores that are comparable, of arrays of one shape."""
     products = (weight * values for weight, values in zip(weights, parts, strict=True))
     return sum(products, np.zeros_like(parts[0]))
@@ -254,7 +253,7 @@ def aligned(lists: Lists) -> Fused:
     (union,) = compacted(np.sort(repeats_blanked(every), axis=1))
     size = int(every.max(initial=0)) + 2
     keys = np.arange(len(union))[:, None] * size + np.where(union == PADDING, size - 1, union)
-    ranks, scores = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
+    ranks, scores = dict[str, Float32s](), dict[str, Float32s]()
     for name, part in lists.items():
         row, rank = np.nonzero(part.documents != PADDING)
         place = np.searchsorted(keys.ravel(), row * size + part.documents[row, rank])
@@ -265,7 +264,7 @@ def aligned(lists: Lists) -> Fused:
     return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
 
 
-def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, NDArray[np.float32]]:
+def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float32s]:
     """Return the scores of aligned documents by each part, in units of its spread, [Q, M] each.
 
     Where the spread is 0, as with a query that shares no term with any document, all are 0.

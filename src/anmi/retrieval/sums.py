@@ -14,7 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float32]
+from anmi.ragged import Float32s
+
 Whole: TypeAlias = NDArray[Any]
 # Scores of which the highest is looked for before each by itself.
 _LOOKED_AT: Final = 64
@@ -36,7 +37,9 @@ _in_any_order: Final = partial(_compiled, allowed=("reassoc", "contract"))
 
 
 @_in_any_order
-def dot_products(queries: Floats, vectors: Floats, documents: Whole, products: Floats) -> None:
+def dot_products(
+    queries: Float32s, vectors: Float32s, documents: Whole, products: Float32s
+) -> None:
     """Put Σ query · vector of each query [Q, D] with its documents [Q, M], of [N, D], into ``products``; 0 in padding.
 
     Each looks at nothing but its two vectors.
@@ -55,12 +58,12 @@ def row_products(
     documents: Whole,
     starts: Whole,
     terms: Whole,
-    values: Floats,
+    values: Float32s,
     left_starts: tuple[Whole, Whole],
     left_terms: tuple[Whole, Whole],
-    left_values: tuple[Floats, Floats],
-    table: Floats,
-    sums: Floats,
+    left_values: tuple[Float32s, Float32s],
+    table: Float32s,
+    sums: Float32s,
 ) -> None:
     """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M].
 
@@ -89,7 +92,7 @@ def row_products(
 
 @_compiled
 def add_postings(
-    rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, scores: Floats
+    rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Float32s, scores: Float32s
 ) -> None:
     """Add the postings of each of ``terms`` [T] to the scores of its row, ``rows`` [T] of ``scores`` [Q, N].
 
@@ -103,7 +106,7 @@ def add_postings(
 
 
 @_compiled
-def best_of_rows(full: Floats, keys: Whole) -> None:
+def best_of_rows(full: Float32s, keys: Whole) -> None:
     """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k], which are zeros before.
 
     A key is the bits of a score above the complement of its document's number, so that the larger

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
-from anmi.ragged import read_table, table_bytes
+from anmi.ragged import Float32s, Int32s, Int64s, read_table, table_bytes
 from anmi.retrieval.tokenize import (
     DICTIONARIES,
     RULES,
@@ -110,7 +110,7 @@ class Terms:
         tokenize = saved_tokenizer(settings, path)
         return Terms(sparse.load_npz(path / "counts.npz"), vocabulary, tokenize, settings)
 
-    def changed(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Terms:
+    def changed(self, rows: Int64s, texts: Sequence[str]) -> Terms:
         """Return the terms with other texts in some rows; only these are cut."""
         vocabulary = dict(self.vocabulary)
         other = counted(self.tokenize(texts), vocabulary, grow=True)
@@ -133,7 +133,7 @@ class Terms:
             getattr(self, name)
 
     @cached_property
-    def idf(self) -> NDArray[np.float32]:
+    def idf(self) -> Float32s:
         """log(1 + (N − df + ½) / (df + ½)) of each term, float32 [V]."""
         return idf_of(self.counts)
 
@@ -143,7 +143,7 @@ class Terms:
         return float(self.lengths.mean())
 
     @cached_property
-    def lengths(self) -> NDArray[np.float32]:
+    def lengths(self) -> Float32s:
         """Tokens of each document, float32 [N]."""
         return np.asarray(self.counts.sum(axis=1), np.float32).ravel()
 
@@ -165,14 +165,12 @@ class Terms:
         )
 
     @cached_property
-    def mass(self) -> NDArray[np.float32]:
+    def mass(self) -> Float32s:
         """Σ idf of the terms of each document, float32 [N]."""
-        result: NDArray[np.float32] = (
-            self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
-        )
+        result: Float32s = self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
         return result
 
-    def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
+    def weighted(self, rows: Int32s) -> sparse.csr_matrix:
         """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""
         chosen = self.counts[np.maximum(rows, 0)]
         chosen.data = self.idf[chosen.indices] * np.repeat(rows != PADDING, np.diff(chosen.indptr))
@@ -180,11 +178,11 @@ class Terms:
 
     def products(
         self,
-        documents: NDArray[np.int32],
+        documents: Int32s,
         first: sparse.csr_matrix,
         right: sparse.csr_matrix,
         second: sparse.csr_matrix,
-    ) -> NDArray[np.float32]:
+    ) -> Float32s:
         """Sum first[q, term] · right[document, term], and second[q, term], over the terms of each document.
 
         Parameters
@@ -217,7 +215,7 @@ class Terms:
         )
         return found
 
-    def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
+    def _with(self, values: Float32s) -> sparse.csr_matrix:
         """Return the terms of the documents with other values, [N, V]."""
         return sparse.csr_matrix(
             (values.astype(np.float32, copy=False), self.counts.indices, self.counts.indptr),
@@ -280,7 +278,7 @@ def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> 
     return counted_columns(columns, lengths, len(vocabulary))
 
 
-def counted_columns(columns: NDArray[np.int32], lengths: Any, width: int) -> sparse.csr_matrix:
+def counted_columns(columns: Int32s, lengths: Any, width: int) -> sparse.csr_matrix:
     """Count columns row by row, float32 [R, V] with sorted, unrepeated indices; ``lengths`` are those of the rows."""
     starts, ones = (
         np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
@@ -291,7 +289,7 @@ def counted_columns(columns: NDArray[np.int32], lengths: Any, width: int) -> spa
     return counts
 
 
-def idf_of(counts: sparse.csr_matrix) -> NDArray[np.float32]:
+def idf_of(counts: sparse.csr_matrix) -> Float32s:
     """Return log(1 + (N − df + ½) / (df + ½)) of each term, float32 [V], from counts [N, V].
 
     Examples

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.fingerprint import hash_value
+from anmi.ragged import Float32s
 from anmi.retrieval.terms import counted_texts
 
 _TABLE: Final = "StaticEmbedding"
@@ -56,7 +56,7 @@ class TokenTable:
     def __init__(
         self,
         tokenizer: Any,
-        table: NDArray[np.float32],
+        table: Float32s,
         normalised: bool,
         settings: Mapping[str, Any],
     ) -> None:
@@ -81,7 +81,7 @@ class TokenTable:
         ).hexdigest()
         return hash_value([weights, list(self._table.shape), self.normalised, tokenizer])
 
-    def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], prompt: str = "") -> Float32s:
         """Return vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
         found, lengths = self._mean(texts, self._cuts_words_alone)
@@ -94,9 +94,7 @@ class TokenTable:
             found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(_LEAST))
         return found
 
-    def _mean(
-        self, texts: Sequence[str], alone: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _mean(self, texts: Sequence[str], alone: bool) -> tuple[Float32s, Float32s]:
         """Return the mean vectors, and the number of tokens of each text."""
         counts, found = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.

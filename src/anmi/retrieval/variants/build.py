@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from anmi import seeds
 from anmi.corpus.knowledge import KnowledgeGraph, membership
 from anmi.corpus.types import empty
+from anmi.ragged import Bools, Int32s, Int64s
 from anmi.retrieval.variants.context import Context, first_of_each, picked, replaced
 from anmi.store import reasons
 
@@ -81,7 +81,7 @@ class Pools:
         self.name = np.array([numbers[name] for name in names], np.int64)
         self.related = self.code(graph.triples[:, 0], graph.triples[:, 2])
 
-    def code(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.int64]:
+    def code(self, heads: Int64s, tails: Int64s) -> Int64s:
         """Return a number for each pair of nodes, the same for others with the same names."""
         return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
 
@@ -181,9 +181,7 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     )
 
 
-def _fits(
-    pools: Pools, pools_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Int64s, entity: Int64s) -> Bools:
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
     shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
@@ -194,9 +192,9 @@ def _may_be_true(
     context: Context,
     pools: Pools,
     facts_of: sparse.csr_array,
-    slot: NDArray[np.int64],
-    entity: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    slot: Int64s,
+    entity: Int64s,
+) -> Bools:
     """Whether a fact that changes may be true with the new entity, too."""
     facts = facts_of[slot]
     draw = np.repeat(np.arange(len(slot)), np.diff(facts.indptr))
@@ -261,7 +259,7 @@ def make_counterparts(
     return _documents_as_variants(context, "counterpart", place, other, relations, ids, texts)
 
 
-def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], NDArray[np.int64]]:
+def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
     """Return which documents are alike in three degrees, bool [groups, D], and the first own relation of each.
 
     Own relations are those of the entity that a document is about; 0 stands where there is none.
@@ -361,8 +359,8 @@ def make_neighbours(
 def _documents_as_variants(
     context: Context,
     kind: str,
-    place: NDArray[np.int64],
-    found: NDArray[np.int64],
+    place: Int64s,
+    found: Int64s,
     relations: Sequence[str],
     ids: Sequence[str],
     texts: Sequence[str],
@@ -475,7 +473,7 @@ _AT_ONCE: Final = 8192
 
 def make_variants(
     graph: KnowledgeGraph,
-    documents: NDArray[np.int32],
+    documents: Int32s,
     ids: Sequence[str],
     texts: Sequence[str],
     params: VariantParams,

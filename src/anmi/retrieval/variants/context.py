@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.ragged import Bools, Float64s, Int32s, Int64s
 
 Span = tuple[int, int]
 
@@ -49,21 +50,21 @@ class Context:
     """
 
     graph: KnowledgeGraph
-    documents: NDArray[np.int32]
+    documents: Int32s
     ids: tuple[str, ...]
     texts: tuple[str, ...]
-    row: NDArray[np.int64]
-    fact: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-    slot_row: NDArray[np.int64]
-    slot_entity: NDArray[np.int64]
+    row: Int64s
+    fact: Int64s
+    pairs: Int64s
+    slot_row: Int64s
+    slot_entity: Int64s
     slot_spans: list[list[Span]]
 
     @classmethod
     def of(
         cls,
         graph: KnowledgeGraph,
-        documents: NDArray[np.int32],
+        documents: Int32s,
         ids: Sequence[str],
         texts: Sequence[str],
     ) -> Context:
@@ -113,7 +114,7 @@ class Context:
         )
 
     @cached_property
-    def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    def parts(self) -> tuple[Int64s, Int64s, Bools]:
         """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
         slots, found = self.slot_row * len(self.graph.nodes) + self.slot_entity, []
         for end in (2, 0):
@@ -124,16 +125,14 @@ class Context:
         slot, fact, head = (np.concatenate(each) for each in zip(*found, strict=True))
         return slot, fact, head
 
-    def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> Bools:
         """Return which documents of the corpus state all facts of a document here, pair by pair."""
         documents = self.graph.stated.shape[0]
         entailing = self.graph.entailing(self.documents[:, None]).tocoo()
         return np.isin(place * documents + other, entailing.row * documents + entailing.col)
 
 
-def matches(
-    known: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def matches(known: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
 
     Examples
@@ -148,9 +147,7 @@ def matches(
     return place[found], found
 
 
-def picked(
-    uniform: NDArray[np.float64], groups: sparse.csr_array, group: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[Int64s, Bools]:
     """Return a member of each group chosen by a number in [0, 1), and whether there was one.
 
     Examples
@@ -170,7 +167,7 @@ def picked(
     return member, there
 
 
-def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+def first_of_each(rows: Int64s, count: int) -> Bools:
     """Return which entries are among the first ``count`` of their row; rows are sorted.
 
     Examples

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from anmi.errors import AnmiError, nearest
+from anmi.ragged import Bools, Float64s, Int64s
 from anmi.selection.rows import pair_rows
 from anmi.selection.steps import Params
 
@@ -91,7 +92,7 @@ class Flat:
     left_out: dict[str, int] = field(default_factory=dict)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Int64s:
         """Negatives of each row, int64 [R]."""
         return np.bincount(self.negatives["row"], minlength=len(self.rows)).astype(np.int64)
 
@@ -100,7 +101,7 @@ class Flat:
         if number:
             self.left_out[what] = self.left_out.get(what, 0) + int(number)
 
-    def drop(self, which: NDArray[np.bool_], what: str) -> None:
+    def drop(self, which: Bools, what: str) -> None:
         """Leave some of the negatives out."""
         self.leave_out(what, int(which.sum()))
         self.negatives = self.negatives[~which]
@@ -183,7 +184,7 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(kept)
 
 
-def positive_scores(rows: pd.DataFrame, score: str) -> NDArray[np.float64]:
+def positive_scores(rows: pd.DataFrame, score: str) -> Float64s:
     """Return a judgment of each positive, [R]; of a probability a label that no judge read is 1.
 
     Examples

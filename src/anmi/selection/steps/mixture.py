@@ -15,12 +15,12 @@ from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
+from anmi.ragged import Bools, Float64s
 from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
 
 
-Floats = NDArray[np.float64]
 _MOST_STEPS: Final = 300
 _CONVERGED: Final = 1e-6
 _LLOYD: Final = 20
@@ -30,7 +30,7 @@ _ROWS: Final = 512
 _LEAST_VARIANCE: Final = 1e-6
 
 
-def total(values: Floats) -> Floats:
+def total(values: Float64s) -> Float64s:
     """Sum of each row, [Q, 1], added from left to right, so that zeros at the end of a row change no bit of it.
 
     Examples
@@ -53,12 +53,12 @@ class Gaussians:
         False where one Gaussian is better by BIC, [Q].
     """
 
-    means: Floats
-    deviations: Floats
-    shares: Floats
-    sound: NDArray[np.bool_]
+    means: Float64s
+    deviations: Float64s
+    shares: Float64s
+    sound: Bools
 
-    def probability_lower(self, values: NDArray[Any]) -> Floats:
+    def probability_lower(self, values: NDArray[Any]) -> Float64s:
         """Posterior of the lowest component, made non-increasing in the value, [Q, M].
 
         Against each other component the odds fall between the two means and may rise again outside
@@ -72,12 +72,12 @@ class Gaussians:
             against = against + np.exp(np.clip(logs[:, :, k] - logs[:, :, 0], -700, 700))
         return 1.0 / (1.0 + against)
 
-    def posterior(self, values: NDArray[Any]) -> Floats:
+    def posterior(self, values: NDArray[Any]) -> Float64s:
         """Posterior of the lowest component as it is, [Q, M]: with unequal deviations it may rise again."""
         logs = _log_densities(
             np.asarray(values, np.float64), self.means, self.deviations**2, self.shares
         )
-        found: Floats = scipy.special.softmax(logs, axis=2)[:, :, 0]
+        found: Float64s = scipy.special.softmax(logs, axis=2)[:, :, 0]
         return found
 
 
@@ -107,7 +107,7 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     return Gaussians(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _fit(values: NDArray[Any], count: int) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s, Bools]:
     """Means, deviations and shares [Q, K], and whether K are better than one, [Q]; fitted on standardised rows."""
     known = np.isfinite(values).astype(np.float64)
     filled = np.where(known > 0, values, 0.0).astype(np.float64)
@@ -146,7 +146,7 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Floats, Floats, Floats, NDAr
     return centre + spread * means, spread * np.sqrt(variances), shares, sound
 
 
-def _lloyd(z: Floats, known: Floats, count: int) -> Floats:
+def _lloyd(z: Float64s, known: Float64s, count: int) -> Float64s:
     """1 where a value belongs to the nearest of K means, [Q, M, K]."""
     low = np.where(known > 0, z, np.inf).min(axis=1, keepdims=True)
     high = np.where(known > 0, z, -np.inf).max(axis=1, keepdims=True)
@@ -163,8 +163,8 @@ def _lloyd(z: Floats, known: Floats, count: int) -> Floats:
 
 
 def _maximised(
-    z: Floats, belongs: Floats, number: Floats, least: Floats
-) -> tuple[Floats, Floats, Floats]:
+    z: Float64s, belongs: Float64s, number: Float64s, least: Float64s
+) -> tuple[Float64s, Float64s, Float64s]:
     """Means, variances and shares by who belongs where, each [Q, K].
 
     Sums go from left to right, so that padding at the end of a row changes no bit of them.
@@ -176,10 +176,12 @@ def _maximised(
     return means, np.maximum(squares - means**2, 0.0) + least, mass / number
 
 
-def _log_densities(values: Floats, means: Floats, variances: Floats, shares: Floats) -> Floats:
+def _log_densities(
+    values: Float64s, means: Float64s, variances: Float64s, shares: Float64s
+) -> Float64s:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
     logs, far = np.log(np.maximum(shares, 1e-300)), values[:, :, None] - means[:, None, :]
-    result: Floats = (
+    result: Float64s = (
         logs[:, None, :]
         - 0.5 * np.log(variances)[:, None, :]
         - 0.5 * far**2 / variances[:, None, :]
@@ -208,12 +210,12 @@ class Betas:
         False where one Beta distribution is better by BIC, [1].
     """
 
-    alphas: Floats
-    betas: Floats
-    shares: Floats
-    sound: NDArray[np.bool_]
+    alphas: Float64s
+    betas: Float64s
+    shares: Float64s
+    sound: Bools
 
-    def probability_lower(self, values: NDArray[Any]) -> Floats:
+    def probability_lower(self, values: NDArray[Any]) -> Float64s:
         """Posterior of the lower component, made non-increasing in the value, [Q, M].
 
         The log-odds of the upper component, (α₁ − α₀)·log x + (β₁ − β₀)·log(1 − x), may turn at one
@@ -228,7 +230,7 @@ class Betas:
         lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
         x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
         lower, upper = _beta_log_densities(x.reshape(1, -1), self.alphas, self.betas, self.shares)
-        found: Floats = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
+        found: Float64s = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
         return found.reshape(x.shape)
 
 
@@ -272,7 +274,7 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     return Betas(alphas[order], betas[order], shares[order], sound[0])
 
 
-def _moments(x: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def _moments(x: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     """Return α and β of the Beta distribution with the weighted mean and variance for each row of weights, [K, 1]."""
     mass = np.maximum(total(weights), 1e-300)
     mean = np.clip(total(weights * x) / mass, _LEAST, 1 - _LEAST)
@@ -281,10 +283,12 @@ def _moments(x: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return mean * both, (1 - mean) * both
 
 
-def _beta_log_densities(x: Floats, alphas: Floats, betas: Floats, shares: Floats) -> Floats:
+def _beta_log_densities(
+    x: Float64s, alphas: Float64s, betas: Float64s, shares: Float64s
+) -> Float64s:
     """Logarithm of share · density of components whose parameters are [K, 1], [K, M]."""
     logs, scale = np.log(np.maximum(shares, 1e-300)), scipy.special.betaln(alphas, betas)
-    found: Floats = logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
+    found: Float64s = logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
     return found
 
 
@@ -357,7 +361,7 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
     return fitted
 
 
-def _fitted_rows(block: Candidates, params: Mixture) -> NDArray[np.float64]:
+def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     """P(true negative) by a mixture of each row's own, [Q, M]; σ(5(½ − s)) where it has fewer values than components.
 
     As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one
@@ -365,14 +369,14 @@ def _fitted_rows(block: Candidates, params: Mixture) -> NDArray[np.float64]:
     """
     values, similarity = _measured(block, params), block.columns[params.column].astype(np.float64)
     enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
-    probability: NDArray[np.float64] = scipy.special.expit(5 * (0.5 - similarity))
+    probability: Float64s = scipy.special.expit(5 * (0.5 - similarity))
     if enough.any():
         own = np.sort(np.where(block.undecided[enough], values[enough], np.nan), axis=1)
         probability[enough] = fit_gaussians(own, params.components).posterior(values[enough])
     return probability
 
 
-def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
+def _measured(block: Candidates, params: Mixture) -> Float64s:
     """Return what is fitted, [Q, M]: the lower it is, the surer a candidate is a negative; NaN where unknown."""
     similarity = block.columns[params.column].astype(np.float64)
     if params.family == "gaussian":

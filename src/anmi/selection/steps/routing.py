@@ -17,6 +17,7 @@ from anmi.candidates import GRADE, OPEN, Candidates, stacked
 from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.fused import SURE, unread
+from anmi.ragged import Float32s, Float64s
 from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS, places
 
@@ -39,9 +40,9 @@ _EVEN: Final = 0.5
 
 
 @lru_cache
-def _grid(lowest: float, highest: float, count: int) -> NDArray[np.float64]:
+def _grid(lowest: float, highest: float, count: int) -> Float64s:
     """Return so many probabilities, even in log-odds."""
-    made: NDArray[np.float64] = scipy.special.expit(np.linspace(lowest, highest, count))
+    made: Float64s = scipy.special.expit(np.linspace(lowest, highest, count))
     return made
 
 
@@ -179,7 +180,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     return thresholds
 
 
-def _negative_threshold(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
+def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> float:
     others = drawn.values[np.isfinite(drawn.values)]
     if (
         params.max_false_negative_rate is not None
@@ -225,7 +226,7 @@ class _Drawn:
         Negatives per row, at least 1.
     """
 
-    def __init__(self, values: NDArray[np.float32], params: Route, count: int) -> None:
+    def __init__(self, values: Float32s, params: Route, count: int) -> None:
         self.values, self._count = values, count
         self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in
@@ -233,7 +234,7 @@ class _Drawn:
         least = np.sort(values, axis=1)[:, : self._fill]
         self._least = np.where(least < _EVEN, least, np.nan)
 
-    def below(self, threshold: float) -> NDArray[np.float32]:
+    def below(self, threshold: float) -> Float32s:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
         below = self.values < threshold
         taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
@@ -259,7 +260,7 @@ class _PromotionCount:
         self._rows = 0
         self._all, self._rivals, self._found = np.zeros((3, _POSITIVE_GRID[-1]))
 
-    def add(self, block: Candidates, column: str, held: NDArray[np.float32]) -> None:
+    def add(self, block: Candidates, column: str, held: Float32s) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
         values, undecided, known = block.columns[column], block.undecided, np.isfinite(held)
         self._all += _at_least(values[undecided])
@@ -267,7 +268,7 @@ class _PromotionCount:
         share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
         self._found += _at_least(held[known], share[known])
 
-    def threshold(self, positives: NDArray[np.float32]) -> float:
+    def threshold(self, positives: Float32s) -> float:
         """Return the lowest threshold that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
         found = self._found.round(6)
@@ -277,9 +278,7 @@ class _PromotionCount:
         return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
 
 
-def _at_least(
-    values: NDArray[np.float32], weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def _at_least(values: Float32s, weights: Float64s | None = None) -> Float64s:
     counts = np.histogram(values, [*_grid(*_POSITIVE_GRID), np.inf], weights=weights)[0].astype(
         np.float64
     )
@@ -318,7 +317,7 @@ class _Sample:
         kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
         self._parts = tuple(each[kept] for each in parts)
 
-    def rows(self) -> tuple[NDArray[np.str_], NDArray[np.float32]]:
+    def rows(self) -> tuple[NDArray[np.str_], Float32s]:
         """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
         draws, queries, values = self._parts
         order = np.argsort(draws, kind="stable")
