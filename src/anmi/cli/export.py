@@ -97,7 +97,8 @@ def export(
     saved = Saved(context, *_ROWS, *_COLLECTION, run_id=run_id)
     rows = saved.load("training_rows", "mining")
     (source,) = saved.places("training_rows").values()
-    place, summary = saved.whereabouts("training_rows"), saved.load("selection_summary", default={})
+    place = saved.whereabouts("training_rows")
+    summary = saved.load("selection_summary", default={})
     mined = {
         "Recipe": place["recipe"],
         "Run": place["run"],

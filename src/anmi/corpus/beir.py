@@ -89,7 +89,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
             " test.tsv"
         )
     qrels = pd.concat([table((), *LABEL_COLUMNS), *tables.values()], ignore_index=True)
-    asked, queries = _first(folder, ["queries"], _TEXTS), table((), *QUERY_COLUMNS)
+    asked = _first(folder, ["queries"], _TEXTS)
+    queries = table((), *QUERY_COLUMNS)
     if asked or len(qrels):
         queries = read_texts(
             inside(asked or folder / "queries.jsonl", folder), "query", options.columns
@@ -327,7 +328,8 @@ def _texts(items: Iterable[Any]) -> Iterator[Row]:
             getattr(item, field, None) for field in ("title", "text", "metadata")
         )
         if not isinstance(text, str):
-            title, text = "", item.default_text()
+            title = ""
+            text = item.default_text()
         yield (
             line,
             {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}},
@@ -380,11 +382,9 @@ def read_hf(location: str, options: Options) -> RawCollection:
             rows = itertools.chain(*map(_rows, _load(name, part).values()))
             return read_texts(Path(name) / part, kind, options.columns, rows)
 
-        corpus, queries, labels = (
-            called("corpus"),
-            called("queries"),
-            called("qrels") or called("default"),
-        )
+        corpus = called("corpus")
+        queries = called("queries")
+        labels = called("qrels") or called("default")
         languages = [each.removesuffix("-corpus") for each in configs if each.endswith("-corpus")]
         if corpus is None and languages:
             raise AnmiError(

@@ -187,7 +187,8 @@ class KnowledgeGraph:
         present = positives != PADDING
         own, place = np.unique(positives[present], return_inverse=True)
         counted = self.stated.astype(np.int32)
-        needed, transposed = counted[own], sparse.csc_array(counted.T)
+        needed = counted[own]
+        transposed = sparse.csc_array(counted.T)
         size = np.asarray(needed.sum(axis=1)).ravel()
         parts = [sparse.csr_array((0, counted.shape[0]), dtype=np.int32)]
         for start in range(0, len(own), _BLOCK):
@@ -378,7 +379,8 @@ def read_kg(location: str, options: Options) -> RawCollection:
     AnmiError
         If a file is missing, not in its form, or too much of the graph is damaged.
     """
-    raw, files = read_beir(location, options), graph_files(Path(location).expanduser())
+    raw = read_beir(location, options)
+    files = graph_files(Path(location).expanduser())
     set_aside = table_of()
     if len(files) > 1:
         entities, graph, set_aside = read_tables(files[0], files[1], options.max_quarantine)
@@ -467,7 +469,9 @@ def read_tables(
             f"{triples} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe"
             " <TAB>split, in the first line"
         )
-    uris, found, bad = set(known["uri"]), list[list[str]](), []
+    uris = set(known["uri"])
+    found = list[list[str]]()
+    bad = []
     for number, fields in lines:
         if len(fields) not in (3, 4):
             reason = (
@@ -647,7 +651,9 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal
 
     graph = _parsed(path)
-    order, texts, above = (language, "en", ""), (None, XSD.string, RDF.langString), RDFS.subClassOf
+    order = (language, "en", "")
+    texts = (None, XSD.string, RDF.langString)
+    above = RDFS.subClassOf
 
     def of_schema(node: Any) -> bool:
         return str(node).startswith((str(RDF), str(RDFS), str(OWL)))

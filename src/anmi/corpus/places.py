@@ -188,7 +188,8 @@ def find_files(pattern: str) -> list[Path]:
     AnmiError
         If there are none.
     """
-    path, root = Path(pattern).expanduser(), root_of(pattern)
+    path = Path(pattern).expanduser()
+    root = root_of(pattern)
     # Brackets in the name of what is there are no wildcard.
     wild = not path.exists() and bool(_WILDCARD.search(pattern))
     items = [*root.glob(path.relative_to(root).as_posix())] if wild else [path]

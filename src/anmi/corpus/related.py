@@ -503,16 +503,15 @@ def new_documents(
     >>> found[found.split == "test"].document_id.tolist()
     ['b']
     """
-    corpus, qrels, passages = (
-        corpus.reset_index(drop=True),
-        qrels.reset_index(drop=True),
-        len(corpus),
-    )
+    qrels = qrels.reset_index(drop=True)
+    passages = len(corpus)
+    corpus = corpus.reset_index(drop=True)
     place = pd.Series(np.arange(passages), index=corpus.document_id)
     # Pairs of what is related, and every part of a text with the first one.
     parts = pd.factorize(documents_of(corpus))[0]
     firsts = np.unique(parts, return_index=True)[1]
-    count, own = len(firsts), (("document_id", np.arange(passages)), ("other_id", firsts[parts]))
+    count = len(firsts)
+    own = (("document_id", np.arange(passages)), ("other_id", firsts[parts]))
     ends = [np.concatenate([place[related[name]].to_numpy(), each]) for name, each in own]
     edges = coo_array((np.ones(len(related) + passages, bool), ends), (passages, passages))
     groups, group = connected_components(edges, directed=False)
@@ -532,7 +531,8 @@ def new_documents(
     taken = np.full(groups, "", object)
     taken[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
-        room, most = max(_MOST_NEW * count, 1), wanted
+        room = max(_MOST_NEW * count, 1)
+        most = wanted
         if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
             asked = (
                 named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)

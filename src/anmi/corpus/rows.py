@@ -485,7 +485,9 @@ def gather_pairs(
     AnmiError
         There is no pair, a column is missing, or it holds something else.
     """
-    queries, documents, labels = TextTable(), TextTable(), list[tuple[Any, ...]]()
+    queries = TextTable()
+    documents = TextTable()
+    labels = list[tuple[Any, ...]]()
     for path, line, values, split in rows:
         columns: dict[Column, tuple[str, ...]] = {
             what: columns_of(

@@ -119,7 +119,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         collection without training labels is no error.
     """
     _check_ids(raw.documents, raw.queries, raw.qrels)
-    quarantine, notes = Quarantine(), dict(raw.notes)
+    quarantine = Quarantine()
+    notes = dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
     queries = _once("query", raw.queries, quarantine)
     blank = queries["text"].str.strip() == ""
@@ -215,7 +216,8 @@ def _check_ids(*tables: pd.DataFrame) -> None:
     """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
     for table in tables:
         for ids in (table[name] for name in ("query_id", "document_id") if name in table):
-            control, long = ids.str.contains(_CONTROL, regex=True), ids.str.len() > _LONGEST_ID
+            control = ids.str.contains(_CONTROL, regex=True)
+            long = ids.str.len() > _LONGEST_ID
             if (control | long).any():
                 first: Any = table[control | long].iloc[0]
                 what = (

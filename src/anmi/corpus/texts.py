@@ -426,7 +426,8 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     >>> find_queries(queries, corpus, ["a fox", "it rains", "a fox"])
     ['1', '', '3']
     """
-    forms, ids = arrow(forms), arrow(corpus["document_id"])
+    forms = arrow(forms)
+    ids = arrow(corpus["document_id"])
     same = np.flatnonzero(among(forms, queries["normalised"]))
     # The first document of a form comes last, so that it wins.
     first = dict(zip(taken(forms, same[::-1]), taken(ids, same[::-1]), strict=True))

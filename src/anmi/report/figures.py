@@ -85,11 +85,10 @@ class Figure:
         """
         import plotly.graph_objects as go
 
-        layout, lines = (
-            self.spec["layout"],
-            textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH),
-        )
-        top, bottom = 85 + 18 * len(lines), 60
+        layout = self.spec["layout"]
+        lines = textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH)
+        top = 85 + 18 * len(lines)
+        bottom = 60
         room = {
             "margin": {"l": 60, "r": 20, "t": top, "b": bottom},
             "height": layout["height"] + top + bottom,
@@ -115,7 +114,8 @@ def colours(recipes: Iterable[str]) -> dict[str, str]:
 def metrics(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: one row of dots per metric, one colour and shape per system."""
     rows = [(words.metric_name(metric), metric, ALL) for metric in words.HEADLINE_METRICS]
-    axis, title = "mean over test queries (0 to 1)", "Retrieval quality of each system"
+    axis = "mean over test queries (0 to 1)"
+    title = "Retrieval quality of each system"
     return _dots(results, rows, axis, "metrics", title, "the test queries")
 
 
@@ -138,7 +138,9 @@ def _dots(
 ) -> Figure | None:
     """Draw a row of dots for each (label, metric, bucket), and a colour and shape per system."""
     names = words.systems(results)
-    palette, symbols, traces = colours(names), dict(zip(names, cycle(SYMBOLS), strict=False)), []
+    palette = colours(names)
+    symbols = dict(zip(names, cycle(SYMBOLS), strict=False))
+    traces = []
     # What is deployed comes first.
     for place, system in enumerate(reversed(names)):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
@@ -160,7 +162,8 @@ def _dots(
         )
     if not any(trace["x"] for trace in traces):
         return None
-    layout, ticks = plot_layout(140 + 65 * len(rows), x, ""), list(range(len(rows)))
+    layout = plot_layout(140 + 65 * len(rows), x, "")
+    ticks = list(range(len(rows)))
     labels = [label for label, _, _ in rows]
     layout["yaxis"] |= {
         "tickvals": ticks,
@@ -183,10 +186,8 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
         every |= {"rejected": sum(rejected.values(), np.zeros(1))} | (
             rejected if len(rejected) > 1 else {}
         )
-        dashes, colours_of = (
-            ("solid", "dash", "dot", *DASHES),
-            {"positives": POSITIVE, "kept": KEPT},
-        )
+        dashes = ("solid", "dash", "dot", *DASHES)
+        colours_of = {"positives": POSITIVE, "kept": KEPT}
         traces = [
             scatter(
                 f"{name} ({int(np.sum(counts)):,})",
@@ -275,7 +276,8 @@ def over_steps(
     layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
     for i, (title, lines) in enumerate(panels):
-        axis, top = "" if i == 0 else str(i + 1), 1 - i / len(panels)
+        axis = "" if i == 0 else str(i + 1)
+        top = 1 - i / len(panels)
         place = {"domain": [top - 0.86 / len(panels), top], "automargin": True}
         layout[f"yaxis{axis}"] = {"title": {"text": title, "standoff": 8}} | place
         traces += [
@@ -343,7 +345,8 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "marker": {"color": KEPT, "opacity": 0.9},
         "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
     }
-    low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
+    low = min(float(edges[0]), 0.0)
+    high = max(float(edges[-1]), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
     layout["xaxis"]["range"] = [low, high]
     above = {
@@ -455,7 +458,9 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     """
     if not found:
         return None
-    edges, traces, truth = np.asarray(found["edges"]), [], 0
+    edges = np.asarray(found["edges"])
+    traces = []
+    truth = 0
     for name, colour, symbol, dash in (
         ("rejected", REJECTED, "diamond", "dash"),
         ("chosen", KEPT, "circle", "solid"),
@@ -518,7 +523,8 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     if not rows:
         return None
     names = list(dict.fromkeys(str(row["system"]) for row in rows))
-    palette, traces = colours(names), []
+    palette = colours(names)
+    traces = []
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
         traces.append(
@@ -615,7 +621,8 @@ def latent_neighbours(table: pd.DataFrame) -> Figure | None:
         "colorbar": {"tickvals": [0, 1, 2], "ticktext": [*ways]},
     }
     layout = plot_layout(80 + 20 * len(kinds), "step (optimiser updates)", "")
-    layout["xaxis"]["type"], layout["yaxis"]["autorange"] = "category", "reversed"
+    layout["xaxis"]["type"] = "category"
+    layout["yaxis"]["autorange"] = "reversed"
     note = (
         "Rows: query and rank. Columns: when the index was made. Cells: the neighbour's entity, its"
         " URI on hovering."
@@ -632,7 +639,8 @@ def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict
 def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
     """Return intervals of rows with ``low`` and ``high``, none where an end is missing; as `error_x` or `error_y`."""
     ends = np.array([(row["value"], row["low"], row["high"]) for row in rows], float).reshape(-1, 3)
-    above, below = np.maximum(ends[:, 2] - ends[:, 0], 0), np.maximum(ends[:, 0] - ends[:, 1], 0)
+    above = np.maximum(ends[:, 2] - ends[:, 0], 0)
+    below = np.maximum(ends[:, 0] - ends[:, 1], 0)
     shape = {"type": "data", "symmetric": False, "thickness": 1.5, "width": 4}
     return shape | {"array": plain(above), "arrayminus": plain(below)}
 

@@ -71,7 +71,9 @@ class BM25Index:
         """
         import bm25s
 
-        counts, lengths, idf = terms.counts, terms.lengths.astype(np.float64), terms.idf
+        counts = terms.counts
+        lengths = terms.lengths.astype(np.float64)
+        idf = terms.idf
         if engine == "rank_bm25":
             held = counts.getnnz(axis=0)
             idf = np.log(len(lengths) - held + 0.5) - np.log(held + 0.5)
@@ -82,10 +84,8 @@ class BM25Index:
         weights = np.empty(len(counts.data), np.float32)
         for first in range(0, len(lengths), _DOCUMENTS):
             ends = counts.indptr[first : first + _DOCUMENTS + 1]
-            some, own = (
-                slice(ends[0], ends[-1]),
-                np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends)),
-            )
+            some = slice(ends[0], ends[-1])
+            own = np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
             weights[some] = idf[counts.indices[some]] * (
                 counts.data[some] / (own + counts.data[some])
             )
@@ -94,7 +94,8 @@ class BM25Index:
         made.scores = {name: getattr(postings, name) for name in _ARRAYS} | {
             "num_docs": len(lengths)
         }
-        made.vocab_dict, made.nonoccurrence_array = terms.vocabulary, None
+        made.vocab_dict = terms.vocabulary
+        made.nonoccurrence_array = None
         made.unique_token_ids_set = set(terms.vocabulary.values())
         how = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
         return BM25Index(made, {"documents": len(lengths), **terms.settings, **how}, terms.tokenize)
@@ -177,7 +178,8 @@ class BM25Index:
         """
         from anmi.retrieval.sums import add_postings
 
-        rows, count = self.tokenize(queries), self.settings["documents"]
+        rows = self.tokenize(queries)
+        count = self.settings["documents"]
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(count, width, 1))
         room = np.zeros((min(step, len(rows)), count), np.float32)

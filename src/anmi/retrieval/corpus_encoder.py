@@ -150,7 +150,8 @@ def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     from tokenizers.models import Unigram
 
     tokenizer = _parts(Unigram())
-    order, lengths = np.argsort(-times, kind="stable"), np.array(list(map(len, words)))
+    order = np.argsort(-times, kind="stable")
+    lengths = np.array(list(map(len, words)))
     chosen = order[np.cumsum(lengths[order]) - lengths[order] < _LEARNED].tolist()
     # What no blank interrupts takes time by the square of its length.
     read = ((UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in chosen)
@@ -162,7 +163,8 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
     """Return the unit vector of each piece by latent semantic analysis, [V, K], and its idf, [V]."""
     from sklearn.utils.extmath import randomized_svd
 
-    held, idf = counts.copy(), idf_of(counts)
+    held = counts.copy()
+    idf = idf_of(counts)
     held.data = (1 + np.log(held.data)) * idf[held.indices]
     length = np.sqrt(np.asarray(held.multiply(held).sum(axis=1)).ravel())
     held = (sparse.diags(1 / np.maximum(length, 1e-9)) @ held).tocsr().astype(np.float32)

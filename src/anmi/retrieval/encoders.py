@@ -418,10 +418,13 @@ def encode(
     compute: Callable[[list[str]], Float32s]
     compute = partial(embed, asked, precision=precision, batch_size=batch_size, role=role)
     # Each commit is a wait for the disk.
-    batch, run = 4096 if is_static(asked) else 1024, cast(Run, map)
+    batch = 4096 if is_static(asked) else 1024
+    run = cast(Run, map)
     if elsewhere is not None:
         # Small enough for several workers to have some of even a small change.
-        compute, batch, run = elsewhere, batch_size, store.run
+        compute = elsewhere
+        batch = batch_size
+        run = store.run
     prints = embedding_fingerprint(asked, precision, role)
     with tqdm(
         total=len(texts), desc=description, unit="text", disable=not description or None, delay=2

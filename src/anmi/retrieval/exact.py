@@ -120,10 +120,8 @@ def nearest(
     [[0, 1]]
     """
     embeddings = np.asarray(embeddings)
-    documents, scores = (
-        np.empty((len(queries), k), np.int32),
-        np.empty((len(queries), k), np.float32),
-    )
+    documents = np.empty((len(queries), k), np.int32)
+    scores = np.empty((len(queries), k), np.float32)
     step = max(1, min(_ROWS, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         some = np.ascontiguousarray(queries[start : start + step], np.float32)
@@ -143,7 +141,9 @@ def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: fl
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
     slack = reach * np.float32(4 * size * np.finfo(np.float32).eps)
     least = np.full(len(queries), -np.inf, np.float32)
-    rows, documents, values = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    rows = np.zeros(0, np.int64)
+    documents = np.zeros(0, np.int64)
+    values = np.zeros(0, np.float32)
     room = np.empty((len(queries), min(_BLOCK, count)), np.float32)
     for start in range(0, count, _BLOCK):
         block = embeddings[start : start + _BLOCK]
@@ -151,17 +151,22 @@ def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: fl
         if start == 0 and len(block) > k:
             least = np.partition(scores, len(block) - k, axis=1)[:, len(block) - k] - slack
         row, place = np.divmod(np.flatnonzero(scores >= least[:, None]), len(block))
-        rows, documents = np.concatenate([rows, row]), np.concatenate([documents, place + start])
+        rows = np.concatenate([rows, row])
+        documents = np.concatenate([documents, place + start])
         values = np.concatenate([values, scores[row, place]])
         if len(rows) > _KEPT * k * len(queries) or start + _BLOCK >= count:
             # Raise the threshold to the k-th best so far, and drop what is below it. In units of
             # what a query can reach values are from -1 to 1.
             order = np.argsort(8.0 * rows - values / reach[rows])
-            rows, documents, values = rows[order], documents[order], values[order]
+            rows = rows[order]
+            documents = documents[order]
+            values = values[order]
             kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
             least[rows[kth]] = np.maximum(least[rows[kth]], values[kth] - slack[rows[kth]])
             kept = values >= least[rows]
-            rows, documents, values = rows[kept], documents[kept], values[kept]
+            rows = rows[kept]
+            documents = documents[kept]
+            values = values[kept]
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
     found = np.full((len(queries), max(int(place.max(initial=-1)) + 1, k)), -1, np.int32)
     found[rows, place] = documents

@@ -187,7 +187,8 @@ def fuse(
     >>> found.documents.tolist(), found.part_ranks["bm25"].tolist(), found.part_ranks["dense"].tolist()
     ([[1, 3]], [[2.0, 1.0]], [[1.0, 3.0]])
     """
-    found, given = aligned(lists), weights or equal(lists)
+    found = aligned(lists)
+    given = weights or equal(lists)
     if method == "rrf":
         scores = fused_rank(*found.part_ranks.values())
     else:
@@ -253,7 +254,8 @@ def aligned(lists: Lists) -> Fused:
     (union,) = compacted(np.sort(repeats_blanked(every), axis=1))
     size = int(every.max(initial=0)) + 2
     keys = np.arange(len(union))[:, None] * size + np.where(union == PADDING, size - 1, union)
-    ranks, scores = dict[str, Float32s](), dict[str, Float32s]()
+    ranks = dict[str, Float32s]()
+    scores = dict[str, Float32s]()
     for name, part in lists.items():
         row, rank = np.nonzero(part.documents != PADDING)
         place = np.searchsorted(keys.ravel(), row * size + part.documents[row, rank])

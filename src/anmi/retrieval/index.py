@@ -68,7 +68,8 @@ class DenseIndex:
         import faiss
 
         engine = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
-        engine.hnsw.efConstruction, engine.hnsw.efSearch = 200, 256
+        engine.hnsw.efConstruction = 200
+        engine.hnsw.efSearch = 256
         engine.add(np.ascontiguousarray(embeddings))
         return DenseIndex(engine, settings, document_ids)
 
@@ -97,7 +98,8 @@ class DenseIndex:
 
     def search(self, queries: Float32s, k: int) -> tuple[Int32s, Float32s]:
         """Return the k nearest documents of each query vector: int32 [Q, k] best first (-1 where none) and scores."""
-        k, queries = min(k, self.settings["documents"]), np.ascontiguousarray(queries, np.float32)
+        k = min(k, self.settings["documents"])
+        queries = np.ascontiguousarray(queries, np.float32)
         if self.exact is not None:
             return exact.nearest(queries, self.exact, k, self.longest)
         scores, documents = self._engine.search(queries, k)
@@ -227,8 +229,10 @@ class SparseIndex:
         ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share
         a term.
         """
-        k, count = min(k, len(self.document_ids)), queries.shape[0]
-        documents, scores = np.zeros((count, k), np.int32), np.zeros((count, k), np.float32)
+        k = min(k, len(self.document_ids))
+        count = queries.shape[0]
+        documents = np.zeros((count, k), np.int32)
+        scores = np.zeros((count, k), np.float32)
         step = max(1, _CELLS // len(self.document_ids))
         for part in (slice(start, start + step) for start in range(0, count, step)):
             documents[part], scores[part] = exact.best((queries[part] @ self.postings).toarray(), k)

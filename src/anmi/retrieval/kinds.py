@@ -157,7 +157,8 @@ def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[
     [[2, 0], [1]]
     """
     order = np.argsort([-len(text) for text in texts], kind="stable")
-    groups, start = [], 0
+    groups = []
+    start = 0
     while start < len(order):
         room = most - start % most
         if device() == "cpu":
@@ -260,7 +261,8 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
     prompts
         Those that are not None win over the model's own.
     """
-    before, found = dict(model.prompts), prompts_of(model)
+    before = dict(model.prompts)
+    found = prompts_of(model)
     default = before.get(model.default_prompt_name)
     if prompts.document is None and found["document"] != (before.get("document") or ""):
         tell(

@@ -176,7 +176,8 @@ def check_folder(folder: Path, name: str = "") -> None:
     AnmiError
         Naming the file and what is wrong with it.
     """
-    files, called = files_in(folder), f'model "{name or folder}"'
+    files = files_in(folder)
+    called = f'model "{name or folder}"'
     for path in files:
         if (
             path.suffix == ".json"

@@ -249,7 +249,8 @@ def merged(
         bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
     documents[:, 1:][same] = PADDING
     documents, bits, values = compacted(documents, bits, values)
-    bits[documents == PADDING], values[documents == PADDING] = 0, np.nan
+    bits[documents == PADDING] = 0
+    values[documents == PADDING] = np.nan
     return documents, bits, values
 
 
@@ -470,7 +471,8 @@ class RelatedDocuments:
             In corpus order.
         """
         group = duplicate_groups(document_ids, table)
-        count, family = len(group), np.arange(len(group), dtype=np.int32)
+        count = len(group)
+        family = np.arange(len(group), dtype=np.int32)
         table = table[table["kind"].isin(KINDS)]
         position = (
             pd.Series(np.arange(count), index=document_ids)
@@ -483,7 +485,8 @@ class RelatedDocuments:
         near = (table["kind"] == "near").to_numpy()
         family[place[1][~near]] = place[0][~near]
         first, second = (group[rows[near]].astype(np.int64) for rows in place)
-        one, other = np.concatenate([first, second]), np.concatenate([second, first])
+        one = np.concatenate([first, second])
+        other = np.concatenate([second, first])
         return RelatedDocuments(
             group, _matrix(one[one != other], other[one != other], count), family
         )

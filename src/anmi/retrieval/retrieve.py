@@ -129,7 +129,8 @@ class Retrieve:
         higher = self._higher(queries.texts, np.concatenate([own_values, best], axis=1), scores)
         columns, own, of_query = (dict[str, Float32s]() for _ in range(3))
         if self.bm25 is not None:
-            columns["bm25"], own["bm25"] = values, own_values
+            columns["bm25"] = values
+            own["bm25"] = own_values
             columns["bm25_rank"] = pool.listed_ranks(values, scores, known["bm25_rank"])
             own["bm25_rank"] = higher[:, :-1]
             of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
@@ -139,10 +140,8 @@ class Retrieve:
             )
             ranks = pool.listed_ranks(cosines, near_scores, known["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
-                columns[name], own[name] = (
-                    said[:, : documents.shape[1]],
-                    said[:, documents.shape[1] :],
-                )
+                columns[name] = said[:, : documents.shape[1]]
+                own[name] = said[:, documents.shape[1] :]
         lists = [columns[name] for name in known if name in columns]
         columns["fused"] = (
             pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)

@@ -46,7 +46,8 @@ def dot_products(
     """
     for query in range(len(documents)):
         for slot in range(documents.shape[1]):
-            document, total = documents[query, slot], np.float32(0)
+            document = documents[query, slot]
+            total = np.float32(0)
             if document >= 0:
                 for place in range(queries.shape[1]):
                     total += queries[query, place] * vectors[document, place]
@@ -79,12 +80,14 @@ def row_products(
         for slot in range(documents.shape[1]):
             document = documents[query, slot]
             if document >= 0:
-                first, second = np.float32(0), np.float32(0)
+                first = np.float32(0)
+                second = np.float32(0)
                 for place in range(starts[document], starts[document + 1]):
                     term = terms[place]
                     first += table[term, 0] * values[place]
                     second += table[term, 1]
-                sums[0, query, slot], sums[1, query, slot] = first, second
+                sums[0, query, slot] = first
+                sums[1, query, slot] = second
         for side in range(2):
             for place in range(left_starts[side][query], left_starts[side][query + 1]):
                 table[left_terms[side][place], side] = 0
@@ -100,7 +103,8 @@ def add_postings(
     the time.
     """
     for number in range(len(terms)):
-        term, row = terms[number], scores[rows[number]]
+        term = terms[number]
+        row = scores[rows[number]]
         for place in range(starts[term], starts[term + 1]):
             row[documents[place]] += weights[place]
 
@@ -114,9 +118,12 @@ def best_of_rows(full: Float32s, keys: Whole) -> None:
     0 on are in the order of their bits, which can be compared several at a time.
     """
     for row in range(len(full) if keys.shape[1] else 0):
-        bits, best, least = full[row].view(np.int32), keys[row], np.int32(0)
+        bits = full[row].view(np.int32)
+        best = keys[row]
+        least = np.int32(0)
         for start in range(0, len(bits), _LOOKED_AT):
-            end, highest = min(start + _LOOKED_AT, len(bits)), np.int32(0)
+            end = min(start + _LOOKED_AT, len(bits))
+            highest = np.int32(0)
             for place in range(start, end):
                 highest = max(highest, bits[place])
             if highest > least:
@@ -133,12 +140,14 @@ def best_of_rows(full: Float32s, keys: Whole) -> None:
 @_compiled
 def _replace(keys: Whole, key: np.uint64) -> None:
     """Put a key in the place of the smallest of a heap; heapq would need a list."""
-    place, child = 0, 1
+    place = 0
+    child = 1
     while child < len(keys):
         if child + 1 < len(keys) and keys[child + 1] < keys[child]:
             child += 1
         if keys[child] >= key:
             break
         keys[place] = keys[child]
-        place, child = child, 2 * child + 1
+        place = child
+        child = 2 * child + 1
     keys[place] = key

@@ -201,7 +201,8 @@ class Terms:
         """
         from anmi.retrieval.sums import row_products
 
-        found, left = np.zeros((2, *documents.shape), np.float32), (first, second)
+        found = np.zeros((2, *documents.shape), np.float32)
+        left = (first, second)
         row_products(
             documents,
             unsigned(self.counts.indptr),
@@ -240,16 +241,15 @@ def counted_texts(
     vocabulary: dict[Term, int] = {}
     number = defaultdict[str, int]()
     number.default_factory = number.__len__
-    known, parts = (
-        sparse.csr_matrix((0, 1), dtype=np.float32),
-        [sparse.csr_matrix((0, 1), dtype=np.float32)],
-    )
+    known = sparse.csr_matrix((0, 1), dtype=np.float32)
+    parts = [sparse.csr_matrix((0, 1), dtype=np.float32)]
     for start in range(0, len(texts), _CUT_AT_ONCE):
         some = texts[start : start + _CUT_AT_ONCE]
         if not alone:
             parts.append(counted(tokenize(some), vocabulary, grow=True))
             continue
-        (runs, held, starts), before = runs_of(some), len(number)
+        (runs, held, starts) = runs_of(some)
+        before = len(number)
         places = np.array([number[run] for run in runs], np.int32)
         new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
         known.resize(before, new.shape[1])
@@ -264,7 +264,8 @@ def counted_texts(
 def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    terms, count = chain.from_iterable(rows), int(lengths.sum())
+    terms = chain.from_iterable(rows)
+    count = int(lengths.sum())
     if not grow:
         found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
         row = np.repeat(np.arange(len(rows)), lengths)[found >= 0]
@@ -280,10 +281,8 @@ def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> 
 
 def counted_columns(columns: Int32s, lengths: Any, width: int) -> sparse.csr_matrix:
     """Count columns row by row, float32 [R, V] with sorted, unrepeated indices; ``lengths`` are those of the rows."""
-    starts, ones = (
-        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-        np.ones(len(columns), np.float32),
-    )
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ones = np.ones(len(columns), np.float32)
     counts = sparse.csr_matrix((ones, columns, starts), shape=(len(lengths), max(width, 1)))
     counts.sum_duplicates()
     return counts

@@ -330,7 +330,8 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     own = recipes[name]
     if not isinstance(own, Mapping) or own.get("extends") is None:
         return own
-    parent, chain = str(own["extends"]), (*chain, name)
+    parent = str(own["extends"])
+    chain = (*chain, name)
     if parent in chain:
         raise ValueError(
             f"{name}: extends goes in a circle ({' → '.join((*chain, parent))}); one must stand"
@@ -349,7 +350,8 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
         ("mining", merged),
         ("training", lambda theirs, ours: {**theirs, **ours}),
     ):
-        theirs, ours = base.get(key), own.get(key)
+        theirs = base.get(key)
+        ours = own.get(key)
         if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
             found[key] = join(theirs, ours)
     return found

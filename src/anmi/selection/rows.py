@@ -257,10 +257,8 @@ def training_rows(
 
 
 def _of_no_query() -> Candidates:
-    none, scores = (
-        np.zeros((0, 1), np.int32),
-        {name: np.zeros((0, 1), np.float32) for name in _SCORES},
-    )
+    none = np.zeros((0, 1), np.int32)
+    scores = {name: np.zeros((0, 1), np.float32) for name in _SCORES}
     return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(
         scores, scores
     )
@@ -283,7 +281,8 @@ class _RowMaker:
 
     def __call__(self, block: Candidates) -> pa.Table:
         block = block.take(block.query_verdict == OPEN)
-        own, promoted = block.positives[:, 0], block.of_kind("promoted")
+        own = block.positives[:, 0]
+        promoted = block.of_kind("promoted")
         (found,) = compacted(np.where(promoted, block.documents, PADDING))
         queries = block.query_ids.tolist()
         known = block.positives if self.labels is None else self.labels.of(queries)
@@ -293,7 +292,8 @@ class _RowMaker:
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
         if len(row):
             order = np.lexsort((block.columns["choice"][row, slot], row))
-            row, slot = row[order], slot[order]
+            row = row[order]
+            slot = slot[order]
         chosen = block.documents[row, slot]
         self.used[chosen] = self.used[block.documents[promoted]] = True
         self.used[known[known != PADDING]] = True

@@ -68,7 +68,8 @@ class Pools:
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         self._graph = graph
-        entities, relations = len(graph.uris), len(graph.relations)
+        entities = len(graph.uris)
+        relations = len(graph.relations)
         parts = [sparse.csr_array(graph.types.T)]
         for end in (2, 0):
             known = graph.triples[graph.triples[:, end] < entities]
@@ -88,10 +89,12 @@ class Pools:
     def of_slots(self, context: Context) -> sparse.csr_array:
         """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
         graph = self._graph
-        of_type, types = sparse.coo_array(graph.types[context.slot_entity]), graph.types.shape[1]
+        of_type = sparse.coo_array(graph.types[context.slot_entity])
+        types = graph.types.shape[1]
         slot, fact, head = context.parts
         relation = types + len(graph.relations) * head + graph.triples[context.fact[fact], 1]
-        place, pool = np.concatenate([of_type.row, slot]), np.concatenate([of_type.col, relation])
+        place = np.concatenate([of_type.row, slot])
+        pool = np.concatenate([of_type.col, relation])
         several = self._size[pool] > 1
         return membership(
             place[several], pool[several], (len(context.slot_row), self.members.shape[0])
@@ -125,7 +128,8 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the
         entities, and the relation of the first fact that changes.
     """
-    draws, graph = max(_SPARE * count, _FEWEST), context.graph
+    draws = max(_SPARE * count, _FEWEST)
+    graph = context.graph
     slots_of = membership(
         context.slot_row,
         np.arange(len(context.slot_row)),
@@ -139,11 +143,14 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     )
     row = np.repeat(np.arange(len(context.ids)), draws)
     slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
-    slot, uniform = slot[known], uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
+    slot = slot[known]
+    uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
     pool, placed = picked(uniform[:, 1], pools_of, slot)
-    slot, uniform = slot[placed], uniform[placed]
+    slot = slot[placed]
+    uniform = uniform[placed]
     entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
-    name, code = pools.name[entity], context.slot_row[slot] * len(graph.nodes) + entity
+    name = pools.name[entity]
+    code = context.slot_row[slot] * len(graph.nodes) + entity
     # An entity with another label than the slot's that stands in no fact of the document.
     other = (
         (name != pools.name[context.slot_entity[slot]]) & (name > 0) & ~np.isin(code, context.pairs)
@@ -159,8 +166,10 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         )
     ]
     keep = keep[first_of_each(context.slot_row[slot[keep]], count)]
-    slot, entity = slot[keep], entity[keep]
-    row, first = context.slot_row[slot], facts_of.indices[facts_of.indptr[slot]]
+    slot = slot[keep]
+    entity = entity[keep]
+    row = context.slot_row[slot]
+    first = facts_of.indices[facts_of.indptr[slot]]
     return pd.DataFrame(
         {
             "place": row,
@@ -199,7 +208,8 @@ def _may_be_true(
     facts = facts_of[slot]
     draw = np.repeat(np.arange(len(slot)), np.diff(facts.indptr))
     triple = context.graph.triples[context.fact[facts.indices]]
-    old, new = context.slot_entity[slot][draw], entity[draw]
+    old = context.slot_entity[slot][draw]
+    new = entity[draw]
     heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
     # That is stricter than a check of the triple itself, and costs three swaps in a thousand: what
     # is in a country is part of it as well, and a literal may say what is not said of the entity.
@@ -238,9 +248,11 @@ def make_counterparts(
         ``place, kind, text, old, new, relation, variant_id``: place of the document in the context,
         the entities that the two are about, a relation of both, and the id of the counterpart.
     """
-    about, types = context.graph.about, context.graph.types.astype(np.int32)
+    about = context.graph.about
+    types = context.graph.types.astype(np.int32)
     drawn = _drawn(context, _SPARE * count, seed)
-    old, new = about[context.documents[drawn["place"]]], about[drawn["other"]]
+    old = about[context.documents[drawn["place"]]]
+    new = about[drawn["other"]]
     drawn["alike"] = np.asarray(types[old].multiply(types[new]).sum(axis=1)).ravel() > 0
     fits = (
         (old >= 0)
@@ -266,14 +278,17 @@ def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
     Alike are documents of the same relations in all, of the same own ones, and of one own relation;
     one without any is like no other.
     """
-    documents, relations = graph.stated.shape[0], len(graph.relations)
+    documents = graph.stated.shape[0]
+    relations = len(graph.relations)
     document = np.repeat(np.arange(documents), np.diff(graph.stated.indptr))
     triple = graph.triples[graph.stated.indices]
-    relation, own = triple[:, 1], triple[:, 0] == graph.about[document]
+    relation = triple[:, 1]
+    own = triple[:, 0] == graph.about[document]
     # A sum of random words is the same in any order, and another for other relations as good as
     # surely.
     words = seeds.stream(0, "variants/pattern").integers(0, 2**63, 2 * relations).astype(np.uint64)
-    degrees, first = [], np.zeros(documents, np.int64)
+    degrees = []
+    first = np.zeros(documents, np.int64)
     for chosen in (np.ones(len(own), bool), own):
         sums = np.zeros(documents, np.uint64)
         np.add.at(sums, document[chosen], words[2 * relation[chosen] + own[chosen]])
@@ -286,9 +301,11 @@ def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
 
 def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
     """Draws in every degree: place in the context, the other document, degree and relation."""
-    documents, (degrees, first) = context.documents, _likeness(context.graph)
+    documents = context.documents
+    (degrees, first) = _likeness(context.graph)
     numbers = np.broadcast_to(np.arange(2 * draws, dtype=np.int32), (len(documents), 2 * draws))
-    place, parts = np.repeat(np.arange(len(documents)), draws), []
+    place = np.repeat(np.arange(len(documents)), draws)
+    parts = []
     for degree, groups in enumerate(degrees):
         uniform = seeds.uniform(
             seed, f"variants/counterpart/{degree}", context.ids, numbers
@@ -332,13 +349,15 @@ def make_neighbours(
         the id of the neighbour.
     """
     stated = context.graph.stated.astype(np.int32)
-    transposed, size = sparse.csc_array(stated.T), np.asarray(stated.sum(axis=1)).ravel()
+    transposed = sparse.csc_array(stated.T)
+    size = np.asarray(stated.sum(axis=1)).ravel()
     parts = [np.zeros((0, 2), np.int64)]
     for start in range(0, len(context.documents) if count else 0, _BLOCK):
         documents = context.documents[start : start + _BLOCK]
         shared = sparse.csr_array(stated[documents] @ transposed)
         row = np.repeat(np.arange(len(documents)), np.diff(shared.indptr))
-        own, other = size[documents][row], size[shared.indices]
+        own = size[documents][row]
+        other = size[shared.indices]
         likeness = shared.data / own + shared.data / other
         # Equals are in an order of their own, the same in whichever block the first of a pair is.
         lengths = np.diff(shared.indptr)
@@ -387,7 +406,8 @@ def _documents_as_variants(
         the entities that the two are about (empty where a document is about none), a relation, and
         the id of the found document.
     """
-    graph, names = context.graph, (*context.graph.uris, "")
+    graph = context.graph
+    names = (*context.graph.uris, "")
     return pd.DataFrame(
         {
             "place": place,
@@ -508,7 +528,9 @@ def make_variants(
         document; other ids are ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs. No
         two variants of a document have the same text, and none has the document's own.
     """
-    wanted, pools, parts = np.unique(documents), Pools(graph), []
+    wanted = np.unique(documents)
+    pools = Pools(graph)
+    parts = []
     for start in range(0, len(wanted), _AT_ONCE):
         context = Context.of(graph, wanted[start : start + _AT_ONCE], ids, texts)
         made = [make_swaps(context, pools, params.swaps, seed)]
@@ -571,7 +593,8 @@ def _existing(
     hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
     place, same = (values.iloc[hit].to_numpy(np.int64) for values in (made["place"], found))
     name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
-    name[hit], kind[hit] = [ids[one] for one in same.tolist()], "counterpart"
+    name[hit] = [ids[one] for one in same.tolist()]
+    kind[hit] = "counterpart"
     keep = np.ones(len(made), bool)
     keep[hit] = ~context.states_all(place, same)
     return made.assign(variant_id=name, kind=kind)[keep]

@@ -79,17 +79,14 @@ class Context:
         ids, texts
             Of all documents of the corpus.
         """
-        stated, own_texts = (
-            sparse.csr_array(graph.stated[documents]),
-            tuple(texts[document] for document in documents),
-        )
-        row, fact = (
-            np.repeat(np.arange(len(documents)), np.diff(stated.indptr)),
-            stated.indices.astype(np.int64),
-        )
+        stated = sparse.csr_array(graph.stated[documents])
+        own_texts = tuple(texts[document] for document in documents)
+        row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))
+        fact = stated.indices.astype(np.int64)
         pairs = np.unique(row[:, None] * len(graph.nodes) + graph.triples[fact][:, [0, 2]])
         owner, node = np.divmod(pairs, len(graph.nodes))
-        slots, slot_spans = [], []
+        slots = []
+        slot_spans = []
         nodes = np.split(node, np.searchsorted(owner, np.arange(1, len(documents))))
         for place, (text, mine) in enumerate(zip(own_texts, nodes, strict=False)):
             # Literals are looked for as well, lest a part of one is taken for an entity.
@@ -116,7 +113,8 @@ class Context:
     @cached_property
     def parts(self) -> tuple[Int64s, Int64s, Bools]:
         """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
-        slots, found = self.slot_row * len(self.graph.nodes) + self.slot_entity, []
+        slots = self.slot_row * len(self.graph.nodes) + self.slot_entity
+        found = []
         for end in (2, 0):
             slot, fact = matches(
                 slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end]
@@ -156,10 +154,8 @@ def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[
     >>> [values.tolist() for values in picked(np.array([0.6, 0.6]), groups, np.array([0, 1]))]
     [[7, 0], [True, False]]
     """
-    start, size = (
-        groups.indptr[group].astype(np.int64),
-        np.diff(groups.indptr)[group].astype(np.int64),
-    )
+    start = groups.indptr[group].astype(np.int64)
+    size = np.diff(groups.indptr)[group].astype(np.int64)
     there = size > 0
     member = np.zeros(len(group), np.int64)
     place = start + (uniform * size).astype(np.int64)
@@ -241,7 +237,8 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
     >>> replaced("a b a", [(0, 1), (4, 5)], "cc")
     'cc b cc'
     """
-    parts, last = [], 0
+    parts = []
+    last = 0
     for start, end in spans:
         parts += [text[last:start], new]
         last = end
@@ -249,7 +246,8 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    before, after = text[start - 1 : start], text[end : end + 1]
+    before = text[start - 1 : start]
+    after = text[end : end + 1]
     if _goes_on(text[start], before):
         return False
     # A Korean name takes its endings without a blank.

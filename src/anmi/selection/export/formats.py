@@ -259,7 +259,8 @@ def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     Returns the queries, ``query_id, query``, and their documents, each once per query and positives
     first: ``group`` (the place of the query, rising), ``id, text, score, positive``.
     """
-    rows, negatives = flat.rows, flat.negatives
+    rows = flat.rows
+    negatives = flat.negatives
     query = pd.factorize(rows.query_id)[0]
     own = {
         "group": query,
@@ -446,7 +447,8 @@ def n_tuple(flat: Flat, options: ExportOptions, collection: Collection | None) -
         # Tuples must be of one length; what would keep all rows is the least that any of them has.
         least = f"--negatives {short.min()} keeps every row that has any"
         flat.leave_out(f"rows with fewer than {wanted} negatives ({least})", len(short))
-    rows, negatives = flat.rows[full], flat.negatives[full[flat.negatives["row"]]]
+    rows = flat.rows[full]
+    negatives = flat.negatives[full[flat.negatives["row"]]]
     texts, scores = (
         negatives[name].to_numpy().reshape(len(rows), wanted) for name in ("text", "score")
     )

@@ -262,7 +262,8 @@ def export_collection(
         Parquet.
     """
     (folder / "qrels").mkdir(parents=True)
-    whole, corpus = documents_of(collection.corpus), _with_places(collection.corpus)
+    whole = documents_of(collection.corpus)
+    corpus = _with_places(collection.corpus)
     asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text", "metadata"]]
     for name, table in (("corpus", corpus), ("queries", asked)):
         if lines:
@@ -270,11 +271,9 @@ def export_collection(
             write_lines(table.assign(metadata=metadata), folder / f"{name}.jsonl")
         else:
             _write_parquet(table, folder / f"{name}.parquet")
-    files, labels = (
-        {},
-        qrels.rename(
-            columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
-        ),
+    files = {}
+    labels = qrels.rename(
+        columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
     )
     columns = ["query-id", "corpus-id", "score"]
     for split, rows in labels.groupby("split"):

@@ -115,10 +115,12 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s
     centre = total(filled) / number
     spread = np.sqrt(total(known * (filled - centre) ** 2) / number)
     spread = np.where(spread > 0, spread, 1.0)
-    z, least = known * (filled - centre) / spread, _LEAST_VARIANCE / spread**2
+    z = known * (filled - centre) / spread
+    least = _LEAST_VARIANCE / spread**2
     belongs = _lloyd(z, known, count)
     means, variances, shares = _maximised(z, belongs, number, least)
-    last, moving = np.full((len(z), 1), -np.inf), np.ones((len(z), 1), np.bool_)
+    last = np.full((len(z), 1), -np.inf)
+    moving = np.ones((len(z), 1), np.bool_)
     for _ in range(_MOST_STEPS):
         logs = _log_densities(z, means, variances, shares)
         highest = logs.max(axis=2, keepdims=True)
@@ -180,7 +182,8 @@ def _log_densities(
     values: Float64s, means: Float64s, variances: Float64s, shares: Float64s
 ) -> Float64s:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
-    logs, far = np.log(np.maximum(shares, 1e-300)), values[:, :, None] - means[:, None, :]
+    logs = np.log(np.maximum(shares, 1e-300))
+    far = values[:, :, None] - means[:, None, :]
     result: Float64s = (
         logs[:, None, :]
         - 0.5 * np.log(variances)[:, None, :]
@@ -222,10 +225,8 @@ class Betas:
         point. On the far side of it the posterior stays what it is there, where the released code
         lets it rise again.
         """
-        rise, fall = (
-            float(self.alphas[1, 0] - self.alphas[0, 0]),
-            float(self.betas[1, 0] - self.betas[0, 0]),
-        )
+        rise = float(self.alphas[1, 0] - self.alphas[0, 0])
+        fall = float(self.betas[1, 0] - self.betas[0, 0])
         highest = rise / (rise + fall) if rise > 0 and fall > 0 else 1.0
         lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
         x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
@@ -257,7 +258,8 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     [[0.5], [0.9]]
     """
     x = np.clip(values.astype(np.float64), _LEAST, 1 - _LEAST)
-    alphas, betas = np.array(_ALPHAS)[:, None], np.array(_BETAS)[:, None]
+    alphas = np.array(_ALPHAS)[:, None]
+    betas = np.array(_BETAS)[:, None]
     shares = np.array([[1 - _UPPER_SHARE], [_UPPER_SHARE]])
     for _ in range(steps):
         logs = np.maximum(_beta_log_densities(x, alphas, betas, shares), np.log(_LEAST))
@@ -287,7 +289,8 @@ def _beta_log_densities(
     x: Float64s, alphas: Float64s, betas: Float64s, shares: Float64s
 ) -> Float64s:
     """Logarithm of share · density of components whose parameters are [K, 1], [K, M]."""
-    logs, scale = np.log(np.maximum(shares, 1e-300)), scipy.special.betaln(alphas, betas)
+    logs = np.log(np.maximum(shares, 1e-300))
+    scale = scipy.special.betaln(alphas, betas)
     found: Float64s = logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
     return found
 
@@ -367,7 +370,8 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one
     hump.
     """
-    values, similarity = _measured(block, params), block.columns[params.column].astype(np.float64)
+    values = _measured(block, params)
+    similarity = block.columns[params.column].astype(np.float64)
     enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
     probability: Float64s = scipy.special.expit(5 * (0.5 - similarity))
     if enough.any():

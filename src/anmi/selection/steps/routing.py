@@ -144,7 +144,9 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     """
     if params.negative is not None and params.positive is not None:
         return Thresholds(params.negative, params.positive)
-    heldout, sample, count = [np.zeros(0, np.float32)], _Sample(context.seed), _PromotionCount()
+    heldout = [np.zeros(0, np.float32)]
+    sample = _Sample(context.seed)
+    count = _PromotionCount()
     for each in blocks:
         # What a language model said of some changes what becomes of those, not the thresholds.
         block = each.with_columns({params.column: unread(each.columns, params.column)})
@@ -227,7 +229,8 @@ class _Drawn:
     """
 
     def __init__(self, values: Float32s, params: Route, count: int) -> None:
-        self.values, self._count = values, count
+        self.values = values
+        self._count = count
         self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in
         # any case.
@@ -262,7 +265,9 @@ class _PromotionCount:
 
     def add(self, block: Candidates, column: str, held: Float32s) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
-        values, undecided, known = block.columns[column], block.undecided, np.isfinite(held)
+        values = block.columns[column]
+        undecided = block.undecided
+        known = np.isfinite(held)
         self._all += _at_least(values[undecided])
         self._rivals += _at_least(values[undecided & known.any(axis=1, keepdims=True)])
         share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
@@ -334,7 +339,8 @@ class _Sample:
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Route each judged candidate to negative, uncertain or promoted; reject one that no judge saw."""
     thresholds: Thresholds = context.fitted
-    judged, before = block.columns[params.column], unread(block.columns, params.column)
+    judged = block.columns[params.column]
+    before = unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
     sure = (
         f"{params.column} ≥ {thresholds.positive:.3g}"
@@ -342,7 +348,8 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         else "the judge is never sure enough"
     )
     if GRADE in block.columns:
-        wanted, read = params.positive or SURE, np.isfinite(block.columns[GRADE])
+        wanted = params.positive or SURE
+        read = np.isfinite(block.columns[GRADE])
         rule = f"{params.column} ≥ {wanted:g} after a language model read it"
         block = block.rejected(
             "promote", read & (judged >= wanted), rule, "promoted", in_batch=True
