@@ -96,8 +96,7 @@ def taken(values: Texts, places: Iterable[int] | Int64s) -> list[str]:
     >>> taken(pd.Series(["a", "b"]), [1])
     ['b']
     """
-    found: list[str] = arrow(values).take(pa.array(np.asarray(places, dtype=np.int64))).to_pylist()
-    return found
+    return arrow(values).take(pa.array(np.asarray(places, dtype=np.int64))).to_pylist()
 
 
 def joined_texts(corpus: pd.DataFrame) -> pa.LargeStringArray:
@@ -115,8 +114,7 @@ def document_texts(corpus: pd.DataFrame) -> list[str]:
     >>> document_texts(pd.DataFrame({"title": ["", "A"], "text": ["b", "c"]}))
     ['b', 'A c']
     """
-    found: list[str] = joined_texts(corpus).to_pylist()
-    return found
+    return joined_texts(corpus).to_pylist()
 
 
 def clean(text: str) -> str:

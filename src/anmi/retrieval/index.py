@@ -119,8 +119,7 @@ class DenseIndex:
         """Return the vectors that were indexed, float32 [N, D]."""
         if self.exact is not None:
             return self.exact
-        found: Float32s = self._engine.reconstruct_n(0, self.settings["documents"])
-        return found
+        return self._engine.reconstruct_n(0, self.settings["documents"])
 
 
 def _save(path: Path, vectors: Float32s) -> None:

@@ -167,8 +167,7 @@ class Terms:
     @cached_property
     def mass(self) -> Float32s:
         """Σ idf of the terms of each document, float32 [N]."""
-        result: Float32s = self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
-        return result
+        return self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
 
     def weighted(self, rows: Int32s) -> sparse.csr_matrix:
         """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""

@@ -77,8 +77,7 @@ class Gaussians:
         logs = _log_densities(
             np.asarray(values, np.float64), self.means, self.deviations**2, self.shares
         )
-        found: Float64s = scipy.special.softmax(logs, axis=2)[:, :, 0]
-        return found
+        return scipy.special.softmax(logs, axis=2)[:, :, 0]
 
 
 def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
@@ -184,12 +183,11 @@ def _log_densities(
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
     logs = np.log(np.maximum(shares, 1e-300))
     far = values[:, :, None] - means[:, None, :]
-    result: Float64s = (
+    return (
         logs[:, None, :]
         - 0.5 * np.log(variances)[:, None, :]
         - 0.5 * far**2 / variances[:, None, :]
     )
-    return result
 
 
 # Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation,
@@ -291,8 +289,7 @@ def _beta_log_densities(
     """Logarithm of share · density of components whose parameters are [K, 1], [K, M]."""
     logs = np.log(np.maximum(shares, 1e-300))
     scale = scipy.special.betaln(alphas, betas)
-    found: Float64s = logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
-    return found
+    return logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
 
 
 _MOST_VALUES: Final = 50_000

@@ -42,8 +42,7 @@ _EVEN: Final = 0.5
 @lru_cache
 def _grid(lowest: float, highest: float, count: int) -> Float64s:
     """Return so many probabilities, even in log-odds."""
-    made: Float64s = scipy.special.expit(np.linspace(lowest, highest, count))
-    return made
+    return scipy.special.expit(np.linspace(lowest, highest, count))
 
 
 class Promote(Params):
