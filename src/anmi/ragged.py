@@ -20,6 +20,17 @@ Float32s: TypeAlias = NDArray[np.float32]
 Float64s: TypeAlias = NDArray[np.float64]
 
 
+def in_rows(values: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
+    """Return the values at places of each row: [Q, K] from [Q, M] and places [Q, K].
+
+    Examples
+    --------
+    >>> in_rows(np.array([[5, 6, 7]]), np.array([[2, 0]])).tolist()
+    [[7, 5]]
+    """
+    return np.take_along_axis(values, places, axis=1)
+
+
 def lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
     """Return the filled cells of each row as a list: an Arrow list array of length Q from [Q, M].
 

@@ -146,9 +146,7 @@ class KnowledgeGraph:
         ([[0, 0, 1]], [0, -1])
         """
         facts = facts[facts.document_id.isin(document_ids)]
-        both = pd.concat(
-            [table[["head", "relation", "tail"]] for table in (graph, facts)], ignore_index=True
-        )
+        both = pd.concat([table[_HEADER] for table in (graph, facts)], ignore_index=True)
         codes, nodes = pd.factorize(pd.concat([entities.uri, both["head"], both["tail"]]))
         relation, relations = pd.factorize(both.relation)
         head, tail = np.split(codes[len(entities) :], 2)

@@ -23,6 +23,7 @@ from anmi.corpus.texts import (
     column,
     containing,
     document_texts,
+    first_rows,
     normalised,
     taken,
     to_json,
@@ -280,8 +281,7 @@ def first_passages(documents: pd.Series) -> Int32s:
     >>> first_passages(pd.Series(["a", "b", "a"])).tolist()
     [0, 1, 0]
     """
-    _, first, number = np.unique(pd.factorize(documents)[0], return_index=True, return_inverse=True)
-    return first[number].astype(np.int32)
+    return first_rows(documents).astype(np.int32)
 
 
 def result_passages(corpus: pd.DataFrame) -> Int32s:
@@ -306,10 +306,8 @@ def siblings(parents: pd.Series) -> Pairs:
     >>> [found.tolist() for found in siblings(pd.Series(["b", "b", "c", "b"]))]
     [[0, 0], [1, 3]]
     """
-    number = arrow(parents).dictionary_encode().indices.to_numpy()
-    # Parents are numbered as they first occur.
-    first = np.unique(number, return_index=True)[1].astype(np.int64)[number]
-    others = np.flatnonzero(first != np.arange(len(number)))
+    first = first_rows(parents)
+    others = np.flatnonzero(first != np.arange(len(first)))
     others = others[np.argsort(first[others], kind="stable")]
     return first[others], others
 

@@ -437,11 +437,8 @@ def _merged(
 
 def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
-    labelled = qrels[["query_id", "document_id"]].merge(
-        queries[["query_id", "normalised"]], on="query_id"
-    )
-    both = queries[["query_id", "normalised"]].merge(
-        labelled[["normalised", "document_id"]], on="normalised"
-    )
-    both = both[["query_id", "document_id"]].drop_duplicates()
-    return both[~pairs_among(both, qrels)].reset_index(drop=True)
+    pair = ["query_id", "document_id"]
+    forms = queries[["query_id", "normalised"]]
+    labelled = qrels[pair].merge(forms, on="query_id").drop(columns="query_id")
+    equivalents = forms.merge(labelled, on="normalised")[pair].drop_duplicates()
+    return equivalents[~pairs_among(equivalents, qrels)].reset_index(drop=True)

@@ -99,6 +99,19 @@ def taken(values: Texts, places: Iterable[int] | Int64s) -> list[str]:
     return arrow(values).take(pa.array(np.asarray(places, dtype=np.int64))).to_pylist()
 
 
+def first_rows(values: Texts) -> Int64s:
+    """Return the first place of the same text for each text, int64 [N].
+
+    Examples
+    --------
+    >>> first_rows(["a", "b", "a"]).tolist()
+    [0, 1, 0]
+    """
+    # Texts are numbered in the order in which they first occur.
+    number = arrow(values).dictionary_encode().indices.to_numpy()
+    return np.unique(number, return_index=True)[1][number]
+
+
 def joined_texts(corpus: pd.DataFrame) -> pa.LargeStringArray:
     """Return title and text of every document joined by a blank, in corpus order, as an Arrow array."""
     blank = pa.scalar(" ", pa.large_string())
@@ -383,10 +396,8 @@ def find_duplicates(document_ids: Texts, forms: Texts) -> pd.DataFrame:
     >>> find_duplicates(["a", "b", "c"], ["one", "two", "one"]).values.tolist()
     [['c', 'a']]
     """
-    # Texts are numbered in the order of their first document.
-    number = arrow(forms).dictionary_encode().indices.to_numpy()
-    root = np.unique(number, return_index=True)[1][number]
-    rows = np.flatnonzero(root != np.arange(len(number)))
+    root = first_rows(forms)
+    rows = np.flatnonzero(root != np.arange(len(root)))
     pairs = {
         "document_id": taken(document_ids, rows),
         "duplicate_of": taken(document_ids, root[rows]),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from anmi.ragged import Float32s, Int32s, Int64s
+from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.terms import Terms, unsigned
@@ -136,9 +136,7 @@ class BM25Index:
 
         def look(part: slice, full: Float32s) -> Float32s:
             documents = wanted[part]
-            return np.where(
-                documents < 0, np.nan, np.take_along_axis(full, np.maximum(documents, 0), axis=1)
-            )
+            return np.where(documents < 0, np.nan, in_rows(full, np.maximum(documents, 0)))
 
         return self._searched(queries, k, look)
 

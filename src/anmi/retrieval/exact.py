@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from anmi.ragged import Float32s, Int32s
+from anmi.ragged import Float32s, Int32s, in_rows
 
 
 def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
@@ -34,7 +34,7 @@ def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
 
     keys = np.zeros((len(full), k), np.uint64)
     best_of_rows(np.ascontiguousarray(full, np.float32), keys)
-    keys = np.sort(~keys, axis=1)
+    keys = np.sort(~keys)
     documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
@@ -128,9 +128,9 @@ def nearest(
         found = _among_the_best(some, embeddings, k, longest)
         # Vectors of a training that diverged are NaN, and nothing is near them.
         values = np.nan_to_num(similarities(some, embeddings, found), nan=-np.inf)
-        order = np.lexsort((found, -values), axis=1)[:, :k]
-        documents[start : start + step] = np.take_along_axis(found, order, axis=1)
-        scores[start : start + step] = np.take_along_axis(values, order, axis=1)
+        order = np.lexsort((found, -values))[:, :k]
+        documents[start : start + step] = in_rows(found, order)
+        scores[start : start + step] = in_rows(values, order)
     return documents, scores
 
 

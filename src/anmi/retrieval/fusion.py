@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
-from anmi.ragged import Bools, Float32s, Int32s
+from anmi.ragged import Bools, Float32s, Int32s, in_rows
 from anmi.retrieval.pool import compacted, fused_rank, repeats_blanked, without
 
 Method = Literal["convex", "rrf"]
@@ -107,10 +107,10 @@ def _by_document(ranked: Ranked, first: Int32s, excluded: Int32s | None) -> tupl
     if excluded is not None:
         documents = without(documents, excluded[:, None])
     documents = repeats_blanked(documents)
-    order = np.argsort(documents == PADDING, axis=1, kind="stable")
-    documents = np.take_along_axis(documents, order, axis=1)
-    scores = np.take_along_axis(ranked.scores, order, axis=1)
-    passages = np.take_along_axis(ranked.documents, order, axis=1)
+    order = np.argsort(documents == PADDING, kind="stable")
+    documents = in_rows(documents, order)
+    scores = in_rows(ranked.scores, order)
+    passages = in_rows(ranked.documents, order)
     padding = documents == PADDING
     scores = np.where(padding, 0, scores).astype(np.float32)
     return Ranked(documents, scores), np.where(padding, PADDING, passages)
@@ -196,7 +196,7 @@ def fuse(
             [given[name] for name in lists], [*comparable(found, lists, spreads or {}).values()]
         )
     scores = np.where(found.documents == PADDING, -np.inf, scores)
-    best = _taken(found._replace(scores=scores), np.argsort(-scores, axis=1, kind="stable")[:, :k])
+    best = _taken(found._replace(scores=scores), np.argsort(-scores, kind="stable")[:, :k])
     return best._replace(
         scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
     )
@@ -217,7 +217,7 @@ def alone(lists: Lists, part: str, k: int) -> Fused:
     rank = np.nan_to_num(union.part_ranks[part], nan=np.inf)
     scores = np.nan_to_num(union.part_scores[part], nan=0.0)
     width = min(k, lists[part].documents.shape[1])
-    best = _taken(union._replace(scores=scores), np.argsort(rank, axis=1, kind="stable")[:, :width])
+    best = _taken(union._replace(scores=scores), np.argsort(rank, kind="stable")[:, :width])
     is_listed = np.isfinite(best.part_ranks[part])
 
     def of_listed(values: dict[str, Float32s]) -> dict[str, Float32s]:
@@ -251,7 +251,7 @@ def aligned(lists: Lists) -> Fused:
     between equal scores.
     """
     every = np.concatenate([part.documents for part in lists.values()], axis=1)
-    (union,) = compacted(np.sort(repeats_blanked(every), axis=1))
+    (union,) = compacted(np.sort(repeats_blanked(every)))
     size = int(every.max(initial=0)) + 2
     keys = np.arange(len(union))[:, None] * size + np.where(union == PADDING, size - 1, union)
     ranks = dict[str, Float32s]()
@@ -262,7 +262,7 @@ def aligned(lists: Lists) -> Fused:
         for found, values in ((ranks, rank + 1), (scores, part.scores[row, rank])):
             found[name] = np.full(union.shape, np.nan, np.float32)
             np.put(found[name], place, values)
-    order = np.argsort(-fused_rank(*ranks.values()), axis=1, kind="stable")
+    order = np.argsort(-fused_rank(*ranks.values()), kind="stable")
     return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
 
 
@@ -288,8 +288,6 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float3
 
 
 def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
-    listed: Any = (np.take_along_axis(values, order, axis=1) for values in found[:2])
-    parts = (
-        {name: np.take_along_axis(part[name], order, axis=1) for name in part} for part in found[2:]
-    )
+    listed: Any = (in_rows(values, order) for values in found[:2])
+    parts = ({name: in_rows(part[name], order) for name in part} for part in found[2:])
     return Fused(*listed, *parts)

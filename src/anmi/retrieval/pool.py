@@ -13,7 +13,7 @@ from scipy import sparse
 from anmi import seeds
 from anmi.candidates import PADDING, SOURCES
 from anmi.corpus.related import copies
-from anmi.ragged import Bools, Float32s, Int32s, Int64s
+from anmi.ragged import Bools, Float32s, Int32s, Int64s, in_rows
 
 RECIPROCAL_RANK_CONSTANT = 60.0
 # Up to so many documents, comparing with one after the other costs less than sorting.
@@ -130,7 +130,7 @@ def some_of(seed: int, query_ids: list[str], positives: Int32s, most: int) -> In
     draws = np.where(
         positives == PADDING, 2.0, seeds.uniform(seed, "positives", query_ids, positives)
     )
-    drawn = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < most
+    drawn = np.argsort(np.argsort(draws, kind="stable")) < most
     return compacted(np.where(drawn, positives, np.int32(PADDING)))[0]
 
 
@@ -146,10 +146,10 @@ def median_first(positives: Int32s, values: Float32s) -> Int64s:
     [[2, 0, 1, 3]]
     """
     known = np.isfinite(values)
-    ranked = np.lexsort((positives, np.where(known, values, np.inf)), axis=1)
+    ranked = np.lexsort((positives, np.where(known, values, np.inf)))
     middle = np.maximum(known.sum(axis=1, keepdims=True) - 1, 0) // 2
-    place = np.take_along_axis(ranked, middle, axis=1)
-    return np.argsort(np.arange(positives.shape[1]) != place, axis=1, kind="stable")
+    place = in_rows(ranked, middle)
+    return np.argsort(np.arange(positives.shape[1]) != place, kind="stable")
 
 
 def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> Int32s:
@@ -188,9 +188,9 @@ def without(documents: Int32s, excluded: Int32s) -> Int32s:
 
 def compacted(documents: Int32s, *others: NDArray[Any]) -> list[NDArray[Any]]:
     """Move padding to the end of each row, keeping the order of the rest, and cut columns that are all padding."""
-    order = np.argsort(documents == PADDING, axis=1, kind="stable")
+    order = np.argsort(documents == PADDING, kind="stable")
     width = int((documents != PADDING).sum(axis=1).max(initial=0))
-    return [np.take_along_axis(values, order, axis=1)[:, :width] for values in (documents, *others)]
+    return [in_rows(values, order)[:, :width] for values in (documents, *others)]
 
 
 def filled(documents: Int32s) -> Int32s:
@@ -207,9 +207,9 @@ def filled(documents: Int32s) -> Int32s:
     np.put_along_axis(
         listed, np.where(documents < 0, width, np.minimum(documents, width)), True, axis=1
     )
-    free = np.argsort(listed[:, :width], axis=1, kind="stable").astype(np.int32)
+    free = np.argsort(listed[:, :width], kind="stable").astype(np.int32)
     place = np.maximum(np.arange(width) - (documents >= 0).sum(axis=1, keepdims=True), 0)
-    return np.where(documents < 0, np.take_along_axis(free, place, axis=1), documents)
+    return np.where(documents < 0, in_rows(free, place), documents)
 
 
 def merged(
@@ -240,10 +240,8 @@ def merged(
         [np.full(each.shape, SOURCES[name], np.uint8) for each, _, name in lists], axis=1
     )
     values = np.concatenate([each for _, each, _ in lists], axis=1)
-    order = np.argsort(documents, axis=1, kind="stable")
-    documents, bits, values = (
-        np.take_along_axis(each, order, axis=1) for each in (documents, bits, values)
-    )
+    order = np.argsort(documents, kind="stable")
+    documents, bits, values = (in_rows(each, order) for each in (documents, bits, values))
     same = documents[:, 1:] == documents[:, :-1]
     for _ in lists[1:]:
         bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
@@ -284,7 +282,7 @@ def known_from(scores: Float32s, kept: Bools, depth: int, ranks: int) -> Float32
     place = np.maximum(last, ranks - 1)[:, None]
     if not scores.shape[1]:
         return np.full((len(scores), 1), np.inf, np.float32)
-    least = np.where(place < 0, np.inf, np.take_along_axis(scores, np.maximum(place, 0), axis=1))
+    least = np.where(place < 0, np.inf, in_rows(scores, np.maximum(place, 0)))
     # Where not even so many were found, nothing lies beyond the list.
     return np.where(count[:, -1:] < depth, -np.inf, least).astype(np.float32)
 
@@ -388,9 +386,7 @@ def draw(
         return np.zeros((len(query_ids), 0), np.int32)
     if documents <= _SMALL * count:
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
-        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(
-            np.int32
-        )
+        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything)).astype(np.int32)
         return compacted(without(order, excluded))[0][:, :count]
     wanted = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
     width = count + excluded.shape[1] + _SMALL
@@ -407,8 +403,8 @@ def draw(
 
 def repeats_blanked(documents: Int32s) -> Int32s:
     """Blank the repeats in each row."""
-    order = np.argsort(documents, axis=1, kind="stable")
-    ascending = np.take_along_axis(documents, order, axis=1)
+    order = np.argsort(documents, kind="stable")
+    ascending = in_rows(documents, order)
     ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]] = PADDING
     result = np.empty_like(documents)
     np.put_along_axis(result, order, ascending, axis=1)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
-from anmi.ragged import Float32s, Int32s
+from anmi.ragged import Float32s, Int32s, in_rows
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
@@ -156,15 +156,11 @@ class Retrieve:
         )
         return Candidates(
             query_ids=np.array(queries.query_ids, dtype=np.str_),
-            positives=np.take_along_axis(some, first, axis=1),
-            documents=np.take_along_axis(documents, order, axis=1),
-            source=np.take_along_axis(source, order, axis=1),
-            columns={
-                name: np.take_along_axis(values, order, axis=1) for name, values in columns.items()
-            },
-            positive_columns={
-                name: np.take_along_axis(values, first, axis=1) for name, values in own.items()
-            },
+            positives=in_rows(some, first),
+            documents=in_rows(documents, order),
+            source=in_rows(source, order),
+            columns={name: in_rows(values, order) for name, values in columns.items()},
+            positive_columns={name: in_rows(values, first) for name, values in own.items()},
             query_columns=of_query,
         )
 
@@ -230,8 +226,8 @@ class Retrieve:
         scores = np.nan_to_num(
             exact.similarities(queries.vectors, self.vectors, nearest), nan=-np.inf
         )
-        order = np.lexsort((nearest, -scores), axis=1)
-        return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        order = np.lexsort((nearest, -scores))
+        return in_rows(nearest, order), in_rows(scores, order)
 
     def _higher(self, texts: list[str], values: Float32s, listed: Float32s) -> Float32s:
         """Return the ranks by BM25 of any scores [Q, G]; those below the end of the list are counted."""

@@ -14,7 +14,7 @@ from anmi.candidates import PADDING
 from anmi.corpus.related import hits_of
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
-from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s
+from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s, in_rows
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
 
@@ -173,13 +173,13 @@ def ndcg_by_weights(
         gains += np.where((found.documents == document[:, None]) & ~hidden, grade[:, None], 0)
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
     given = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
-    top = -np.sort(-given, axis=1)[:, :CUT]
+    top = -np.sort(-given)[:, :CUT]
     ideal = top @ discounts[: top.shape[1]]
     rows = []
     for weights in points.tolist():
         scores = np.where(hidden, -np.inf, mixed(weights, parts))
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :CUT]
-        reached = np.take_along_axis(gains, order, axis=1)
+        order = np.argsort(-scores, kind="stable")[:, :CUT]
+        reached = in_rows(gains, order)
         rows.append(reached @ discounts[: reached.shape[1]])
     return np.divide(
         np.array(rows), ideal, out=np.zeros((len(points), len(labelled))), where=ideal > 0

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.ragged import Bools, Float64s
+from anmi.ragged import Bools, Float64s, in_rows
 from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
@@ -140,10 +140,8 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s
     variance = total(z * z) / number + least
     single = -0.5 * np.log(variance) - 0.5 * (variance - least) / variance
     sound = (2 * number * (last - single) > 3 * (count - 1) * np.log(number))[:, 0]
-    order = np.argsort(means, axis=1, kind="stable")
-    means, variances, shares = (
-        np.take_along_axis(each, order, axis=1) for each in (means, variances, shares)
-    )
+    order = np.argsort(means, kind="stable")
+    means, variances, shares = (in_rows(each, order) for each in (means, variances, shares))
     return centre + spread * means, spread * np.sqrt(variances), shares, sound
 
 
@@ -372,7 +370,7 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
     probability: Float64s = scipy.special.expit(5 * (0.5 - similarity))
     if enough.any():
-        own = np.sort(np.where(block.undecided[enough], values[enough], np.nan), axis=1)
+        own = np.sort(np.where(block.undecided[enough], values[enough], np.nan))
         probability[enough] = fit_gaussians(own, params.components).posterior(values[enough])
     return probability
 
@@ -391,7 +389,7 @@ def _measured(block: Candidates, params: Mixture) -> Float64s:
     return np.clip((similarity + 1) / 2, 0.0, 1.0)
 
 
-@step("mixture", Mixture, requires=lambda p: {p.column}, fit=fit, makes=("p_negative", "hardness"))
+@step("mixture", Mixture, fit=fit, makes=("p_negative", "hardness"))
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).
 

@@ -17,7 +17,7 @@ from anmi.candidates import GRADE, OPEN, Candidates, stacked
 from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.fused import SURE, unread
-from anmi.ragged import Float32s, Float64s
+from anmi.ragged import Float32s, Float64s, in_rows
 from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS, places
 
@@ -56,7 +56,7 @@ class Promote(Params):
     )
 
 
-@step("promote", Promote, requires=lambda p: {p.column})
+@step("promote", Promote)
 def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
     """Make positives of the candidates that the judge is sure of (RocketQA's unlabelled positives; methods §3.1)."""
     sure = block.columns[params.column] >= params.threshold
@@ -233,7 +233,7 @@ class _Drawn:
         self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in
         # any case.
-        least = np.sort(values, axis=1)[:, : self._fill]
+        least = np.sort(values)[:, : self._fill]
         self._least = np.where(least < _EVEN, least, np.nan)
 
     def below(self, threshold: float) -> Float32s:
@@ -313,9 +313,9 @@ class _Sample:
         )
         # As samplers draw: the window before what lies deeper.
         tier = np.nan_to_num(part.columns.get("tier", np.zeros(nearness.shape, np.float32)))
-        order = np.lexsort((part.documents, -nearness, tier), axis=1)
+        order = np.lexsort((part.documents, -nearness, tier))
         values = np.where(part.undecided, part.columns[column], np.nan)
-        values = np.take_along_axis(values, order, axis=1).astype(np.float32)[:, :_FIRST]
+        values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
         new: tuple[NDArray[Any], ...] = (draws[rows], part.query_ids, values)
         parts = [stacked(both) for both in zip(self._parts, new, strict=True)]
         kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])

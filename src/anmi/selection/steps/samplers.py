@@ -23,7 +23,7 @@ _RETRIEVED: Final = SOURCES["bm25"] | SOURCES["dense"]
 
 def places(*keys: NDArray[Any]) -> Int64s:
     """Return the place of each candidate in its row, from 0, in the order of keys as those of ``numpy.lexsort``."""
-    return np.argsort(np.lexsort(keys, axis=1), axis=1)
+    return np.argsort(np.lexsort(keys))
 
 
 def choose(
@@ -254,7 +254,7 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> Flo
     energy = np.where(block.undecided & np.isfinite(energy), energy, -np.inf)
     largest = np.max(energy, axis=1, keepdims=True, initial=-1e300)
     # Added in the order of their size, so that the order of the candidates changes no bit.
-    total = np.cumsum(np.sort(np.exp(energy - largest), axis=1), axis=1)[:, -1:]
+    total = np.cumsum(np.sort(np.exp(energy - largest)), axis=1)[:, -1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         result: Float64s = energy - largest - np.log(total)
     return np.where(np.isfinite(result), result, np.nan)
@@ -282,7 +282,7 @@ def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     inverse = np.where(block.negatives, -chances, -np.inf)
     relative = np.exp(inverse - np.max(inverse, axis=1, keepdims=True, initial=-1e300))
     count = np.maximum(block.negatives.sum(axis=1, keepdims=True), 1)
-    mean = np.cumsum(np.sort(relative, axis=1), axis=1)[:, -1:] / count
+    mean = np.cumsum(np.sort(relative), axis=1)[:, -1:] / count
     with np.errstate(invalid="ignore", divide="ignore"):
         importance = np.where(block.negatives, relative / mean, np.nan)
     block = block.with_columns({"importance": importance})
