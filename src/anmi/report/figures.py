@@ -67,40 +67,43 @@ SOURCES: Final = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot: a title that states what is shown, a note how to read it, and the plotly specification."""
+    """One plot: a title that states what is shown, a note how to read it, what is drawn, and how."""
 
     name: str
     title: str
     note: str
-    spec: dict[str, Any]
+    traces: Sequence[Mapping[str, Any]]
+    layout: dict[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The plotly specification."""
+        return {"data": self.traces, "layout": self.layout}
 
     def drawn(self) -> Any:
         """Return a plotly figure for a notebook, with title and note, on a page whose colours are plotly's own.
 
         Examples
         --------
-        >>> drawn = Figure("gap", "Gaps", "Right: easier.", {"data": [], "layout": plot_layout(300, "gap", "")}).drawn()
+        >>> drawn = Figure("gap", "Gaps", "Right: easier.", [], plot_layout(300, "gap", "")).drawn()
         >>> drawn.layout.title.text, drawn.layout.title.subtitle.text
         ('Gaps', 'Right: easier.')
         """
         import plotly.graph_objects as go
 
-        layout = self.spec["layout"]
         lines = textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH)
         top = 85 + 18 * len(lines)
         bottom = 60
         room = {
             "margin": {"l": 60, "r": 20, "t": top, "b": bottom},
-            "height": layout["height"] + top + bottom,
+            "height": self.layout["height"] + top + bottom,
         }
         title = {
             "text": html.escape(self.title, quote=False),
             "subtitle": {"text": "<br>".join(lines)},
         }
         place = {"y": 1 - 20 / room["height"], "yanchor": "top", "yref": "container"}
-        return go.Figure(
-            {"data": self.spec["data"], "layout": layout | room | {"title": title | place}}
-        )
+        return go.Figure(self.spec | {"layout": self.layout | room | {"title": title | place}})
 
 
 def colours(recipes: Iterable[str]) -> dict[str, str]:
@@ -172,7 +175,7 @@ def _dots(
         "zeroline": False,
     }
     note = f"Dots are means over {over}, bars 95 % intervals. Further right is better."
-    return Figure(name, title, note, {"data": traces, "layout": layout})
+    return Figure(name, title, note, traces, layout)
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
@@ -211,9 +214,7 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
             note = "Each group adds up to 100 %; its size stands in the legend."
             note += " Click a step in the legend to show it alone." if len(rejected) > 1 else ""
             title = f"{score[0].upper()}{score[1:]}: who was kept"
-            figures.append(
-                Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout})
-            )
+            figures.append(Figure(f"scores-{column}", title, note, traces, layout))
     return figures
 
 
@@ -265,13 +266,17 @@ def training(log: pd.DataFrame) -> Figure | None:
         dev = log.dropna(subset=["dev_ndcg@10"])
         mark = line("dev nDCG@10", dev["dev_ndcg@10"], x=dev["step"].tolist(), mode="lines+markers")
         panels.append(("dev nDCG@10", [mark]))
-    return Figure("training", "The training, step by step", note, over_steps(log, panels))
+    return over_steps("training", "The training, step by step", note, log, panels)
 
 
 def over_steps(
-    log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]
-) -> dict[str, Any]:
-    """Return plots over the steps one above the other, each a title and its lines, as a specification."""
+    name: str,
+    heading: str,
+    note: str,
+    log: pd.DataFrame,
+    panels: Sequence[tuple[str, list[dict[str, Any]]]],
+) -> Figure:
+    """Return a figure of plots over the steps one above the other, each a title and its lines."""
     step = log["step"].tolist()
     layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
@@ -285,7 +290,7 @@ def over_steps(
             for line in lines
         ]
     layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
-    return {"data": traces, "layout": layout | {"showlegend": False}}
+    return Figure(name, heading, note, traces, layout | {"showlegend": False})
 
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
@@ -324,11 +329,7 @@ def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
         )
         if (error := reliability.get("expected_calibration_error")) is not None:
             note += f" Expected calibration error {error:.3f}."
-        figures.append(
-            Figure(
-                f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout}
-            )
-        )
+        figures.append(Figure(f"judge-{place}", f"Calibration: {judge}", note, traces, layout))
     return figures
 
 
@@ -381,7 +382,8 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "elo-gap",
         "How far the negatives lie below their positive",
         note,
-        {"data": [bars], "layout": layout},
+        [bars],
+        layout,
     )
 
 
@@ -441,7 +443,8 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
         "funnel",
         "What each step took out of the candidates",
         note,
-        {"data": traces, "layout": layout},
+        traces,
+        layout,
     )
 
 
@@ -510,9 +513,7 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
             " Open marks show the share of candidates that are known to be relevant though no label"
             " says so."
         )
-    return Figure(
-        "nearness", "False negatives against hardness", note, {"data": traces, "layout": layout}
-    )
+    return Figure("nearness", "False negatives against hardness", note, traces, layout)
 
 
 def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
@@ -553,7 +554,8 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
         "hardness",
         "Retrieval quality by the hardness of queries",
         note,
-        {"data": traces, "layout": layout},
+        traces,
+        layout,
     )
 
 
@@ -579,11 +581,12 @@ def sources(log: pd.DataFrame) -> Figure | None:
         }
         for column, (name, colour) in shown.items()
     ]
-    spec = over_steps(log, [("negatives (%)", lines)])
-    spec["layout"] |= {"height": 340, "showlegend": True, "hovermode": "x unified"}
-    spec["layout"]["yaxis"] |= {"range": [0, 100], "domain": [0, 1]}
     note = f"Of the negatives drawn in a step, moving mean of {window} steps."
-    return Figure("sources", "Where negatives came from as training went on", note, spec)
+    title = "Where negatives came from as training went on"
+    figure = over_steps("sources", title, note, log, [("negatives (%)", lines)])
+    figure.layout.update({"height": 340, "showlegend": True, "hovermode": "x unified"})
+    figure.layout["yaxis"] |= {"range": [0, 100], "domain": [0, 1]}
+    return figure
 
 
 def latent_neighbours(table: pd.DataFrame) -> Figure | None:
@@ -628,7 +631,7 @@ def latent_neighbours(table: pd.DataFrame) -> Figure | None:
         " URI on hovering."
     )
     title = "The five nearest documents as training went on"
-    return Figure("neighbours", title, note, {"data": [trace], "layout": layout})
+    return Figure("neighbours", title, note, [trace], layout)
 
 
 def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:

@@ -161,8 +161,8 @@ def make_export(
     score = options.score or (
         formats.preferred_score(rows) if found.needs_score and len(rows) else None
     )
-    laid = formats.flatten(rows, options.negatives, score)
-    table = found.make(laid, options, collection)
+    laid = formats.flatten(rows, options, collection, score)
+    table = found.make(laid)
     if not len(table):
         lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
         known = (
