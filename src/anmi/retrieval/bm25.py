@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.files import read_json, write_json
 from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, Search
@@ -103,14 +103,14 @@ class BM25Index:
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
         self._engine.save(str(path))
-        (path / _SETTINGS).write_text(json.dumps(self.settings, indent=1))
+        write_json(path / _SETTINGS, self.settings)
 
     @staticmethod
     def load(path: Path) -> BM25Index:
         """Open an index, its arrays memory-mapped."""
         import bm25s
 
-        settings = json.loads((path / _SETTINGS).read_text())
+        settings = read_json(path / _SETTINGS)
         engine = bm25s.BM25.load(path, mmap=True, show_progress=False)
         # Plain arrays are mapped all the same, and other processes share them.
         engine.scores |= {name: np.asarray(engine.scores[name]) for name in _ARRAYS}

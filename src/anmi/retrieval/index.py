@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from anmi.errors import AnmiError, nearest
+from anmi.files import read_json, write_json
 from anmi.ragged import Float32s, Float64s, Int32s
 from anmi.retrieval import exact
 
@@ -81,15 +82,13 @@ class DenseIndex:
             import faiss
 
             faiss.write_index(self._engine, str(path / _FAISS))
-        (path / _SETTINGS).write_text(json.dumps(self.settings, indent=1))
+        write_json(path / _SETTINGS, self.settings)
         (path / "document_ids.json").write_text(json.dumps(self.document_ids))
 
     @staticmethod
     def load(path: Path) -> DenseIndex:
         """Open an index, the vectors of an exact one memory-mapped."""
-        settings, ids = (
-            json.loads((path / name).read_text()) for name in (_SETTINGS, "document_ids.json")
-        )
+        settings, ids = (read_json(path / name) for name in (_SETTINGS, "document_ids.json"))
         if (path / _VECTORS).exists():
             return DenseIndex(np.asarray(np.load(path / _VECTORS, mmap_mode="r")), settings, ids)
         import faiss
@@ -251,7 +250,7 @@ class SparseIndex:
     @staticmethod
     def load(path: Path) -> SparseIndex:
         """Open an index, its arrays memory-mapped."""
-        settings = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+        settings = read_json(path / _SETTINGS)
         arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
         postings = sparse.csr_matrix(
             arrays, shape=(settings["terms"], settings["documents"]), copy=False
@@ -303,7 +302,7 @@ class TermTable:
 def term_table(folder: Path) -> TermTable | None:
     """Read the queries' side of the folder of an inference-free sparse retriever; None where it is anything else."""
     try:
-        types = json.loads((folder / "router_config.json").read_text(encoding="utf-8"))
+        types = read_json(folder / "router_config.json")
         place = folder / next(
             name for name in types["structure"]["query"] if types["types"][name] == _TABLE
         )

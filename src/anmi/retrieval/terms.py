@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
+from anmi.files import read_json, write_json
 from anmi.ragged import Float32s, Int32s, Int64s, read_table, table_bytes
 from anmi.retrieval.tokenize import (
     DICTIONARIES,
@@ -97,14 +97,12 @@ class Terms:
         (path / "vocabulary.parquet").write_bytes(
             table_bytes(pa.table({"term": list(self.vocabulary)}))
         )
-        (path / "settings.json").write_text(
-            json.dumps(dict(self.settings), indent=1), encoding="utf-8"
-        )
+        write_json(path / "settings.json", dict(self.settings))
 
     @staticmethod
     def load(path: Path) -> Terms:
         """Open what :meth:`save` wrote."""
-        settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
+        settings = read_json(path / "settings.json")
         terms = read_table(path / "vocabulary.parquet").column("term").to_pylist()
         vocabulary = dict(zip(terms, range(len(terms)), strict=True))
         tokenize = saved_tokenizer(settings, path)

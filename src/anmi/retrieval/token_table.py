@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
+from anmi.files import read_json
 from anmi.fingerprint import hash_value
 from anmi.ragged import Float32s
 from anmi.retrieval.terms import counted_texts
@@ -175,10 +176,8 @@ def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Seque
 def token_table(folder: Path) -> TokenTable | None:
     """Read the folder of a sentence-transformers model as a table of token vectors; None where it is anything else."""
     try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        settings = json.loads(
-            (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
-        )
+        modules = read_json(folder / "modules.json")
+        settings = read_json(folder / "config_sentence_transformers.json")
     except FileNotFoundError:
         return None
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
@@ -187,11 +186,7 @@ def token_table(folder: Path) -> TokenTable | None:
     if settings.get("similarity_fn_name") not in (None, _COSINE, "dot"):
         return None
     others = [folder / module["path"] / "config.json" for module in modules[1:]]
-    if any(
-        json.loads(file.read_text(encoding="utf-8")) != _PLAIN_NORMALIZE
-        for file in others
-        if file.exists()
-    ):
+    if any(read_json(file) != _PLAIN_NORMALIZE for file in others if file.exists()):
         return None
     from safetensors import safe_open
     from tokenizers import Tokenizer

@@ -20,7 +20,7 @@ from scipy import sparse
 from anmi import seeds
 from anmi.corpus.knowledge import KnowledgeGraph, membership
 from anmi.corpus.types import empty
-from anmi.ragged import Bools, Int32s, Int64s
+from anmi.ragged import Bools, Float64s, Int32s, Int64s
 from anmi.retrieval.variants.context import Context, first_of_each, picked, replaced
 from anmi.store import reasons
 
@@ -130,18 +130,13 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     """
     draws = max(_SPARE * count, _FEWEST)
     graph = context.graph
-    slots_of = membership(
-        context.slot_row,
-        np.arange(len(context.slot_row)),
-        (len(context.ids), len(context.slot_row)),
-    )
+    documents = len(context.ids)
+    slots = len(context.slot_row)
+    slots_of = membership(context.slot_row, np.arange(slots), (documents, slots))
     pools_of = pools.of_slots(context)
-    facts_of = membership(*context.parts[:2], (len(context.slot_row), len(context.fact)))
-    numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
-    uniform = seeds.uniform(seed, "variants/swap", context.ids, numbers).reshape(
-        len(context.ids), 3, draws
-    )
-    row = np.repeat(np.arange(len(context.ids)), draws)
+    facts_of = membership(*context.parts[:2], (slots, len(context.fact)))
+    uniform = _uniform(context, seed, "swap", 3, draws)
+    row = np.repeat(np.arange(documents), draws)
     slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
     slot = slot[known]
     uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
@@ -190,6 +185,14 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     )
 
 
+def _uniform(context: Context, seed: int, step: str, numbers: int, draws: int) -> Float64s:
+    """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
+    each = np.arange(numbers * draws, dtype=np.int32)
+    places = np.broadcast_to(each, (len(context.ids), len(each)))
+    uniform = seeds.uniform(seed, f"variants/{step}", context.ids, places)
+    return uniform.reshape(-1, numbers, draws)
+
+
 def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Int64s, entity: Int64s) -> Bools:
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
@@ -221,9 +224,7 @@ _ONE_RELATION: Final = 2
 _BLOCK: Final = 1024
 
 
-def make_counterparts(
-    context: Context, ids: Sequence[str], texts: Sequence[str], count: int, seed: int
-) -> pd.DataFrame:
+def make_counterparts(context: Context, count: int, seed: int) -> pd.DataFrame:
     """Return up to ``count`` documents of the corpus for each document that are about another entity.
 
     Three degrees of likeness are drawn from, the next one only where the one before has not enough:
@@ -235,8 +236,6 @@ def make_counterparts(
     ----------
     context
         N documents.
-    ids, texts
-        Of all documents of the corpus.
     count
         Counterparts per document, at most.
     seed
@@ -268,7 +267,7 @@ def make_counterparts(
     drawn = drawn[first_of_each(drawn["place"].to_numpy(), count)]
     relations = [context.graph.relations[relation] for relation in drawn["relation"]]
     place, other = (drawn[name].to_numpy() for name in ("place", "other"))
-    return _documents_as_variants(context, "counterpart", place, other, relations, ids, texts)
+    return _documents_as_variants(context, "counterpart", place, other, relations)
 
 
 def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
@@ -303,13 +302,10 @@ def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
     """Draws in every degree: place in the context, the other document, degree and relation."""
     documents = context.documents
     (degrees, first) = _likeness(context.graph)
-    numbers = np.broadcast_to(np.arange(2 * draws, dtype=np.int32), (len(documents), 2 * draws))
     place = np.repeat(np.arange(len(documents)), draws)
     parts = []
     for degree, groups in enumerate(degrees):
-        uniform = seeds.uniform(
-            seed, f"variants/counterpart/{degree}", context.ids, numbers
-        ).reshape(-1, 2, draws)
+        uniform = _uniform(context, seed, f"counterpart/{degree}", 2, draws)
         group, there = picked(uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place)
         where = place[there]
         other, _ = picked(uniform[:, 1].ravel()[there], groups, group[there])
@@ -320,9 +316,7 @@ def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def make_neighbours(
-    context: Context, ids: Sequence[str], texts: Sequence[str], count: int, seed: int
-) -> pd.DataFrame:
+def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
     """Return up to ``count`` documents of the corpus for each document that share facts with it and lack some.
 
     Those that share most come first, by the mean of the two documents' shares of common facts;
@@ -334,8 +328,6 @@ def make_neighbours(
     ----------
     context
         N documents.
-    ids, texts
-        Of all documents of the corpus.
     count
         Neighbours per document, at most.
     seed
@@ -372,7 +364,7 @@ def make_neighbours(
         order = order[first_of_each(row[order], count)]
         parts.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
     place, found = np.concatenate(parts).T
-    return _documents_as_variants(context, "neighbour", place, found, [""] * len(found), ids, texts)
+    return _documents_as_variants(context, "neighbour", place, found, [""] * len(found))
 
 
 def _documents_as_variants(
@@ -381,8 +373,6 @@ def _documents_as_variants(
     place: Int64s,
     found: Int64s,
     relations: Sequence[str],
-    ids: Sequence[str],
-    texts: Sequence[str],
 ) -> pd.DataFrame:
     """Return M documents of the corpus as variants of others.
 
@@ -396,8 +386,6 @@ def _documents_as_variants(
         Of which document of the context each is a variant, and its number in the corpus, [M].
     relations
         M names.
-    ids, texts
-        Of all documents of the corpus.
 
     Returns
     -------
@@ -412,11 +400,11 @@ def _documents_as_variants(
         {
             "place": place,
             "kind": kind,
-            "text": [texts[document] for document in found.tolist()],
+            "text": [context.corpus_texts[document] for document in found.tolist()],
             "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
             "new": [names[entity] for entity in graph.about[found].tolist()],
             "relation": relations,
-            "variant_id": [ids[document] for document in found.tolist()],
+            "variant_id": [context.corpus_ids[document] for document in found.tolist()],
         }
     )
 
@@ -535,9 +523,9 @@ def make_variants(
         context = Context.of(graph, wanted[start : start + _AT_ONCE], ids, texts)
         made = [make_swaps(context, pools, params.swaps, seed)]
         if params.counterparts:
-            made.append(make_counterparts(context, ids, texts, params.counterparts, seed))
+            made.append(make_counterparts(context, params.counterparts, seed))
         if params.neighbours:
-            made.append(make_neighbours(context, ids, texts, params.neighbours, seed))
+            made.append(make_neighbours(context, params.neighbours, seed))
         if edit is not None:
             rows = [
                 (place, "generated", text)
@@ -545,7 +533,7 @@ def make_variants(
                 for text in new
             ]
             made.append(pd.DataFrame(rows, columns=["place", "kind", "text"]))
-        parts.append(_named(context, pd.concat(made, ignore_index=True), ids, texts))
+        parts.append(_named(context, pd.concat(made, ignore_index=True)))
     return pd.concat(parts, ignore_index=True) if parts else empty(*VARIANT_COLUMNS)
 
 
@@ -565,11 +553,9 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     }
 
 
-def _named(
-    context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]
-) -> pd.DataFrame:
+def _named(context: Context, made: pd.DataFrame) -> pd.DataFrame:
     """Return the variants that were made, without repeats, each with its id."""
-    made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]), ids, texts)
+    made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]))
     own = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
     made = made[made["text"] != own]
     made = made.assign(order=made["kind"].map({kind: order for order, kind in enumerate(KINDS)}))
@@ -584,16 +570,15 @@ def _named(
     return made[list(VARIANT_COLUMNS)].astype("str").reset_index(drop=True)
 
 
-def _existing(
-    context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]
-) -> pd.DataFrame:
+def _existing(context: Context, made: pd.DataFrame) -> pd.DataFrame:
     """Name a made text that a document has after that document, or drop it if that document states the same facts."""
     # The first of equal texts comes last, so that it wins.
+    texts = context.corpus_texts
     found = made["text"].map(dict(zip(texts[::-1], range(len(texts) - 1, -1, -1), strict=True)))
     hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
     place, same = (values.iloc[hit].to_numpy(np.int64) for values in (made["place"], found))
     name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
-    name[hit] = [ids[one] for one in same.tolist()]
+    name[hit] = [context.corpus_ids[document] for document in same.tolist()]
     kind[hit] = "counterpart"
     keep = np.ones(len(made), bool)
     keep[hit] = ~context.states_all(place, same)

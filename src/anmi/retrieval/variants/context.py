@@ -39,6 +39,8 @@ class Context:
         Numbers in the corpus, int32 [N].
     ids, texts
         Of these documents.
+    corpus_ids, corpus_texts
+        Of all documents of the corpus.
     row, fact
         Document (0 to N - 1) and triple of every fact, int64 [F], sorted.
     pairs
@@ -53,6 +55,8 @@ class Context:
     documents: Int32s
     ids: tuple[str, ...]
     texts: tuple[str, ...]
+    corpus_ids: Sequence[str]
+    corpus_texts: Sequence[str]
     row: Int64s
     fact: Int64s
     pairs: Int64s
@@ -102,6 +106,8 @@ class Context:
             documents,
             own_ids,
             own_texts,
+            ids,
+            texts,
             row,
             fact,
             pairs,
