@@ -202,10 +202,9 @@ class Saved:
         self.runs = Runs(data_root(context))
         if run_id is not None:
             run_id = str(self.runs.get(run_id)["run_id"])
+            versions = self.runs.versions(run_id)
             for name in names:
-                self._catalog.get(name)._version = Version(
-                    self.runs.versions(run_id).get(name, run_id), None
-                )
+                self._catalog.get(name)._version = Version(versions.get(name, run_id), None)
         settle(
             {name: self._catalog.get(name) for name in names if self.has(name)},
             self.runs,

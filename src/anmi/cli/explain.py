@@ -73,13 +73,11 @@ def _block(shards: Any, query_id: str, saved: Saved) -> Any:
             return block.take(places)
         known.update(block.query_ids.tolist())
     gone = saved.load("quarantine")
-    reasons = (
-        [] if gone is None else gone.reason[(gone.kind == "query") & (gone.id == query_id)].tolist()
-    )
-    if reasons:
-        raise AnmiError(
-            f'query "{query_id}" was set aside when the collection was read: {reasons[0]}'
-        )
+    for row in () if gone is None else gone[gone.kind == "query"].itertuples():
+        if row.id == query_id:
+            raise AnmiError(
+                f'query "{query_id}" was set aside when the collection was read: {row.reason}'
+            )
     if not known:
         from anmi.report.console import NOTHING_MINED
 

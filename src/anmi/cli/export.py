@@ -141,14 +141,12 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
     if not catalog.exists("audit_recipes"):
         return ""
     found = catalog.load("audit_recipes")
-    found = found[
-        (found.collection == place["collection"])
-        & (found.recipe == place["recipe"])
-        & (found.negatives > 0)
-    ]
     for row in found.to_dict("records"):
-        rate = share_sentence(*(row[f"false_negative_rate{end}"] for end in ("", "_low", "_high")))
-        return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"
+        made = {"collection": row["collection"], "recipe": row["recipe"]}
+        if row["negatives"] > 0 and made.items() <= place.items():
+            ends = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
+            rate = share_sentence(*ends)
+            return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"
     return ""
 
 

@@ -23,6 +23,7 @@ from anmi.corpus.types import (
     RUN_ENDINGS,
     Options,
     RawCollection,
+    empty,
     table,
 )
 from anmi.errors import AnmiError, installed, nearest
@@ -88,9 +89,9 @@ def read_beir(location: str, options: Options) -> RawCollection:
             f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or"
             " test.tsv"
         )
-    qrels = pd.concat([table((), *LABEL_COLUMNS), *tables.values()], ignore_index=True)
+    qrels = pd.concat([empty(*LABEL_COLUMNS), *tables.values()], ignore_index=True)
     asked = _first(folder, ["queries"], _TEXTS)
-    queries = table((), *QUERY_COLUMNS)
+    queries = empty(*QUERY_COLUMNS)
     if asked or len(qrels):
         queries = read_texts(
             inside(asked or folder / "queries.jsonl", folder), "query", options.columns
@@ -106,7 +107,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
             if labels.empty
         },
         runs=pd.concat(
-            [table((), *RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)],
+            [empty(*RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)],
             ignore_index=True,
         ),
     )

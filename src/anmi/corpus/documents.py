@@ -364,8 +364,8 @@ def read_docs(location: str, options: Options) -> RawCollection:
     files = files_of_docs(location)
     documents = TextTable()
     kinds = Counter[str]()
-    damaged = list[tuple[str, str, str, int, str]]()
-    left_out = list[tuple[str, str, str, int, str]]()
+    damaged = list[tuple[Any, ...]]()
+    left_out = list[tuple[Any, ...]]()
     for name, path in tqdm(
         files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None
     ):

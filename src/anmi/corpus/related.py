@@ -504,53 +504,36 @@ def new_documents(
     qrels = qrels.reset_index(drop=True)
     passages = len(corpus)
     corpus = corpus.reset_index(drop=True)
-    place = pd.Series(np.arange(passages), index=corpus.document_id)
-    # Pairs of what is related, and every part of a text with the first one.
-    parts = pd.factorize(documents_of(corpus))[0]
-    firsts = np.unique(parts, return_index=True)[1]
-    count = len(firsts)
-    own = (("document_id", np.arange(passages)), ("other_id", firsts[parts]))
-    ends = [np.concatenate([place[related[name]].to_numpy(), each]) for name, each in own]
-    edges = coo_array((np.ones(len(related) + passages, bool), ends), (passages, passages))
-    groups, group = connected_components(edges, directed=False)
-    # How many documents and passages each group has.
-    size = np.stack(
-        [np.bincount(each, minlength=groups) for each in (group[firsts], group)], axis=1
-    )
+    group, size = _groups(corpus, related)
+    count = documents_of(corpus).nunique()
     split_of = qrels.query_id.map(queries.set_index("query_id").split)
-    named = pd.DataFrame(
-        {"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))}
-    )
-    named = (
-        named.assign(query_id=qrels.query_id, relevant=qrels.relevance > 0)
-        .dropna()
-        .astype({"group": int})
-    )
-    taken = np.full(groups, "", object)
+    columns = {
+        "split": split_of,
+        "group": qrels.document_id.map(pd.Series(group, corpus.document_id)),
+        "query_id": qrels.query_id,
+        "relevant": qrels.relevance > 0,
+    }
+    named = pd.DataFrame(columns).dropna().astype({"group": int})
+    taken = np.full(len(size), "", object)
     taken[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
         room = max(_MOST_NEW * count, 1)
         most = wanted
         if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
-            asked = (
-                named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
-            )
+            relevant = named[(named.split == split) & named.relevant]
+            asked = relevant.groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[asked.index]
         else:
             # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so
             # a twentieth is new.
             most = max(wanted, count // 20)
-            room = (
-                max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
-                if passages >= 2 * _NEW_OF_FEW
-                else 0
-            )
-            asked = pd.Series([{number} for number in range(groups)])
+            room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
+            room *= passages >= 2 * _NEW_OF_FEW
+            asked = pd.Series([{number} for number in range(len(size))])
             texts = pd.Series(document_texts(corpus)).groupby(group).first()
         free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)
-        order = np.argsort(
-            position(seed, f"new/{split}", [normalised(text) for text in texts]), kind="stable"
-        )
+        forms = [normalised(text) for text in texts]
+        order = np.argsort(position(seed, f"new/{split}", forms), kind="stable")
         left = np.array([room, max(passages // 5, 1)])
         for found in asked.iloc[order[free[order]][: min(most, -(-int(free.sum()) // 2))]]:
             fresh = [number for number in found if not taken[number]]
@@ -560,3 +543,21 @@ def new_documents(
                 left = left - cost
     chosen = corpus[["document_id"]].assign(split=column(taken[group]))
     return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)
+
+
+def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s]:
+    """Return the group of each passage, [N], and how many documents and passages each group has, [G, 2].
+
+    What is related is of one group, and so is every part of a document.
+    """
+    passages = np.arange(len(corpus))
+    place = pd.Series(passages, corpus.document_id)
+    first = first_rows(documents_of(corpus))
+    ends = [
+        np.concatenate([place[related[name]].to_numpy(), parts])
+        for name, parts in (("document_id", passages), ("other_id", first))
+    ]
+    edges = coo_array((np.ones(len(ends[0]), bool), ends), (len(corpus), len(corpus)))
+    groups, group = connected_components(edges, directed=False)
+    members = (group[first == passages], group)
+    return group, np.stack([np.bincount(some, minlength=groups) for some in members], axis=1)

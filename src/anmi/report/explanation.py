@@ -49,6 +49,8 @@ _HIDDEN: Final = {
     *(name for _, name in _UNDER.values()),
 }
 _SMALL: Final = 0.05
+# In the place of scores that no positive has, to which no limit is finite.
+_FAR: Final = np.full((1, 1), np.inf)
 # Cells of everything but document, scores and rule, borders included.
 _OTHERS: Final = 33
 
@@ -204,11 +206,7 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     """
 
     def positive(column: str) -> float:
-        return (
-            float(row.positive_columns[column][0, 0])
-            if column in row.positive_columns
-            else math.inf
-        )
+        return float(row.positive_columns.get(column, _FAR)[0, 0])
 
     def candidate(column: str) -> float:
         return float(row.columns[column][0, place]) if column in row.columns else math.nan
