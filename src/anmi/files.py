@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -48,6 +49,16 @@ _DISK: Final = (
         "files may not become so large there: raise the limit (`ulimit -f`)",
     ),
 )
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file of JSON holds."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, an entry a line."""
+    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
 
 
 def plain(value: Any) -> Any:

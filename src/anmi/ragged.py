@@ -1,10 +1,10 @@
-"""Padded arrays of rows of different length, and the Arrow lists that they are on disk."""
+"""Types of arrays, padded arrays of rows of different length, and the Arrow lists that they are on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,23 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
+
+Bools: TypeAlias = NDArray[np.bool_]
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+Float32s: TypeAlias = NDArray[np.float32]
+Float64s: TypeAlias = NDArray[np.float64]
+
+
+def in_rows(values: NDArray[Any], places: NDArray[Any]) -> NDArray[Any]:
+    """Return the values at places of each row: [Q, K] from [Q, M] and places [Q, K].
+
+    Examples
+    --------
+    >>> in_rows(np.array([[5, 6, 7]]), np.array([[2, 0]])).tolist()
+    [[7, 5]]
+    """
+    return np.take_along_axis(values, places, axis=1)
 
 
 def lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:

@@ -265,7 +265,7 @@ def test_no_swap_says_a_truth_or_depends_on_other_documents(
 def counterparts(world: Any, documents: Any = None, count: int = 9, seed: int = 1) -> pd.DataFrame:
     asked = np.arange(len(world.ids)) if documents is None else np.array(documents)
     context = Context.of(world.graph, asked.astype(np.int32), world.ids, world.texts)
-    return make_counterparts(context, world.ids, world.texts, count, seed)
+    return make_counterparts(context, count, seed)
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def test_counterparts_are_about_others_and_entail_nothing(
 
 def neighbours(world: Any, documents: Any, count: int = 99, seed: int = 1) -> pd.DataFrame:
     context = Context.of(world.graph, np.array(documents, np.int32), world.ids, world.texts)
-    return make_neighbours(context, world.ids, world.texts, count, seed)
+    return make_neighbours(context, count, seed)
 
 
 def test_what_shares_most_comes_first_and_what_states_all_is_none(make_world: Any) -> None:

@@ -144,7 +144,8 @@ def ablate(
 
 def run(cell: Cell, store: Path, env: str | None) -> bool:
     """Run a cell and keep what is compared; tell whether it came to its end."""
-    started, log = time.monotonic(), cell.folder / "log.txt"
+    started = time.monotonic()
+    log = cell.folder / "log.txt"
     cell.folder.mkdir(parents=True, exist_ok=True)
     (cell.folder / "cell.json").unlink(missing_ok=True)
     settings = ",".join(f"{name}={value}" for name, value in cell.params.items() if name != "env")

@@ -103,7 +103,8 @@ def roll_back(
 def champion(context: Any, name: str | None) -> Any:
     """Show the champion, the challenger and the last decisions."""
     registry, model = _registry(context, name)
-    aliases, entries = registry.aliases(model), registry.entries(model)
+    aliases = registry.aliases(model)
+    entries = registry.entries(model)
     by_version = {entry.version: _line(entry) for entry in entries}
     for alias in ("champion", "challenger"):
         click.echo(f"{alias:<12} {by_version.get(aliases.get(alias, 0), 'none')}")

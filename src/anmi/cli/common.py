@@ -97,7 +97,8 @@ def user_error(error: BaseException) -> str | None:
             name = str(error).split(":", 1)[0]
             told = f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
         elif isinstance(found, OmegaConfBaseException):
-            place, what = found.full_key or found.key or "?", str(found.msg or found).split("\n")[0]
+            place = found.full_key or found.key or "?"
+            what = str(found.msg or found).split("\n")[0]
             told = AnmiError(
                 f'"{place}" of the configuration cannot be resolved ({what}): correct what stands'
                 " in its ${…}, or set the variable of the environment that it names"
@@ -197,13 +198,13 @@ class Saved:
         from anmi.hooks.record import Runs, data_root
         from anmi.hooks.versions import settle
 
-        self._catalog, self.runs = context.catalog, Runs(data_root(context))
+        self._catalog = context.catalog
+        self.runs = Runs(data_root(context))
         if run_id is not None:
             run_id = str(self.runs.get(run_id)["run_id"])
+            versions = self.runs.versions(run_id)
             for name in names:
-                self._catalog.get(name)._version = Version(
-                    self.runs.versions(run_id).get(name, run_id), None
-                )
+                self._catalog.get(name)._version = Version(versions.get(name, run_id), None)
         settle(
             {name: self._catalog.get(name) for name in names if self.has(name)},
             self.runs,

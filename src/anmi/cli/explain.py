@@ -73,13 +73,11 @@ def _block(shards: Any, query_id: str, saved: Saved) -> Any:
             return block.take(places)
         known.update(block.query_ids.tolist())
     gone = saved.load("quarantine")
-    reasons = (
-        [] if gone is None else gone.reason[(gone.kind == "query") & (gone.id == query_id)].tolist()
-    )
-    if reasons:
-        raise AnmiError(
-            f'query "{query_id}" was set aside when the collection was read: {reasons[0]}'
-        )
+    for row in () if gone is None else gone[gone.kind == "query"].itertuples():
+        if row.id == query_id:
+            raise AnmiError(
+                f'query "{query_id}" was set aside when the collection was read: {row.reason}'
+            )
     if not known:
         from anmi.report.console import NOTHING_MINED
 
@@ -103,7 +101,8 @@ def _only(
         if not len(place):
             near = nearest(document_id, corpus["document_id"].tolist())
             raise AnmiError(f'the corpus has no document "{document_id}": {near}')
-        related, labels = saved.load("related_documents"), saved.load("qrels", "ingestion")
+        related = saved.load("related_documents")
+        labels = saved.load("qrels", "ingestion")
         group = {} if related is None else copies(related)
         labelled = labels.document_id[labels.query_id == found["query_id"]].tolist()
         reason = not_a_candidate(int(place[0]), block, corpus, group, itself, labelled)
@@ -116,7 +115,8 @@ def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
     from anmi.report.explanation import candidates_table, document_table, number
 
     # What would command the terminal is written out: ids and texts come from the collection.
-    found, document_id = each_text(found, visible), each_text(document_id, visible)
+    found = each_text(found, visible)
+    document_id = each_text(document_id, visible)
     # Where the width is not known, a wide one: rather long lines than cut ones.
     out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
     out.print(f"{found['query_id']}: {found['query']}", style="bold")

@@ -97,7 +97,8 @@ def export(
     saved = Saved(context, *_ROWS, *_COLLECTION, run_id=run_id)
     rows = saved.load("training_rows", "mining")
     (source,) = saved.places("training_rows").values()
-    place, summary = saved.whereabouts("training_rows"), saved.load("selection_summary", default={})
+    place = saved.whereabouts("training_rows")
+    summary = saved.load("selection_summary", default={})
     mined = {
         "Recipe": place["recipe"],
         "Run": place["run"],
@@ -140,14 +141,12 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
     if not catalog.exists("audit_recipes"):
         return ""
     found = catalog.load("audit_recipes")
-    found = found[
-        (found.collection == place["collection"])
-        & (found.recipe == place["recipe"])
-        & (found.negatives > 0)
-    ]
     for row in found.to_dict("records"):
-        rate = share_sentence(*(row[f"false_negative_rate{end}"] for end in ("", "_low", "_high")))
-        return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"
+        made = {"collection": row["collection"], "recipe": row["recipe"]}
+        if row["negatives"] > 0 and made.items() <= place.items():
+            ends = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
+            rate = share_sentence(*ends)
+            return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"
     return ""
 
 

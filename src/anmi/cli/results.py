@@ -93,7 +93,8 @@ def _print(saved: dict[str, Any]) -> None:
     )
     from anmi.retrieval.kinds import in_words
 
-    measured, compared = pd.DataFrame(saved["rows"]), pd.DataFrame(saved["comparisons"])
+    measured = pd.DataFrame(saved["rows"])
+    compared = pd.DataFrame(saved["comparisons"])
     if len(measured):
         console().print(results_table(measured, compared))
     if by_bucket := bucket_table(measured):

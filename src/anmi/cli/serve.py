@@ -83,10 +83,8 @@ def serve(
         marks, run = _opened(context, run_id)
         app = create_app(run, marks, by or _user(), guard)
         with _listening(host, port) as listening:
-            shown, token = (
-                f"[{host}]" if ":" in host else host,
-                f"?token={guard.token}" if guard.token else "",
-            )
+            shown = f"[{host}]" if ":" in host else host
+            token = f"?token={guard.token}" if guard.token else ""
             click.echo(
                 f"http://{shown}:{listening.getsockname()[1]}/{token}\nmarks go to {marks}\npress"
                 " Ctrl-C to stop"
@@ -126,14 +124,16 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
     from anmi.serve.run import Run
 
     saved = Saved(context, *_SHOWN, run_id=run_id)
-    selection, info = saved.load("selection", "mining"), saved.load("collection_info", "ingestion")
+    selection = saved.load("selection", "mining")
+    info = saved.load("collection_info", "ingestion")
     marks = file_of(context.params["ingestion"].marks, info["collection"])
     if marks is None:
         raise AnmiError(
             "there is no place for marks, since ingestion.marks is null or an address: set it to a"
             " folder, as in conf/base/parameters_ingestion.yml"
         )
-    summary, search = saved.load("selection_summary", default={}), saved.load("search_index")
+    summary = saved.load("selection_summary", default={})
+    search = saved.load("search_index")
     place = saved.whereabouts("selection")
     run = Run(
         where=where(
@@ -160,17 +160,13 @@ def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroS
 
     if search is None or not saved.has("dense_index", "encoder_info", "corpus_encoder"):
         return None
-    index, info, dense = (
-        saved.load("dense_index"),
-        saved.load("encoder_info"),
-        context.params["dense"],
-    )
+    index = saved.load("dense_index")
+    info = saved.load("encoder_info")
+    dense = context.params["dense"]
     if not index.settings["dimensions"] or index.document_ids != search.document_ids:
         return None
-    place, models = (
-        place_of(info["encoder"], saved.load("corpus_encoder")),
-        store_path(context) / "models",
-    )
+    place = place_of(info["encoder"], saved.load("corpus_encoder"))
+    models = store_path(context) / "models"
     settings = dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
     return ZeroShot(index, partial(embed_by_name, place, models, *settings, "query"))
 

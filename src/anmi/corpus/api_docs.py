@@ -201,7 +201,8 @@ def split_docstring(text: str) -> tuple[str, str] | None:
     first, *rest = _PARAGRAPH.split(inspect.cleandoc(stable(text)).strip())
     if rest and _SIGNATURE.fullmatch(first.strip()):
         first, *rest = rest
-    summary, body = " ".join(first.split()), "\n\n".join(rest).strip()
+    summary = " ".join(first.split())
+    body = "\n\n".join(rest).strip()
     if len(summary.split()) < _MIN_SUMMARY_WORDS or _SEVERAL_SENTENCES.search(summary):
         return None
     return (summary, body) if len(body.split()) >= _MIN_DOCUMENT_WORDS else None

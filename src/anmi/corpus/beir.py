@@ -23,6 +23,7 @@ from anmi.corpus.types import (
     RUN_ENDINGS,
     Options,
     RawCollection,
+    empty,
     table,
 )
 from anmi.errors import AnmiError, installed, nearest
@@ -88,8 +89,9 @@ def read_beir(location: str, options: Options) -> RawCollection:
             f"{place} has {others[0]} and no table of a split; call it train.tsv, dev.tsv or"
             " test.tsv"
         )
-    qrels = pd.concat([table((), *LABEL_COLUMNS), *tables.values()], ignore_index=True)
-    asked, queries = _first(folder, ["queries"], _TEXTS), table((), *QUERY_COLUMNS)
+    qrels = pd.concat([empty(*LABEL_COLUMNS), *tables.values()], ignore_index=True)
+    asked = _first(folder, ["queries"], _TEXTS)
+    queries = empty(*QUERY_COLUMNS)
     if asked or len(qrels):
         queries = read_texts(
             inside(asked or folder / "queries.jsonl", folder), "query", options.columns
@@ -105,7 +107,7 @@ def read_beir(location: str, options: Options) -> RawCollection:
             if labels.empty
         },
         runs=pd.concat(
-            [table((), *RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)],
+            [empty(*RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)],
             ignore_index=True,
         ),
     )
@@ -327,7 +329,8 @@ def _texts(items: Iterable[Any]) -> Iterator[Row]:
             getattr(item, field, None) for field in ("title", "text", "metadata")
         )
         if not isinstance(text, str):
-            title, text = "", item.default_text()
+            title = ""
+            text = item.default_text()
         yield (
             line,
             {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}},
@@ -380,11 +383,9 @@ def read_hf(location: str, options: Options) -> RawCollection:
             rows = itertools.chain(*map(_rows, _load(name, part).values()))
             return read_texts(Path(name) / part, kind, options.columns, rows)
 
-        corpus, queries, labels = (
-            called("corpus"),
-            called("queries"),
-            called("qrels") or called("default"),
-        )
+        corpus = called("corpus")
+        queries = called("queries")
+        labels = called("qrels") or called("default")
         languages = [each.removesuffix("-corpus") for each in configs if each.endswith("-corpus")]
         if corpus is None and languages:
             raise AnmiError(

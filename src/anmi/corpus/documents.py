@@ -302,7 +302,8 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
 
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
-        tag, starts = element.tag, event == "start"
+        tag = element.tag
+        starts = event == "start"
         hidden = tag in _UNREAD or element.get("hidden") is not None
         if hidden and starts:
             walk.skip_subtree()
@@ -366,15 +367,16 @@ def read_docs(location: str, options: Options) -> RawCollection:
     from tqdm import tqdm
 
     files = files_of_docs(location)
-    documents, kinds = TextTable(), Counter[str]()
-    damaged, left_out = (
-        list[tuple[str, str, str, int, str]](),
-        list[tuple[str, str, str, int, str]](),
-    )
+    documents = TextTable()
+    kinds = Counter[str]()
+    damaged = list[tuple[Any, ...]]()
+    left_out = list[tuple[Any, ...]]()
     for name, path in tqdm(
         files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None
     ):
-        kind, before, entry = kind_of(path), len(documents), ("document", clean(name), str(path), 0)
+        kind = kind_of(path)
+        before = len(documents)
+        entry = ("document", clean(name), str(path), 0)
         try:
             if kind in ROW_FILES:
                 with path.open("rb") as file:

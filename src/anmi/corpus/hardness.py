@@ -16,10 +16,10 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import regex
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from anmi.errors import installed
+from anmi.ragged import Float64s
 
 # Letters, their marks and digits; apostrophes, and the two invisible characters that Indic and
 # Arabic spelling puts inside words, stand between letters.
@@ -53,13 +53,18 @@ def split_words(text: str) -> list[tuple[str, str]]:
     """
     found = []
     for match in _RUN.finditer(text):
-        word, scripts, before = "", "", ("", False)
+        word = ""
+        scripts = ""
+        before = ("", False)
         for character in match[0]:
             here = _script(character)
             if word and (here[1] or before[1] or (here[0] and before[0] and here[0] != before[0])):
                 found.append((word, scripts))
-                word, scripts = "", ""
-            word, scripts, before = word + character, max(scripts, here[0]), here
+                word = ""
+                scripts = ""
+            word = word + character
+            scripts = max(scripts, here[0])
+            before = here
         found.append((word, scripts))
     return found
 
@@ -90,7 +95,9 @@ _UNLISTED: Final = 1e-7
 # languages; and the values from which the first three count in full, in words, in bits and as a
 # share.
 _WEIGHTS: Final = (0.35, 0.25, 0.20, 0.20)
-_MOST_TOKENS, _MOST_ENTROPY, _MOST_PUNCTUATION = 24.0, 4.0, 0.25
+_MOST_TOKENS = 24.0
+_MOST_ENTROPY = 4.0
+_MOST_PUNCTUATION = 0.25
 CodeMix = Literal["language", "script"]
 
 
@@ -107,7 +114,7 @@ class HardnessParams(BaseModel):
             _wordfreq()
 
 
-def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> NDArray[np.float64]:
+def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> Float64s:
     """Return how hard queries are, in [0, 1], larger is harder, float64 [Q].
 
     0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) +
@@ -135,10 +142,8 @@ def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> NDArray[np
 
 
 def _hardness(text: str, code_mix: CodeMix) -> float:
-    words, shares = (
-        split_words(text),
-        (count / len(text) for _, count in sorted(Counter(text).items())),
-    )
+    words = split_words(text)
+    shares = (count / len(text) for _, count in sorted(Counter(text).items()))
     # The sum may be -0.0 or a rounding below it.
     entropy = max(sum(-share * math.log2(share) for share in shares), 0.0)
     marks = len(_MARKS.findall(text)) / max(len(text), 1)
@@ -186,10 +191,8 @@ def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> f
     }
     if not of_script:
         return 0.0
-    count, main = (
-        sum(map(len, of_script.values())),
-        max(of_script, key=lambda script: len(of_script[script])),
-    )
+    count = sum(map(len, of_script.values()))
+    main = max(of_script, key=lambda script: len(of_script[script]))
     mixed = count - len(of_script[main])
     if by == "language" and main in LANGUAGES:
         likelihood = np.log10(

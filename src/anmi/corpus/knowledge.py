@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
@@ -35,9 +34,8 @@ from anmi.corpus.types import (
     table_of,
 )
 from anmi.errors import AnmiError, installed
-from anmi.ragged import padded_array, read_table
+from anmi.ragged import Int32s, Int64s, padded_array, read_table
 
-Numbers = NDArray[np.int64]
 Triple = tuple[str, str, str]
 
 _BLOCK = 2048
@@ -111,10 +109,10 @@ class KnowledgeGraph:
     labels: tuple[str, ...]
     nodes: tuple[str, ...]
     relations: tuple[str, ...]
-    triples: Numbers
+    triples: Int64s
     types: sparse.csr_array
     stated: sparse.csr_array
-    about: NDArray[np.int32]
+    about: Int32s
 
     @classmethod
     def from_tables(
@@ -148,9 +146,7 @@ class KnowledgeGraph:
         ([[0, 0, 1]], [0, -1])
         """
         facts = facts[facts.document_id.isin(document_ids)]
-        both = pd.concat(
-            [table[["head", "relation", "tail"]] for table in (graph, facts)], ignore_index=True
-        )
+        both = pd.concat([table[_HEADER] for table in (graph, facts)], ignore_index=True)
         codes, nodes = pd.factorize(pd.concat([entities.uri, both["head"], both["tail"]]))
         relation, relations = pd.factorize(both.relation)
         head, tail = np.split(codes[len(entities) :], 2)
@@ -173,7 +169,7 @@ class KnowledgeGraph:
         """How a text would write each node, N: the label of an entity."""
         return *self.labels, *map(surface, self.nodes[len(self.uris) :])
 
-    def entailing(self, positives: NDArray[np.int32]) -> sparse.csr_array:
+    def entailing(self, positives: Int32s) -> sparse.csr_array:
         """Return which documents state all facts of one of a query's positives, the positives themselves included.
 
         Parameters
@@ -189,7 +185,8 @@ class KnowledgeGraph:
         present = positives != PADDING
         own, place = np.unique(positives[present], return_inverse=True)
         counted = self.stated.astype(np.int32)
-        needed, transposed = counted[own], sparse.csc_array(counted.T)
+        needed = counted[own]
+        transposed = sparse.csc_array(counted.T)
         size = np.asarray(needed.sum(axis=1)).ravel()
         parts = [sparse.csr_array((0, counted.shape[0]), dtype=np.int32)]
         for start in range(0, len(own), _BLOCK):
@@ -220,7 +217,7 @@ def surface(node: str) -> str:
     return (literal["value"] if literal else node).replace("_", " ")
 
 
-def membership(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> sparse.csr_array:
+def membership(rows: Int64s, columns: Int64s, shape: tuple[int, int]) -> sparse.csr_array:
     """Return the matrix of pairs, each once, its columns in ascending order; bool."""
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
@@ -238,7 +235,7 @@ def _types(lists: Sequence[str]) -> sparse.csr_array:
     )
 
 
-def _about(row: Numbers, head: Numbers, documents: int, entities: int) -> NDArray[np.int32]:
+def _about(row: Int64s, head: Int64s, documents: int, entities: int) -> Int32s:
     pairs = pd.DataFrame({"row": row, "head": head})[head < entities]
     counts = (
         pairs.groupby(["row", "head"], sort=False)
@@ -380,7 +377,8 @@ def read_kg(location: str, options: Options) -> RawCollection:
     AnmiError
         If a file is missing, not in its form, or too much of the graph is damaged.
     """
-    raw, files = read_beir(location, options), graph_files(Path(location).expanduser())
+    raw = read_beir(location, options)
+    files = graph_files(Path(location).expanduser())
     set_aside = table_of()
     if len(files) > 1:
         entities, graph, set_aside = read_tables(files[0], files[1], options.max_quarantine)
@@ -469,7 +467,9 @@ def read_tables(
             f"{triples} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe"
             " <TAB>split, in the first line"
         )
-    uris, found, bad = set(known["uri"]), list[list[str]](), []
+    uris = set(known["uri"])
+    found = list[list[str]]()
+    bad = []
     for number, fields in lines:
         if len(fields) not in (3, 4):
             reason = (
@@ -649,7 +649,9 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal
 
     graph = _parsed(path)
-    order, texts, above = (language, "en", ""), (None, XSD.string, RDF.langString), RDFS.subClassOf
+    order = (language, "en", "")
+    texts = (None, XSD.string, RDF.langString)
+    above = RDFS.subClassOf
 
     def of_schema(node: Any) -> bool:
         return str(node).startswith((str(RDF), str(RDFS), str(OWL)))

@@ -249,10 +249,8 @@ def with_marks(
     without = ~found.queries["query_id"].isin(qrels["query_id"]) & found.queries["query_id"].isin(
         counted["query_id"]
     )
-    rows, reason = (
-        found.queries.assign(file="", line=0),
-        "its only positive was marked as not relevant",
-    )
+    rows = found.queries.assign(file="", line=0)
+    reason = "its only positive was marked as not relevant"
     queries = quarantine.set_aside("query", rows, without, reason)[[*found.queries]].reset_index(
         drop=True
     )

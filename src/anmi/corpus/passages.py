@@ -124,7 +124,8 @@ def _joined(sections: list[list[_Unit]], target: int) -> list[list[_Unit]]:
     """Return the sections, short ones with a neighbour."""
     found: list[list[_Unit]] = []
     for section in sections:
-        words, least = sum(unit.words for unit in section), _SHORT * target
+        words = sum(unit.words for unit in section)
+        least = _SHORT * target
         before = sum(unit.words for unit in found[-1]) if found else 0
         if found and min(words, before) < least and words + before <= target + least:
             found[-1] += section
@@ -136,13 +137,17 @@ def _joined(sections: list[list[_Unit]], target: int) -> list[list[_Unit]]:
 def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
     """Yield a section in parts of about the same number of words."""
     words = sum(unit.words for unit in section)
-    count, part, size, ends = max(round(words / target), 1), list[_Unit](), 0, 1
+    count = max(round(words / target), 1)
+    part = list[_Unit]()
+    size = 0
+    ends = 1
     for unit in section:
         # A unit that lies mostly beyond the end of a part begins the next one; a heading alone is
         # no part.
         if size + unit.words / 2 > ends * words / count and any(not other.level for other in part):
             yield part
-            part, ends = [], ends + 1
+            part = []
+            ends = ends + 1
         part.append(unit)
         size += unit.words
     yield part
@@ -160,8 +165,10 @@ def _units(
     text: str, target: int, language: str, headings: list[tuple[str, int]]
 ) -> Iterator[_Unit]:
     for match in _BLOCK.finditer(text):
-        block, begin = match[0].rstrip(), match.start()
-        words, level_and_name = count_words(block), _heading(block)
+        block = match[0].rstrip()
+        begin = match.start()
+        words = count_words(block)
+        level_and_name = _heading(block)
         if headings and block == headings[0][0]:
             level_and_name = headings.pop(0)[1], (level_and_name or (0, block))[1]
         if level_and_name:
@@ -285,7 +292,8 @@ def _passages_of(
             for name, value in json.loads(document.metadata).items()
             if name != "headings"
         }
-        shared, lead = (to_json(metadata), document.parent), _lead(document.text, language)
+        shared = (to_json(metadata), document.parent)
+        lead = _lead(document.text, language)
         for number, one in enumerate(parts, start=1):
             # Without a title or a heading, a later passage would not say what it is about.
             title = SEPARATOR.join(dict.fromkeys(filter(None, (document.title, *one.headings))))

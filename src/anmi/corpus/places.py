@@ -115,6 +115,10 @@ def inside(path: Path, folder: Path) -> Path:
     return path
 
 
+def _patterns(location: str) -> list[str]:
+    return [part.strip() for part in location.split(";") if part.strip()]
+
+
 def files_of_pairs(location: str) -> list[tuple[str, float, list[Path]]]:
     """Return the patterns of a location, each with its cap (infinite without one) and the files it matches.
 
@@ -123,8 +127,7 @@ def files_of_pairs(location: str) -> list[tuple[str, float, list[Path]]]:
     AnmiError
         If a pattern matches none.
     """
-    patterns = [part.strip() for part in location.split(";") if part.strip()]
-    capped = ((pattern, _CAP.fullmatch(pattern)) for pattern in patterns)
+    capped = ((pattern, _CAP.fullmatch(pattern)) for pattern in _patterns(location))
     return [
         (of, int(cap[2]) if cap else math.inf, find_files(cap[1] if cap else of))
         for of, cap in capped
@@ -151,7 +154,7 @@ def files_of_docs(location: str) -> list[tuple[str, Path]]:
     AnmiError
         If a pattern matches none.
     """
-    patterns = [part.strip() for part in location.split(";") if part.strip()]
+    patterns = _patterns(location)
     # ``**`` alone would match folders only.
     patterns = [f"{pattern}/*" if Path(pattern).name == "**" else pattern for pattern in patterns]
     patterns = [
@@ -188,7 +191,8 @@ def find_files(pattern: str) -> list[Path]:
     AnmiError
         If there are none.
     """
-    path, root = Path(pattern).expanduser(), root_of(pattern)
+    path = Path(pattern).expanduser()
+    root = root_of(pattern)
     # Brackets in the name of what is there are no wildcard.
     wild = not path.exists() and bool(_WILDCARD.search(pattern))
     items = [*root.glob(path.relative_to(root).as_posix())] if wild else [path]

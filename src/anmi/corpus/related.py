@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -24,16 +23,18 @@ from anmi.corpus.texts import (
     column,
     containing,
     document_texts,
+    first_rows,
     normalised,
     taken,
     to_json,
 )
 from anmi.corpus.types import FEWEST_DEV
 from anmi.errors import AnmiError
+from anmi.ragged import Int32s, Int64s
 from anmi.seeds import position
 
 log = logging.getLogger(__name__)
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+Pairs = tuple[Int64s, Int64s]
 COPY: Final = "copy"
 # In the place of the first passage of a document that is no result.
 NO_RESULT: Final = -1
@@ -272,7 +273,7 @@ def with_copies_named(corpus: pd.DataFrame, related: pd.DataFrame) -> pd.DataFra
     return corpus.assign(copy_of=documents.map(first_of_text).fillna(documents))
 
 
-def first_passages(documents: pd.Series) -> NDArray[np.int32]:
+def first_passages(documents: pd.Series) -> Int32s:
     """Return the first passage of the document of each passage, int32 [N].
 
     Examples
@@ -280,11 +281,10 @@ def first_passages(documents: pd.Series) -> NDArray[np.int32]:
     >>> first_passages(pd.Series(["a", "b", "a"])).tolist()
     [0, 1, 0]
     """
-    _, first, number = np.unique(pd.factorize(documents)[0], return_index=True, return_inverse=True)
-    return first[number].astype(np.int32)
+    return first_rows(documents).astype(np.int32)
 
 
-def result_passages(corpus: pd.DataFrame) -> NDArray[np.int32]:
+def result_passages(corpus: pd.DataFrame) -> Int32s:
     """Return the first passage of the document of each passage, int32 [N], and -1 for copies.
 
     Examples
@@ -306,10 +306,8 @@ def siblings(parents: pd.Series) -> Pairs:
     >>> [found.tolist() for found in siblings(pd.Series(["b", "b", "c", "b"]))]
     [[0, 0], [1, 3]]
     """
-    number = arrow(parents).dictionary_encode().indices.to_numpy()
-    # Parents are numbered as they first occur.
-    first = np.unique(number, return_index=True)[1].astype(np.int64)[number]
-    others = np.flatnonzero(first != np.arange(len(number)))
+    first = first_rows(parents)
+    others = np.flatnonzero(first != np.arange(len(first)))
     others = others[np.argsort(first[others], kind="stable")]
     return first[others], others
 
@@ -509,56 +507,39 @@ def new_documents(
     >>> found[found.split == "test"].document_id.tolist()
     ['b']
     """
-    corpus, qrels, passages = (
-        corpus.reset_index(drop=True),
-        qrels.reset_index(drop=True),
-        len(corpus),
-    )
-    place = pd.Series(np.arange(passages), index=corpus.document_id)
-    # Pairs of what is related, and every part of a text with the first one.
-    parts = pd.factorize(documents_of(corpus))[0]
-    firsts = np.unique(parts, return_index=True)[1]
-    count, own = len(firsts), (("document_id", np.arange(passages)), ("other_id", firsts[parts]))
-    ends = [np.concatenate([place[related[name]].to_numpy(), each]) for name, each in own]
-    edges = coo_array((np.ones(len(related) + passages, bool), ends), (passages, passages))
-    groups, group = connected_components(edges, directed=False)
-    # How many documents and passages each group has.
-    size = np.stack(
-        [np.bincount(each, minlength=groups) for each in (group[firsts], group)], axis=1
-    )
+    qrels = qrels.reset_index(drop=True)
+    passages = len(corpus)
+    corpus = corpus.reset_index(drop=True)
+    group, size = _groups(corpus, related)
+    count = documents_of(corpus).nunique()
     split_of = qrels.query_id.map(queries.set_index("query_id").split)
-    named = pd.DataFrame(
-        {"split": split_of, "group": qrels.document_id.map(pd.Series(group, place.index))}
-    )
-    named = (
-        named.assign(query_id=qrels.query_id, relevant=qrels.relevance > 0)
-        .dropna()
-        .astype({"group": int})
-    )
-    taken = np.full(groups, "", object)
+    columns = {
+        "split": split_of,
+        "group": qrels.document_id.map(pd.Series(group, corpus.document_id)),
+        "query_id": qrels.query_id,
+        "relevant": qrels.relevance > 0,
+    }
+    named = pd.DataFrame(columns).dropna().astype({"group": int})
+    taken = np.full(len(size), "", object)
     taken[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
-        room, most = max(_MOST_NEW * count, 1), wanted
+        room = max(_MOST_NEW * count, 1)
+        most = wanted
         if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
-            asked = (
-                named[(named.split == split) & named.relevant].groupby("query_id").group.agg(set)
-            )
+            relevant = named[(named.split == split) & named.relevant]
+            asked = relevant.groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[asked.index]
         else:
             # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so
             # a twentieth is new.
             most = max(wanted, count // 20)
-            room = (
-                max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
-                if passages >= 2 * _NEW_OF_FEW
-                else 0
-            )
-            asked = pd.Series([{number} for number in range(groups)])
+            room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
+            room *= passages >= 2 * _NEW_OF_FEW
+            asked = pd.Series([{number} for number in range(len(size))])
             texts = pd.Series(document_texts(corpus)).groupby(group).first()
         free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)
-        order = np.argsort(
-            position(seed, f"new/{split}", [normalised(text) for text in texts]), kind="stable"
-        )
+        forms = [normalised(text) for text in texts]
+        order = np.argsort(position(seed, f"new/{split}", forms), kind="stable")
         left = np.array([room, max(passages // 5, 1)])
         for found in asked.iloc[order[free[order]][: min(most, -(-int(free.sum()) // 2))]]:
             fresh = [number for number in found if not taken[number]]
@@ -568,3 +549,21 @@ def new_documents(
                 left = left - cost
     chosen = corpus[["document_id"]].assign(split=column(taken[group]))
     return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)
+
+
+def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s]:
+    """Return the group of each passage, [N], and how many documents and passages each group has, [G, 2].
+
+    What is related is of one group, and so is every part of a document.
+    """
+    passages = np.arange(len(corpus))
+    place = pd.Series(passages, corpus.document_id)
+    first = first_rows(documents_of(corpus))
+    ends = [
+        np.concatenate([place[related[name]].to_numpy(), parts])
+        for name, parts in (("document_id", passages), ("other_id", first))
+    ]
+    edges = coo_array((np.ones(len(ends[0]), bool), ends), (len(corpus), len(corpus)))
+    groups, group = connected_components(edges, directed=False)
+    members = (group[first == passages], group)
+    return group, np.stack([np.bincount(some, minlength=groups) for some in members], axis=1)

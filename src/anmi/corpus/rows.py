@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -212,30 +212,103 @@ def _of_tsv(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
         line += len(row)
 
 
-def columns_of(
-    path: Path,
-    line: int,
-    values: Mapping[str, Any],
-    what: Column,
-    given: Mapping[Column, str],
-    needed: bool = False,
-) -> tuple[str, ...]:
-    """Return the columns of a row that hold something: one, several of negatives, or none where none is needed.
+class _Record(NamedTuple):
+    """A row of a table: where it stands, its values by column, and what the user calls the columns."""
 
-    Raises
-    ------
-    AnmiError
-        The column that is given, or needed, is not there.
-    """
-    name = given.get(what)
-    if (found := _named(tuple(values), what, name)) or not (name or needed):
-        return found
-    wanted = " or ".join(f'"{usual}"' for usual in ([name] if name else USUAL[what][:5]))
-    columns = ", ".join(f'"{column}"' for column in list(values)[:20]) or "none"
-    raise AnmiError(
-        f"{path} line {line} has no column {wanted}; its columns are {columns}: name the one "
-        f"that is meant by ingestion.columns.{what}"
-    )
+    path: Path
+    line: int
+    values: Mapping[str, Any]
+    names: Mapping[Column, str]
+
+    def columns(self, what: Column, needed: bool = False) -> tuple[str, ...]:
+        """Return the columns that hold something: one, several of negatives, or none where none is needed.
+
+        Raises
+        ------
+        AnmiError
+            The column that the user names, or that is needed, is not there.
+        """
+        name = self.names.get(what)
+        if (columns := _named(tuple(self.values), what, name)) or not (name or needed):
+            return columns
+        usual = " or ".join(f'"{usual}"' for usual in ([name] if name else USUAL[what][:5]))
+        present = ", ".join(f'"{column}"' for column in list(self.values)[:20]) or "none"
+        raise AnmiError(
+            f"{self.path} line {self.line} has no column {usual}; its columns are {present}: name"
+            f" the one that is meant by ingestion.columns.{what}"
+        )
+
+    def used(self, *kinds: Column) -> set[str]:
+        """Return all columns that hold something of these kinds."""
+        return {column for what in kinds for column in self.columns(what)}
+
+    def cell(self, what: Column, needed: bool = False) -> str:
+        """Return the one text of a column; empty where there is no such column."""
+        for name in self.columns(what, needed)[:1]:
+            value = self.values[name]
+            if what == "title" and not isinstance(value, str):
+                return ""
+            if what == "id" and isinstance(value, int) and not isinstance(value, bool):
+                return str(value)
+            (_, text), *more = self._texts_in(name) or [("", "")]
+            if more or (what == "id" and not text.strip()):
+                raise AnmiError(
+                    f'{self.path} line {self.line} has a "{name}" that is'
+                    f" {'a list' if more else 'empty'}; write a text"
+                )
+            # Blanks around ids are not seen, and not written in labels.
+            return text.strip() if what == "id" else text
+        return ""
+
+    def texts(self, what: Column, needed: bool = False) -> list[tuple[str, str]]:
+        """Return titles and texts of all columns of a kind."""
+        columns = self.columns(what, needed)
+        return [text for column in columns for text in self._texts_in(column)]
+
+    def _texts_in(self, name: str) -> list[tuple[str, str]]:
+        """Return titles and texts of a field: it holds one or a list of them, each a text or an object of both.
+
+        Raises
+        ------
+        AnmiError
+            One is something else.
+        """
+        texts = []
+        for item in _listed(self.values[name]):
+            title = item.get("title") if isinstance(item, dict) else ""
+            text = item.get("text") if isinstance(item, dict) else item
+            if not isinstance(text, str | None):
+                raise AnmiError(
+                    f'{self.path} line {self.line} has a "{name}" that is no text, nor a list of'
+                    " texts; write it as one"
+                )
+            texts.append((clean(title) if isinstance(title, str) else "", clean(text or "")))
+        return texts
+
+    def labels(self) -> list[str]:
+        """Return the one label of a row or a list of them as they are written."""
+        labels = []
+        for name in self.columns("score"):
+            for value in _listed(self.values[name]):
+                text = (
+                    str(int(value))
+                    if isinstance(value, bool)
+                    else str("" if value is None else value)
+                )
+                with suppress(ValueError):
+                    if float(text) % 1 > 0:
+                        raise AnmiError(
+                            f'{self.path} line {self.line} has the "{name}" {text}; a label is a'
+                            " whole number, 0 of a negative: name another column by"
+                            " ingestion.columns.score, or leave it empty, and every pair counts as"
+                            " relevant"
+                        )
+                labels.append(text)
+        return labels
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 @lru_cache(maxsize=1024)
@@ -243,32 +316,10 @@ def _named(columns: tuple[str, ...], what: Column, given: str | None) -> tuple[s
     if given is not None:
         return (given,) if given in columns else ()
     plain = {name.strip().lower().replace("-", "_"): name for name in reversed(columns)}
-    usual = [each for name in USUAL[what] for each in (name, f"{name}s")]
+    usual = [form for name in USUAL[what] for form in (name, f"{name}s")]
     if what == "negative":
         return tuple(plain[name] for name in reversed(plain) if _NUMBER.sub("", name) in usual)
     return next(((plain[name],) for name in usual if name in plain), ())
-
-
-def texts_in(path: Path, line: int, name: str, value: Any) -> list[tuple[str, str]]:
-    """Return titles and texts of a field: it holds one or a list of them, each a text or an object of both.
-
-    Raises
-    ------
-    AnmiError
-        One is something else.
-    """
-    found = []
-    for item in value if isinstance(value, list) else [value]:
-        title, text = (
-            (item.get("title"), item.get("text")) if isinstance(item, dict) else ("", item)
-        )
-        if not isinstance(text, str | None):
-            raise AnmiError(
-                f'{path} line {line} has a "{name}" that is no text, nor a list of texts; write it'
-                " as one"
-            )
-        found.append((clean(title) if isinstance(title, str) else "", clean(text or "")))
-    return found
 
 
 class TextTable(dict[str, tuple[str, str, str, str, int]]):
@@ -354,21 +405,15 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
             A text is missing or is none, and so for an id where the table has no name; or an id
             occurs twice.
         """
-        needs: dict[Column, bool] = {"id": not name, "title": False, "text": True}
         for line, values in rows:
-            used = {
-                what: columns_of(path, line, values, what, columns, needs[what]) for what in needs
-            }
-            cells = {
-                what: _cell(path, line, what, found[0], values[found[0]]) if found else ""
-                for what, found in used.items()
-            }
-            metadata = metadata_of(values, {*chain(*used.values())}) | (
-                {"path": name} if name else {}
-            )
-            self.add(
-                cells["id"] or f"{name}#{line}", cells["text"], metadata, path, line, cells["title"]
-            )
+            record = _Record(path, line, values, columns)
+            identifier = record.cell("id", needed=not name) or f"{name}#{line}"
+            title = record.cell("title")
+            text = record.cell("text", needed=True)
+            metadata = metadata_of(values, record.used("id", "title", "text"))
+            if name:
+                metadata["path"] = name
+            self.add(identifier, text, metadata, path, line, title)
 
     def table(self, kind: str) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
@@ -405,21 +450,6 @@ def read_texts(
     if not found:
         raise AnmiError(f"{path} has no row; at least one was expected")
     return found.table(kind)
-
-
-def _cell(path: Path, line: int, what: Column, name: str, value: Any) -> str:
-    if what == "title" and not isinstance(value, str):
-        return ""
-    if what == "id" and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    (_, text), *more = texts_in(path, line, name, value) or [("", "")]
-    if more or (what == "id" and not text.strip()):
-        raise AnmiError(
-            f'{path} line {line} has a "{name}" that is {"a list" if more else "empty"}; write a'
-            " text"
-        )
-    # Blanks around ids are not seen, and not written in labels.
-    return text.strip() if what == "id" else text
 
 
 def metadata_of(value: Mapping[str, Any], used: Collection[str]) -> dict[str, Any]:
@@ -485,53 +515,39 @@ def gather_pairs(
     AnmiError
         There is no pair, a column is missing, or it holds something else.
     """
-    queries, documents, labels = TextTable(), TextTable(), list[tuple[Any, ...]]()
+    queries = TextTable()
+    documents = TextTable()
+    labels = list[tuple[Any, ...]]()
     for path, line, values, split in rows:
-        columns: dict[Column, tuple[str, ...]] = {
-            what: columns_of(
-                path, line, values, what, options.columns, needed=what in ("query", "positive")
-            )
-            for what in ("query", "positive", "negative", "score", "title")
-        }
-        texts = {
-            what: [
-                each
-                for column in columns[what]
-                for each in texts_in(path, line, column, values[column])
-            ]
-            for what in ("query", "positive", "negative")
-        }
-        scores = [
-            score
-            for column in columns["score"]
-            for score in _scores(path, line, column, values[column])
-        ]
-        if len(texts["query"]) != 1 or (len(scores) > 1 and len(scores) != len(texts["positive"])):
+        record = _Record(path, line, values, options.columns)
+        query_texts = record.texts("query", needed=True)
+        positives = record.texts("positive", needed=True)
+        scores = record.labels()
+        if len(query_texts) != 1 or (len(scores) > 1 and len(scores) != len(positives)):
             raise AnmiError(
-                f"{path} line {line} has {len(texts['query'])} queries, {len(texts['positive'])}"
-                f" documents and {len(scores)} labels; one query was expected, and one label or as"
-                " many as documents"
+                f"{path} line {line} has {len(query_texts)} queries, {len(positives)} documents and"
+                f" {len(scores)} labels; one query was expected, and one label or as many as"
+                " documents"
             )
-        scores = scores if len(scores) > 1 else (scores or ["1"]) * len(texts["positive"])
-        title = "".join(
-            clean(values[column]) for column in columns["title"] if isinstance(values[column], str)
-        )
-        used = {*chain(*columns.values()), "query_type", "doc_type"}
+        scores = scores if len(scores) > 1 else (scores or ["1"]) * len(positives)
+        title = record.cell("title")
+        used = record.used("query", "positive", "negative", "score", "title")
+        used |= {"query_type", "doc_type"}
         shared = {key: item for key, item in values.items() if key not in used}
         of_query, of_document = (
             {key: values[key] for key in [own] if key in values} | shared
             for own in ("query_type", "doc_type")
         )
         query = queries.added(
-            "q" if split == "train" else f"{split}-q", texts["query"][0][1], of_query, path, line
+            "q" if split == "train" else f"{split}-q", query_texts[0][1], of_query, path, line
         )
         found = [
             (documents.added("d", text, of_document, path, line, own or title), score)
-            for (own, text), score in zip(texts["positive"], scores, strict=True)
+            for (own, text), score in zip(positives, scores, strict=True)
         ]
         found += [
             (documents.added("d", text, {}, path, line, own), "0")
-            for own, text in texts["negative"]
+            for own, text in record.texts("negative")
             if text.strip()
         ]
         labels += [(query, document, score, split, str(path), line) for document, score in found]
@@ -543,21 +559,3 @@ def gather_pairs(
         table(labels, *LABEL_COLUMNS).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
         notes=notes,
     )
-
-
-def _scores(path: Path, line: int, name: str, value: Any) -> list[str]:
-    """Return one label or a list of them as they are written."""
-    given = value if isinstance(value, list) else [value]
-    found = [
-        str(int(each)) if isinstance(each, bool) else "" if each is None else str(each)
-        for each in given
-    ]
-    for text in found:
-        with suppress(ValueError):
-            if float(text) % 1 > 0:
-                raise AnmiError(
-                    f'{path} line {line} has the "{name}" {text}; a label is a whole number, 0 of a'
-                    " negative: name another column by ingestion.columns.score, or leave it empty,"
-                    " and every pair counts as relevant"
-                )
-    return found

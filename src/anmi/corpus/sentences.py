@@ -38,7 +38,8 @@ _PART: Final = 16_000
 _LETTERS: Final = re.compile(r"\w+")
 # An excerpt shows words of a question with at least 3 letters; words with the same first 5 letters
 # are alike.
-_TELLING, _STEM = 3, 5
+_TELLING = 3
+_STEM = 5
 _READ: Final = 10_000
 # A longer piece is no sentence but a list without punctuation, which is cut at every line break.
 _LONGEST: Final = 400
@@ -162,7 +163,8 @@ def excerpt(text: str, question: str, length: int) -> str:
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut a piece into its lines, those of wrapped prose together."""
     wrapped = end - start <= _LONGEST
-    before, begin = "", start
+    before = ""
+    begin = start
     for match in (match for match in _LINE.finditer(text, start, end) if match[0].strip()):
         if before and not (wrapped and _goes_on(before, match[0])):
             yield begin, match.start()

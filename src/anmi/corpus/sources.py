@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.corpus.knowledge import stated_facts, superset_of_triples
 from anmi.corpus.places import READERS, kind_and_place
@@ -40,6 +39,7 @@ from anmi.corpus.types import (
 )
 from anmi.errors import AnmiError
 from anmi.fingerprint import digest
+from anmi.ragged import Bools
 from anmi.seeds import choose, cut
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         collection without training labels is no error.
     """
     _check_ids(raw.documents, raw.queries, raw.qrels)
-    quarantine, notes = Quarantine(), dict(raw.notes)
+    quarantine = Quarantine()
+    notes = dict(raw.notes)
     documents = _documents(raw.documents, quarantine, options)
     queries = _once("query", raw.queries, quarantine)
     blank = queries["text"].str.strip() == ""
@@ -215,7 +216,8 @@ def _check_ids(*tables: pd.DataFrame) -> None:
     """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
     for table in tables:
         for ids in (table[name] for name in ("query_id", "document_id") if name in table):
-            control, long = ids.str.contains(_CONTROL, regex=True), ids.str.len() > _LONGEST_ID
+            control = ids.str.contains(_CONTROL, regex=True)
+            long = ids.str.len() > _LONGEST_ID
             if (control | long).any():
                 first: Any = table[control | long].iloc[0]
                 what = (
@@ -304,7 +306,7 @@ def _labels(
 
 def _by_relevance(
     qrels: pd.DataFrame, corpus: pd.DataFrame
-) -> tuple[pd.DataFrame, NDArray[np.bool_], pd.DataFrame]:
+) -> tuple[pd.DataFrame, Bools, pd.DataFrame]:
     """Return labels of relevant documents, which of these the corpus has, and judged negatives."""
     present = among(qrels["document_id"], corpus["document_id"])
     judged = qrels[(qrels["relevance"] == 0) & present]
@@ -347,7 +349,7 @@ def _labelled(
     return queries
 
 
-def _note_absent(qrels: pd.DataFrame, present: NDArray[np.bool_], notes: dict[str, Any]) -> None:
+def _note_absent(qrels: pd.DataFrame, present: Bools, notes: dict[str, Any]) -> None:
     """Note what recall of dev and test can reach where relevant documents are not there."""
     for split, labels in qrels.assign(present=present).groupby("split"):
         if not labels["present"].all():
@@ -435,11 +437,8 @@ def _merged(
 
 def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
-    labelled = qrels[["query_id", "document_id"]].merge(
-        queries[["query_id", "normalised"]], on="query_id"
-    )
-    both = queries[["query_id", "normalised"]].merge(
-        labelled[["normalised", "document_id"]], on="normalised"
-    )
-    both = both[["query_id", "document_id"]].drop_duplicates()
-    return both[~pairs_among(both, qrels)].reset_index(drop=True)
+    pair = ["query_id", "document_id"]
+    forms = queries[["query_id", "normalised"]]
+    labelled = qrels[pair].merge(forms, on="query_id").drop(columns="query_id")
+    equivalents = forms.merge(labelled, on="normalised")[pair].drop_duplicates()
+    return equivalents[~pairs_among(equivalents, qrels)].reset_index(drop=True)

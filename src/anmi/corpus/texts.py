@@ -15,7 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import regex
-from numpy.typing import NDArray
+
+from anmi.ragged import Bools, Int64s
 
 Texts: TypeAlias = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
 
@@ -55,7 +56,7 @@ def column(values: Texts) -> pd.Series:
     )
 
 
-def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
+def among(values: Texts, known: Texts) -> Bools:
     """Say for each text whether it is one of the others, bool [N]; pandas' ``isin`` makes a Python string of each.
 
     Examples
@@ -68,7 +69,7 @@ def among(values: Texts, known: Texts) -> NDArray[np.bool_]:
     )
 
 
-def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
+def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> Bools:
     """Say for each row of a table whether the other one has its pair of query and document, bool [N]."""
     pairs, known = (
         pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other)
@@ -76,7 +77,7 @@ def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.bool_]:
     return np.asarray(pairs.isin(known), bool)
 
 
-def containing(values: Texts, part: str) -> NDArray[np.int64]:
+def containing(values: Texts, part: str) -> Int64s:
     """Return the places of the texts that contain a part, rising.
 
     Examples
@@ -87,7 +88,7 @@ def containing(values: Texts, part: str) -> NDArray[np.int64]:
     return np.flatnonzero(pc.match_substring(arrow(values), part).to_numpy(zero_copy_only=False))
 
 
-def taken(values: Texts, places: Iterable[int] | NDArray[np.int64]) -> list[str]:
+def taken(values: Texts, places: Iterable[int] | Int64s) -> list[str]:
     """Return the texts at some places.
 
     Examples
@@ -95,8 +96,20 @@ def taken(values: Texts, places: Iterable[int] | NDArray[np.int64]) -> list[str]
     >>> taken(pd.Series(["a", "b"]), [1])
     ['b']
     """
-    found: list[str] = arrow(values).take(pa.array(np.asarray(places, dtype=np.int64))).to_pylist()
-    return found
+    return arrow(values).take(pa.array(np.asarray(places, dtype=np.int64))).to_pylist()
+
+
+def first_rows(values: Texts) -> Int64s:
+    """Return the first place of the same text for each text, int64 [N].
+
+    Examples
+    --------
+    >>> first_rows(["a", "b", "a"]).tolist()
+    [0, 1, 0]
+    """
+    # Texts are numbered in the order in which they first occur.
+    number = arrow(values).dictionary_encode().indices.to_numpy()
+    return np.unique(number, return_index=True)[1][number]
 
 
 def joined_texts(corpus: pd.DataFrame) -> pa.LargeStringArray:
@@ -114,8 +127,7 @@ def document_texts(corpus: pd.DataFrame) -> list[str]:
     >>> document_texts(pd.DataFrame({"title": ["", "A"], "text": ["b", "c"]}))
     ['b', 'A c']
     """
-    found: list[str] = joined_texts(corpus).to_pylist()
-    return found
+    return joined_texts(corpus).to_pylist()
 
 
 def clean(text: str) -> str:
@@ -386,10 +398,8 @@ def find_duplicates(document_ids: Texts, forms: Texts) -> pd.DataFrame:
     >>> find_duplicates(["a", "b", "c"], ["one", "two", "one"]).values.tolist()
     [['c', 'a']]
     """
-    # Texts are numbered in the order of their first document.
-    number = arrow(forms).dictionary_encode().indices.to_numpy()
-    root = np.unique(number, return_index=True)[1][number]
-    rows = np.flatnonzero(root != np.arange(len(number)))
+    root = first_rows(forms)
+    rows = np.flatnonzero(root != np.arange(len(root)))
     pairs = {
         "document_id": taken(document_ids, rows),
         "duplicate_of": taken(document_ids, root[rows]),
@@ -427,7 +437,8 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     >>> find_queries(queries, corpus, ["a fox", "it rains", "a fox"])
     ['1', '', '3']
     """
-    forms, ids = arrow(forms), arrow(corpus["document_id"])
+    forms = arrow(forms)
+    ids = arrow(corpus["document_id"])
     same = np.flatnonzero(among(forms, queries["normalised"]))
     # The first document of a form comes last, so that it wins.
     first = dict(zip(taken(forms, same[::-1]), taken(ids, same[::-1]), strict=True))

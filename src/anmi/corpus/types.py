@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anmi.corpus.sentences import language_code
 from anmi.errors import AnmiError
+from anmi.ragged import Bools
 
 SPLITS: Final = ("train", "dev", "test")
 # Fewer dev queries with a label choose little, so pseudo-queries stand in.
@@ -257,7 +257,7 @@ class Quarantine:
         self,
         kind: str,
         rows: pd.DataFrame,
-        bad: pd.Series | NDArray[np.bool_],
+        bad: pd.Series | Bools,
         reason: str | pd.Series,
         *,
         damage: bool = False,

@@ -49,6 +49,8 @@ _HIDDEN: Final = {
     *(name for _, name in _UNDER.values()),
 }
 _SMALL: Final = 0.05
+# In the place of scores that no positive has, to which no limit is finite.
+_FAR: Final = np.full((1, 1), np.inf)
 # Cells of everything but document, scores and rule, borders included.
 _OTHERS: Final = 33
 
@@ -89,7 +91,8 @@ def explain(
         ``tier``, and under ``evidence`` what each kind adds to the log-odds. Numbers that were not
         measured are None.
     """
-    legend, rules = row.legend, row.rules
+    legend = row.legend
+    rules = row.rules
     dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
     why_dropped = rules[dropped].text if dropped in rules else ""
     parts = {}
@@ -203,25 +206,26 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     """
 
     def positive(column: str) -> float:
-        return (
-            float(row.positive_columns[column][0, 0])
-            if column in row.positive_columns
-            else math.inf
-        )
+        return float(row.positive_columns.get(column, _FAR)[0, 0])
 
     def candidate(column: str) -> float:
         return float(row.columns[column][0, place]) if column in row.columns else math.nan
 
     if found := _SHARE.match(rule):
         of = positive(found[1])
-        limit, text = of - abs(of) * (1 - float(found[2])), f"{found[1]} ≥ "
+        limit = of - abs(of) * (1 - float(found[2]))
+        text = f"{found[1]} ≥ "
     elif found := _BELOW.fullmatch(rule):
-        limit, text = positive(found[1]) - float(found[2]), f"{found[1]} ≥ "
+        limit = positive(found[1]) - float(found[2])
+        text = f"{found[1]} ≥ "
     elif found := _CHANCE.fullmatch(rule):
-        gap, error = positive("elo") - candidate("elo"), np.maximum(candidate("gap_se"), 1e-6)
-        limit, text = float(ndtr((float(found[1]) - gap) / error)), "here "
+        gap = positive("elo") - candidate("elo")
+        error = np.maximum(candidate("gap_se"), 1e-6)
+        limit = float(ndtr((float(found[1]) - gap) / error))
+        text = "here "
     elif found := _GAP.match(rule):
-        limit, text = positive("elo") - float(found[1]), "elo > "
+        limit = positive("elo") - float(found[1])
+        text = "elo > "
     else:
         return ""
     return f"{text}{limit:.4g}" if math.isfinite(limit) else ""
@@ -290,7 +294,8 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     ]
     longest = max(cell_len(row["document_id"]) for row in (*found["positives"], *shown))
     # As wide as the longest id, but wide enough for the start of a text.
-    room, rule = max(22, min(longest, width // 4)), max(17, width // 5)
+    room = max(22, min(longest, width // 4))
+    rule = max(17, width // 5)
     names = _fitting(rows, width - room - rule - _OTHERS)
     table = Table()
     table.add_column("#", justify="right", no_wrap=True)
@@ -387,11 +392,9 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
     """
     first = found["positives"][0]
     table = Table("name", "value", "the positive")
-    table.columns[0].no_wrap, table.columns[1].overflow, table.columns[2].overflow = (
-        True,
-        "fold",
-        "fold",
-    )
+    table.columns[0].no_wrap = True
+    table.columns[1].overflow = "fold"
+    table.columns[2].overflow = "fold"
 
     def add(name: str, value: str, beside: str = "", style: str = "") -> None:
         table.add_row(*(Text(cell) for cell in (name, value, beside)), style=style)
@@ -405,7 +408,8 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
         add("tier", candidate["tier"] or "")
         add("source", " + ".join(candidate["source"]), "qrels")
         add("place", f"{candidate['place']} of {found['count']}")
-    evidence, scores = candidate.get("evidence") or {}, candidate["scores"]
+    evidence = candidate.get("evidence") or {}
+    scores = candidate["scores"]
     rows = {name: number(value) for name, value in scores.items() if name not in evidence}
     moved = {
         name: f"{number(scores.get(name))} ({part or 0:+.2f} log-odds)"

@@ -67,41 +67,43 @@ SOURCES: Final = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot: a title that states what is shown, a note how to read it, and the plotly specification."""
+    """One plot: a title that states what is shown, a note how to read it, what is drawn, and how."""
 
     name: str
     title: str
     note: str
-    spec: dict[str, Any]
+    traces: Sequence[Mapping[str, Any]]
+    layout: dict[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The plotly specification."""
+        return {"data": self.traces, "layout": self.layout}
 
     def drawn(self) -> Any:
         """Return a plotly figure for a notebook, with title and note, on a page whose colours are plotly's own.
 
         Examples
         --------
-        >>> drawn = Figure("gap", "Gaps", "Right: easier.", {"data": [], "layout": plot_layout(300, "gap", "")}).drawn()
+        >>> drawn = Figure("gap", "Gaps", "Right: easier.", [], plot_layout(300, "gap", "")).drawn()
         >>> drawn.layout.title.text, drawn.layout.title.subtitle.text
         ('Gaps', 'Right: easier.')
         """
         import plotly.graph_objects as go
 
-        layout, lines = (
-            self.spec["layout"],
-            textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH),
-        )
-        top, bottom = 85 + 18 * len(lines), 60
+        lines = textwrap.wrap(html.escape(self.note, quote=False), _NOTE_WIDTH)
+        top = 85 + 18 * len(lines)
+        bottom = 60
         room = {
             "margin": {"l": 60, "r": 20, "t": top, "b": bottom},
-            "height": layout["height"] + top + bottom,
+            "height": self.layout["height"] + top + bottom,
         }
         title = {
             "text": html.escape(self.title, quote=False),
             "subtitle": {"text": "<br>".join(lines)},
         }
         place = {"y": 1 - 20 / room["height"], "yanchor": "top", "yref": "container"}
-        return go.Figure(
-            {"data": self.spec["data"], "layout": layout | room | {"title": title | place}}
-        )
+        return go.Figure(self.spec | {"layout": self.layout | room | {"title": title | place}})
 
 
 def colours(recipes: Iterable[str]) -> dict[str, str]:
@@ -115,7 +117,8 @@ def colours(recipes: Iterable[str]) -> dict[str, str]:
 def metrics(results: pd.DataFrame) -> Figure | None:
     """Dots with intervals: one row of dots per metric, one colour and shape per system."""
     rows = [(words.metric_name(metric), metric, ALL) for metric in words.HEADLINE_METRICS]
-    axis, title = "mean over test queries (0 to 1)", "Retrieval quality of each system"
+    axis = "mean over test queries (0 to 1)"
+    title = "Retrieval quality of each system"
     return _dots(results, rows, axis, "metrics", title, "the test queries")
 
 
@@ -138,7 +141,9 @@ def _dots(
 ) -> Figure | None:
     """Draw a row of dots for each (label, metric, bucket), and a colour and shape per system."""
     names = words.systems(results)
-    palette, symbols, traces = colours(names), dict(zip(names, cycle(SYMBOLS), strict=False)), []
+    palette = colours(names)
+    symbols = dict(zip(names, cycle(SYMBOLS), strict=False))
+    traces = []
     # What is deployed comes first.
     for place, system in enumerate(reversed(names)):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
@@ -160,7 +165,8 @@ def _dots(
         )
     if not any(trace["x"] for trace in traces):
         return None
-    layout, ticks = plot_layout(140 + 65 * len(rows), x, ""), list(range(len(rows)))
+    layout = plot_layout(140 + 65 * len(rows), x, "")
+    ticks = list(range(len(rows)))
     labels = [label for label, _, _ in rows]
     layout["yaxis"] |= {
         "tickvals": ticks,
@@ -169,7 +175,7 @@ def _dots(
         "zeroline": False,
     }
     note = f"Dots are means over {over}, bars 95 % intervals. Further right is better."
-    return Figure(name, title, note, {"data": traces, "layout": layout})
+    return Figure(name, title, note, traces, layout)
 
 
 def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
@@ -183,10 +189,8 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
         every |= {"rejected": sum(rejected.values(), np.zeros(1))} | (
             rejected if len(rejected) > 1 else {}
         )
-        dashes, colours_of = (
-            ("solid", "dash", "dot", *DASHES),
-            {"positives": POSITIVE, "kept": KEPT},
-        )
+        dashes = ("solid", "dash", "dot", *DASHES)
+        colours_of = {"positives": POSITIVE, "kept": KEPT}
         traces = [
             scatter(
                 f"{name} ({int(np.sum(counts)):,})",
@@ -210,9 +214,7 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
             note = "Each group adds up to 100 %; its size stands in the legend."
             note += " Click a step in the legend to show it alone." if len(rejected) > 1 else ""
             title = f"{score[0].upper()}{score[1:]}: who was kept"
-            figures.append(
-                Figure(f"scores-{column}", title, note, {"data": traces, "layout": layout})
-            )
+            figures.append(Figure(f"scores-{column}", title, note, traces, layout))
     return figures
 
 
@@ -264,18 +266,23 @@ def training(log: pd.DataFrame) -> Figure | None:
         dev = log.dropna(subset=["dev_ndcg@10"])
         mark = line("dev nDCG@10", dev["dev_ndcg@10"], x=dev["step"].tolist(), mode="lines+markers")
         panels.append(("dev nDCG@10", [mark]))
-    return Figure("training", "The training, step by step", note, over_steps(log, panels))
+    return over_steps("training", "The training, step by step", note, log, panels)
 
 
 def over_steps(
-    log: pd.DataFrame, panels: Sequence[tuple[str, list[dict[str, Any]]]]
-) -> dict[str, Any]:
-    """Return plots over the steps one above the other, each a title and its lines, as a specification."""
+    name: str,
+    heading: str,
+    note: str,
+    log: pd.DataFrame,
+    panels: Sequence[tuple[str, list[dict[str, Any]]]],
+) -> Figure:
+    """Return a figure of plots over the steps one above the other, each a title and its lines."""
     step = log["step"].tolist()
     layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
     for i, (title, lines) in enumerate(panels):
-        axis, top = "" if i == 0 else str(i + 1), 1 - i / len(panels)
+        axis = "" if i == 0 else str(i + 1)
+        top = 1 - i / len(panels)
         place = {"domain": [top - 0.86 / len(panels), top], "automargin": True}
         layout[f"yaxis{axis}"] = {"title": {"text": title, "standoff": 8}} | place
         traces += [
@@ -283,7 +290,7 @@ def over_steps(
             for line in lines
         ]
     layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
-    return {"data": traces, "layout": layout | {"showlegend": False}}
+    return Figure(name, heading, note, traces, layout | {"showlegend": False})
 
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
@@ -322,11 +329,7 @@ def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
         )
         if (error := reliability.get("expected_calibration_error")) is not None:
             note += f" Expected calibration error {error:.3f}."
-        figures.append(
-            Figure(
-                f"judge-{place}", f"Calibration: {judge}", note, {"data": traces, "layout": layout}
-            )
-        )
+        figures.append(Figure(f"judge-{place}", f"Calibration: {judge}", note, traces, layout))
     return figures
 
 
@@ -343,7 +346,8 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "marker": {"color": KEPT, "opacity": 0.9},
         "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
     }
-    low, high = min(float(edges[0]), 0.0), max(float(edges[-1]), 700.0)
+    low = min(float(edges[0]), 0.0)
+    high = max(float(edges[-1]), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
     layout["xaxis"]["range"] = [low, high]
     above = {
@@ -378,7 +382,8 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "elo-gap",
         "How far the negatives lie below their positive",
         note,
-        {"data": [bars], "layout": layout},
+        [bars],
+        layout,
     )
 
 
@@ -438,7 +443,8 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
         "funnel",
         "What each step took out of the candidates",
         note,
-        {"data": traces, "layout": layout},
+        traces,
+        layout,
     )
 
 
@@ -455,7 +461,9 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     """
     if not found:
         return None
-    edges, traces, truth = np.asarray(found["edges"]), [], 0
+    edges = np.asarray(found["edges"])
+    traces = []
+    truth = 0
     for name, colour, symbol, dash in (
         ("rejected", REJECTED, "diamond", "dash"),
         ("chosen", KEPT, "circle", "solid"),
@@ -505,9 +513,7 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
             " Open marks show the share of candidates that are known to be relevant though no label"
             " says so."
         )
-    return Figure(
-        "nearness", "False negatives against hardness", note, {"data": traces, "layout": layout}
-    )
+    return Figure("nearness", "False negatives against hardness", note, traces, layout)
 
 
 def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
@@ -518,7 +524,8 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
     if not rows:
         return None
     names = list(dict.fromkeys(str(row["system"]) for row in rows))
-    palette, traces = colours(names), []
+    palette = colours(names)
+    traces = []
     for place, system in enumerate(names):
         mine = [row for row in rows if row["system"] == system]
         traces.append(
@@ -547,7 +554,8 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
         "hardness",
         "Retrieval quality by the hardness of queries",
         note,
-        {"data": traces, "layout": layout},
+        traces,
+        layout,
     )
 
 
@@ -573,11 +581,12 @@ def sources(log: pd.DataFrame) -> Figure | None:
         }
         for column, (name, colour) in shown.items()
     ]
-    spec = over_steps(log, [("negatives (%)", lines)])
-    spec["layout"] |= {"height": 340, "showlegend": True, "hovermode": "x unified"}
-    spec["layout"]["yaxis"] |= {"range": [0, 100], "domain": [0, 1]}
     note = f"Of the negatives drawn in a step, moving mean of {window} steps."
-    return Figure("sources", "Where negatives came from as training went on", note, spec)
+    title = "Where negatives came from as training went on"
+    figure = over_steps("sources", title, note, log, [("negatives (%)", lines)])
+    figure.layout.update({"height": 340, "showlegend": True, "hovermode": "x unified"})
+    figure.layout["yaxis"] |= {"range": [0, 100], "domain": [0, 1]}
+    return figure
 
 
 def latent_neighbours(table: pd.DataFrame) -> Figure | None:
@@ -615,13 +624,14 @@ def latent_neighbours(table: pd.DataFrame) -> Figure | None:
         "colorbar": {"tickvals": [0, 1, 2], "ticktext": [*ways]},
     }
     layout = plot_layout(80 + 20 * len(kinds), "step (optimiser updates)", "")
-    layout["xaxis"]["type"], layout["yaxis"]["autorange"] = "category", "reversed"
+    layout["xaxis"]["type"] = "category"
+    layout["yaxis"]["autorange"] = "reversed"
     note = (
         "Rows: query and rank. Columns: when the index was made. Cells: the neighbour's entity, its"
         " URI on hovering."
     )
     title = "The five nearest documents as training went on"
-    return Figure("neighbours", title, note, {"data": [trace], "layout": layout})
+    return Figure("neighbours", title, note, [trace], layout)
 
 
 def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:
@@ -632,7 +642,8 @@ def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict
 def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
     """Return intervals of rows with ``low`` and ``high``, none where an end is missing; as `error_x` or `error_y`."""
     ends = np.array([(row["value"], row["low"], row["high"]) for row in rows], float).reshape(-1, 3)
-    above, below = np.maximum(ends[:, 2] - ends[:, 0], 0), np.maximum(ends[:, 0] - ends[:, 1], 0)
+    above = np.maximum(ends[:, 2] - ends[:, 0], 0)
+    below = np.maximum(ends[:, 0] - ends[:, 1], 0)
     shape = {"type": "data", "symmetric": False, "thickness": 1.5, "width": 4}
     return shape | {"array": plain(above), "arrayminus": plain(below)}
 

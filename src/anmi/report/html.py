@@ -57,7 +57,8 @@ def with_sections(report: str, sections: Sequence[Section]) -> str:
 
 
 def _template(name: str) -> jinja2.Template:
-    loader, strict = jinja2.FileSystemLoader(Path(__file__).parent), jinja2.StrictUndefined
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    strict = jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters["embedded"] = embedded
@@ -104,7 +105,9 @@ def render(found: Mapping[str, Any]) -> str:
     By name it is given the inputs of the node ``render_report``: artifacts, and the parameters
     encoder and recipe.
     """
-    results, info, recipe = found["results"], found["collection_info"], found["recipe"]
+    results = found["results"]
+    info = found["collection_info"]
+    recipe = found["recipe"]
     measured, compared = (pd.DataFrame(results[name]) for name in ("rows", "comparisons"))
     facts = {"collection": info["collection"], "recipe": recipe, "encoder": found["encoder"]}
     facts |= {

@@ -404,7 +404,8 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
 
 def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     """Say that a system fell significantly below the untrained encoder where no label helped; else nothing."""
-    counts, worse = bucket_counts(results), []
+    counts = bucket_counts(results)
+    worse = []
     for bucket in (name for name in _OF if counts.get(name, 0) >= FEW):
         for system in systems(results):
             untrained = system in (BM25, ZERO_SHOT) or system.endswith(RUN_ENDINGS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.files import read_json, write_json
+from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 from anmi.retrieval.exact import best
 from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, for_queries, saved_tokenizer, unaccented
-
-Floats = NDArray[np.float32]
 
 _SETTINGS: Final = "settings.json"
 _CELLS: Final = 4_000_000
@@ -72,7 +71,9 @@ class BM25Index:
         """
         import bm25s
 
-        counts, lengths, idf = terms.counts, terms.lengths.astype(np.float64), terms.idf
+        counts = terms.counts
+        lengths = terms.lengths.astype(np.float64)
+        idf = terms.idf
         if engine == "rank_bm25":
             held = counts.getnnz(axis=0)
             idf = np.log(len(lengths) - held + 0.5) - np.log(held + 0.5)
@@ -83,10 +84,8 @@ class BM25Index:
         weights = np.empty(len(counts.data), np.float32)
         for first in range(0, len(lengths), _DOCUMENTS):
             ends = counts.indptr[first : first + _DOCUMENTS + 1]
-            some, own = (
-                slice(ends[0], ends[-1]),
-                np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends)),
-            )
+            some = slice(ends[0], ends[-1])
+            own = np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
             weights[some] = idf[counts.indices[some]] * (
                 counts.data[some] / (own + counts.data[some])
             )
@@ -95,7 +94,8 @@ class BM25Index:
         made.scores = {name: getattr(postings, name) for name in _ARRAYS} | {
             "num_docs": len(lengths)
         }
-        made.vocab_dict, made.nonoccurrence_array = terms.vocabulary, None
+        made.vocab_dict = terms.vocabulary
+        made.nonoccurrence_array = None
         made.unique_token_ids_set = set(terms.vocabulary.values())
         how = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
         return BM25Index(made, {"documents": len(lengths), **terms.settings, **how}, terms.tokenize)
@@ -103,20 +103,20 @@ class BM25Index:
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
         self._engine.save(str(path))
-        (path / _SETTINGS).write_text(json.dumps(self.settings, indent=1))
+        write_json(path / _SETTINGS, self.settings)
 
     @staticmethod
     def load(path: Path) -> BM25Index:
         """Open an index, its arrays memory-mapped."""
         import bm25s
 
-        settings = json.loads((path / _SETTINGS).read_text())
+        settings = read_json(path / _SETTINGS)
         engine = bm25s.BM25.load(path, mmap=True, show_progress=False)
         # Plain arrays are mapped all the same, and other processes share them.
         engine.scores |= {name: np.asarray(engine.scores[name]) for name in _ARRAYS}
         return BM25Index(engine, settings, saved_tokenizer(settings, path))
 
-    def search(self, queries: Sequence[str], k: int) -> tuple[NDArray[np.int32], Floats]:
+    def search(self, queries: Sequence[str], k: int) -> tuple[Int32s, Float32s]:
         """Return the best documents of each query.
 
         Returns
@@ -130,19 +130,17 @@ class BM25Index:
         return self.search_and_look(queries, k, np.zeros((len(queries), 0), np.int32))[:2]
 
     def search_and_look(
-        self, queries: Sequence[str], k: int, wanted: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        self, queries: Sequence[str], k: int, wanted: Int32s
+    ) -> tuple[Int32s, Float32s, Float32s]:
         """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
 
-        def look(part: slice, full: Floats) -> Floats:
+        def look(part: slice, full: Float32s) -> Float32s:
             documents = wanted[part]
-            return np.where(
-                documents < 0, np.nan, np.take_along_axis(full, np.maximum(documents, 0), axis=1)
-            )
+            return np.where(documents < 0, np.nan, in_rows(full, np.maximum(documents, 0)))
 
         return self._searched(queries, k, look)
 
-    def search_of(self, queries: Sequence[str]) -> tuple[Search, Floats]:
+    def search_of(self, queries: Sequence[str]) -> tuple[Search, Float32s]:
         """Return the search for some queries, and the spread of the scores that it sets.
 
         The spread is the standard deviation of a query's scores of all documents, float32 [Q].
@@ -158,14 +156,14 @@ class BM25Index:
         return search, spread
 
     def _searched(
-        self, queries: Sequence[str], k: int, look: Callable[[slice, Floats], Floats]
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        self, queries: Sequence[str], k: int, look: Callable[[slice, Float32s], Float32s]
+    ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
         parts = ((*best(full, k), look(part, full)) for part, full in self.scored(queries, k))
         documents, scores, seen = map(np.concatenate, zip(*parts, strict=True))
         return documents, scores, seen
 
-    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Floats]]:
+    def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
         """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
 
         Parameters
@@ -178,7 +176,8 @@ class BM25Index:
         """
         from anmi.retrieval.sums import add_postings
 
-        rows, count = self.tokenize(queries), self.settings["documents"]
+        rows = self.tokenize(queries)
+        count = self.settings["documents"]
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(count, width, 1))
         room = np.zeros((min(step, len(rows)), count), np.float32)
@@ -191,7 +190,7 @@ class BM25Index:
             add_postings(*self._terms(rows[part]), *self._postings, full)
             yield part, full
 
-    def _terms(self, rows: list[list[str]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _terms(self, rows: list[list[str]]) -> tuple[Int64s, Int64s]:
         """Return the row and the number of each known token, accents aside if need be, [T] each."""
         number = self._engine.vocab_dict
         known = (
@@ -216,7 +215,7 @@ class BM25Index:
         return sparse.csc_matrix((weights, documents, starts), shape).tocsr(), terms
 
     @property
-    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Floats]:
+    def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Float32s]:
         """Where the postings of each term begin, their documents and their weights."""
         starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in _ARRAYS)
         return unsigned(starts), unsigned(documents), weights

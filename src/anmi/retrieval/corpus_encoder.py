@@ -20,6 +20,7 @@ from scipy import sparse
 
 from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
+from anmi.ragged import Float32s
 from anmi.retrieval.terms import counted, counted_texts, idf_of
 from anmi.retrieval.token_table import learn_pieces, words_and_signs
 from anmi.retrieval.tokenize import UNBROKEN
@@ -42,12 +43,10 @@ _KNOWN_SCRIPT: Final = 2.0
 _UNKNOWN: Final = "[UNK]"
 _ITERATIONS: Final = 4
 
-Distil = Callable[[list[str]], NDArray[np.float32]]
+Distil = Callable[[list[str]], Float32s]
 
 
-def corpus_encoder(
-    texts: Texts, seed: int, distil: Distil, spelled: Any
-) -> tuple[Any, NDArray[np.float32]]:
+def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tuple[Any, Float32s]:
     """Make the encoder of a corpus.
 
     Parameters
@@ -113,7 +112,7 @@ def corpus_encoder(
     return tokenizer, np.ascontiguousarray(table)
 
 
-def save(tokenizer: Any, table: NDArray[np.float32], folder: Path) -> None:
+def save(tokenizer: Any, table: Float32s, folder: Path) -> None:
     """Write the encoder into a folder, as a sentence-transformers model."""
     import torch
     from sentence_transformers import SentenceTransformer
@@ -151,7 +150,8 @@ def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     from tokenizers.models import Unigram
 
     tokenizer = _parts(Unigram())
-    order, lengths = np.argsort(-times, kind="stable"), np.array(list(map(len, words)))
+    order = np.argsort(-times, kind="stable")
+    lengths = np.array(list(map(len, words)))
     chosen = order[np.cumsum(lengths[order]) - lengths[order] < _LEARNED].tolist()
     # What no blank interrupts takes time by the square of its length.
     read = ((UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in chosen)
@@ -159,13 +159,12 @@ def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     return tokenizer
 
 
-def _latent(
-    counts: sparse.csr_matrix, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
     """Return the unit vector of each piece by latent semantic analysis, [V, K], and its idf, [V]."""
     from sklearn.utils.extmath import randomized_svd
 
-    held, idf = counts.copy(), idf_of(counts)
+    held = counts.copy()
+    idf = idf_of(counts)
     held.data = (1 + np.log(held.data)) * idf[held.indices]
     length = np.sqrt(np.asarray(held.multiply(held).sum(axis=1)).ravel())
     held = (sparse.diags(1 / np.maximum(length, 1e-9)) @ held).tocsr().astype(np.float32)
@@ -193,13 +192,13 @@ def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
     return 1.0 if share >= _KNOWN_SCRIPT else 0.5
 
 
-def _principal(vectors: NDArray[np.float32], seen: NDArray[Any], width: int) -> NDArray[np.float32]:
+def _principal(vectors: Float32s, seen: NDArray[Any], width: int) -> Float32s:
     """Return unit vectors of fewer dimensions, [V, K], without what all words share."""
     centred = vectors - np.average(vectors, axis=0, weights=seen).astype(np.float32)
     values, directions = np.linalg.eigh(centred.T @ centred)
     return _unit(centred @ directions[:, np.argsort(-values)[:width]])
 
 
-def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+def _unit(vectors: NDArray[Any]) -> Float32s:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
@@ -22,6 +21,7 @@ from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
+from anmi.ragged import Float32s
 from anmi.retrieval import kinds
 from anmi.retrieval.kinds import (
     OWN,
@@ -367,8 +367,8 @@ def encode(
     batch_size: int = 64,
     description: str = "",
     role: Role | None = None,
-    elsewhere: Callable[[list[str]], NDArray[np.float32]] | None = None,
-) -> NDArray[np.float32]:
+    elsewhere: Callable[[list[str]], Float32s] | None = None,
+) -> Float32s:
     """Encode texts, with the model's prompt for them, computing only those the store does not hold.
 
     Parameters
@@ -415,13 +415,16 @@ def encode(
         return np.zeros((0, asked.get_embedding_dimension() or 0), np.float32)
     if store is None:
         return embed(asked, list(texts), precision, batch_size, role)
-    compute: Callable[[list[str]], NDArray[np.float32]]
+    compute: Callable[[list[str]], Float32s]
     compute = partial(embed, asked, precision=precision, batch_size=batch_size, role=role)
     # Each commit is a wait for the disk.
-    batch, run = 4096 if is_static(asked) else 1024, cast(Run, map)
+    batch = 4096 if is_static(asked) else 1024
+    run = cast(Run, map)
     if elsewhere is not None:
         # Small enough for several workers to have some of even a small change.
-        compute, batch, run = elsewhere, batch_size, store.run
+        compute = elsewhere
+        batch = batch_size
+        run = store.run
     prints = embedding_fingerprint(asked, precision, role)
     with tqdm(
         total=len(texts), desc=description, unit="text", disable=not description or None, delay=2
@@ -431,7 +434,7 @@ def encode(
 
 def embed(
     model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None
-) -> NDArray[np.float32]:
+) -> Float32s:
     """Compute vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
     # Never None, which would be the default prompt.
     prompt = prompts_of(model)[role] if role else ""
@@ -483,7 +486,7 @@ def embed_by_name(
     batch_size: int,
     role: Role,
     texts: list[str],
-) -> NDArray[np.float32]:
+) -> Float32s:
     """Do what :func:`embed` does by an encoder of :func:`cached_encoder`; other machines must find the same files."""
     return embed(
         cached_encoder(encoder, models, max_length, prompts), texts, precision, batch_size, role

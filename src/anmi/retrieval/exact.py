@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from anmi.ragged import Float32s, Int32s, in_rows
 
 
-def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
+def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
     """Return the k best documents with their scores, [Q, k]; padded with -1 and 0 where a score is 0.
 
     Parameters
@@ -35,7 +34,7 @@ def best(full: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
 
     keys = np.zeros((len(full), k), np.uint64)
     best_of_rows(np.ascontiguousarray(full, np.float32), keys)
-    keys = np.sort(~keys, axis=1)
+    keys = np.sort(~keys)
     documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
     return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
@@ -52,7 +51,7 @@ _CELLS: Final = 4_000_000
 _KEPT: Final = 4
 
 
-def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int32]) -> Floats:
+def similarities(queries: Float32s, embeddings: Float32s, documents: Int32s) -> Float32s:
     """Inner products of each query with its own documents: float32 [Q, M] from [Q, D] and [N, D]; NaN in padding."""
     from anmi.retrieval.sums import dot_products
 
@@ -64,7 +63,7 @@ def similarities(queries: Floats, embeddings: Floats, documents: NDArray[np.int3
     return values
 
 
-def lengths(vectors: Floats) -> Floats:
+def lengths(vectors: Float32s) -> Float32s:
     """Return the length of each vector, [N], of float32 [N, D].
 
     Examples
@@ -75,12 +74,12 @@ def lengths(vectors: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("nd,nd->n", vectors, vectors)), np.float32)
 
 
-def of_one_length(sizes: Floats) -> bool:
+def of_one_length(sizes: Float32s) -> bool:
     """Tell whether vectors of these lengths have length 1 but for the rounding of half precision, or 0."""
     return not (abs(sizes.max(initial=0) - 1) > _ROUNDING and sizes.any())
 
 
-def directions(vectors: Floats) -> Floats:
+def directions(vectors: Float32s) -> Float32s:
     """Return vectors at length 1, float32 [N, D]; those that have it but for rounding as they are.
 
     Examples
@@ -95,8 +94,8 @@ def directions(vectors: Floats) -> Floats:
 
 
 def nearest(
-    queries: Floats, embeddings: Floats, k: int, longest: float = 1.0
-) -> tuple[NDArray[np.int32], Floats]:
+    queries: Float32s, embeddings: Float32s, k: int, longest: float = 1.0
+) -> tuple[Int32s, Float32s]:
     """Return the k nearest documents of each query.
 
     Parameters
@@ -121,32 +120,30 @@ def nearest(
     [[0, 1]]
     """
     embeddings = np.asarray(embeddings)
-    documents, scores = (
-        np.empty((len(queries), k), np.int32),
-        np.empty((len(queries), k), np.float32),
-    )
+    documents = np.empty((len(queries), k), np.int32)
+    scores = np.empty((len(queries), k), np.float32)
     step = max(1, min(_ROWS, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         some = np.ascontiguousarray(queries[start : start + step], np.float32)
         found = _among_the_best(some, embeddings, k, longest)
         # Vectors of a training that diverged are NaN, and nothing is near them.
         values = np.nan_to_num(similarities(some, embeddings, found), nan=-np.inf)
-        order = np.lexsort((found, -values), axis=1)[:, :k]
-        documents[start : start + step] = np.take_along_axis(found, order, axis=1)
-        scores[start : start + step] = np.take_along_axis(values, order, axis=1)
+        order = np.lexsort((found, -values))[:, :k]
+        documents[start : start + step] = in_rows(found, order)
+        scores[start : start + step] = in_rows(values, order)
     return documents, scores
 
 
-def _among_the_best(
-    queries: Floats, embeddings: Floats, k: int, longest: float
-) -> NDArray[np.int32]:
+def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: float) -> Int32s:
     """Return all documents that may be among the k best of each query for all that rounding hides, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
     slack = reach * np.float32(4 * size * np.finfo(np.float32).eps)
     least = np.full(len(queries), -np.inf, np.float32)
-    rows, documents, values = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    rows = np.zeros(0, np.int64)
+    documents = np.zeros(0, np.int64)
+    values = np.zeros(0, np.float32)
     room = np.empty((len(queries), min(_BLOCK, count)), np.float32)
     for start in range(0, count, _BLOCK):
         block = embeddings[start : start + _BLOCK]
@@ -154,17 +151,22 @@ def _among_the_best(
         if start == 0 and len(block) > k:
             least = np.partition(scores, len(block) - k, axis=1)[:, len(block) - k] - slack
         row, place = np.divmod(np.flatnonzero(scores >= least[:, None]), len(block))
-        rows, documents = np.concatenate([rows, row]), np.concatenate([documents, place + start])
+        rows = np.concatenate([rows, row])
+        documents = np.concatenate([documents, place + start])
         values = np.concatenate([values, scores[row, place]])
         if len(rows) > _KEPT * k * len(queries) or start + _BLOCK >= count:
             # Raise the threshold to the k-th best so far, and drop what is below it. In units of
             # what a query can reach values are from -1 to 1.
             order = np.argsort(8.0 * rows - values / reach[rows])
-            rows, documents, values = rows[order], documents[order], values[order]
+            rows = rows[order]
+            documents = documents[order]
+            values = values[order]
             kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
             least[rows[kth]] = np.maximum(least[rows[kth]], values[kth] - slack[rows[kth]])
             kept = values >= least[rows]
-            rows, documents, values = rows[kept], documents[kept], values[kept]
+            rows = rows[kept]
+            documents = documents[kept]
+            values = values[kept]
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
     found = np.full((len(queries), max(int(place.max(initial=-1)) + 1, k)), -1, np.int32)
     found[rows, place] = documents

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
+from anmi.ragged import Bools, Float32s, Int32s, in_rows
 from anmi.retrieval.pool import compacted, fused_rank, repeats_blanked, without
 
 Method = Literal["convex", "rrf"]
@@ -33,14 +34,14 @@ class Ranked(NamedTuple):
         float32 [Q, k].
     """
 
-    documents: NDArray[np.int32]
-    scores: NDArray[np.float32]
+    documents: Int32s
+    scores: Float32s
 
     def top(self, depth: int) -> Ranked:
         """Return the first ``depth`` of each list."""
         return Ranked(self.documents[:, :depth], self.scores[:, :depth])
 
-    def of(self, queries: slice | NDArray[np.bool_]) -> Ranked:
+    def of(self, queries: slice | Bools) -> Ranked:
         """Return the lists of some of the queries."""
         return Ranked(self.documents[queries], self.scores[queries])
 
@@ -50,10 +51,10 @@ Search: TypeAlias = Callable[[int], Ranked]
 
 def best_documents(
     search: Search,
-    first: NDArray[np.int32],
+    first: Int32s,
     depth: int,
-    excluded: NDArray[np.int32] | None = None,
-) -> tuple[Ranked, NDArray[np.int32]]:
+    excluded: Int32s | None = None,
+) -> tuple[Ranked, Int32s]:
     """Return the best documents of each query, ranked by their best passages, and these passages.
 
     The search is asked for more passages until each query has ``depth`` documents, or the search
@@ -104,24 +105,22 @@ def best_documents(
         passages = min(2 * passages, deepest)
 
 
-def _by_document(
-    ranked: Ranked, first: NDArray[np.int32], excluded: NDArray[np.int32] | None
-) -> tuple[Ranked, NDArray[np.int32]]:
+def _by_document(ranked: Ranked, first: Int32s, excluded: Int32s | None) -> tuple[Ranked, Int32s]:
     """Return each document at the place of its best passage, and these passages, padding last."""
     documents = np.where(ranked.documents == PADDING, PADDING, first[ranked.documents])
     if excluded is not None:
         documents = without(documents, excluded[:, None])
     documents = repeats_blanked(documents)
-    order = np.argsort(documents == PADDING, axis=1, kind="stable")
-    documents = np.take_along_axis(documents, order, axis=1)
-    scores = np.take_along_axis(ranked.scores, order, axis=1)
-    passages = np.take_along_axis(ranked.documents, order, axis=1)
+    order = np.argsort(documents == PADDING, kind="stable")
+    documents = in_rows(documents, order)
+    scores = in_rows(ranked.scores, order)
+    passages = in_rows(ranked.documents, order)
     padding = documents == PADDING
     scores = np.where(padding, 0, scores).astype(np.float32)
     return Ranked(documents, scores), np.where(padding, PADDING, passages)
 
 
-def _passages_a_document(first: NDArray[np.int32]) -> int:
+def _passages_a_document(first: Int32s) -> int:
     """Return how many passages to ask for in the place of a document: the mean, 5 at most."""
     documents = len(np.unique(first[first != PADDING]))
     return min(-(-len(first) // max(documents, 1)), _MOST_PASSAGES)
@@ -147,10 +146,10 @@ class Fused(NamedTuple):
         document.
     """
 
-    documents: NDArray[np.int32]
-    scores: NDArray[np.float32]
-    part_ranks: dict[str, NDArray[np.float32]]
-    part_scores: dict[str, NDArray[np.float32]]
+    documents: Int32s
+    scores: Float32s
+    part_ranks: dict[str, Float32s]
+    part_scores: dict[str, Float32s]
 
 
 def fuse(
@@ -192,7 +191,8 @@ def fuse(
     >>> found.documents.tolist(), found.part_ranks["bm25"].tolist(), found.part_ranks["dense"].tolist()
     ([[1, 3]], [[2.0, 1.0]], [[1.0, 3.0]])
     """
-    found, given = aligned(lists), weights or equal(lists)
+    found = aligned(lists)
+    given = weights or equal(lists)
     if method == "rrf":
         scores = fused_rank(*found.part_ranks.values())
     else:
@@ -200,7 +200,7 @@ def fuse(
             [given[name] for name in lists], [*comparable(found, lists, spreads or {}).values()]
         )
     scores = np.where(found.documents == PADDING, -np.inf, scores)
-    best = _taken(found._replace(scores=scores), np.argsort(-scores, axis=1, kind="stable")[:, :k])
+    best = _taken(found._replace(scores=scores), np.argsort(-scores, kind="stable")[:, :k])
     return best._replace(
         scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
     )
@@ -221,17 +221,17 @@ def alone(lists: Lists, part: str, k: int) -> Fused:
     rank = np.nan_to_num(union.part_ranks[part], nan=np.inf)
     scores = np.nan_to_num(union.part_scores[part], nan=0.0)
     width = min(k, lists[part].documents.shape[1])
-    best = _taken(union._replace(scores=scores), np.argsort(rank, axis=1, kind="stable")[:, :width])
+    best = _taken(union._replace(scores=scores), np.argsort(rank, kind="stable")[:, :width])
     is_listed = np.isfinite(best.part_ranks[part])
 
-    def of_listed(values: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    def of_listed(values: dict[str, Float32s]) -> dict[str, Float32s]:
         return {name: np.where(is_listed, array, np.nan) for name, array in values.items()}
 
     documents = np.where(is_listed, best.documents, PADDING).astype(np.int32)
     return Fused(documents, best.scores, of_listed(best.part_ranks), of_listed(best.part_scores))
 
 
-def mixed(weights: Sequence[float], parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def mixed(weights: Sequence[float], parts: Sequence[Float32s]) -> Float32s:
     """Return the weighted sum of scores that are comparable, of arrays of one shape."""
     products = (weight * values for weight, values in zip(weights, parts, strict=True))
     return sum(products, np.zeros_like(parts[0]))
@@ -255,21 +255,22 @@ def aligned(lists: Lists) -> Fused:
     between equal scores.
     """
     every = np.concatenate([part.documents for part in lists.values()], axis=1)
-    (union,) = compacted(np.sort(repeats_blanked(every), axis=1))
+    (union,) = compacted(np.sort(repeats_blanked(every)))
     size = int(every.max(initial=0)) + 2
     keys = np.arange(len(union))[:, None] * size + np.where(union == PADDING, size - 1, union)
-    ranks, scores = dict[str, NDArray[np.float32]](), dict[str, NDArray[np.float32]]()
+    ranks = dict[str, Float32s]()
+    scores = dict[str, Float32s]()
     for name, part in lists.items():
         row, rank = np.nonzero(part.documents != PADDING)
         place = np.searchsorted(keys.ravel(), row * size + part.documents[row, rank])
         for found, values in ((ranks, rank + 1), (scores, part.scores[row, rank])):
             found[name] = np.full(union.shape, np.nan, np.float32)
             np.put(found[name], place, values)
-    order = np.argsort(-fused_rank(*ranks.values()), axis=1, kind="stable")
+    order = np.argsort(-fused_rank(*ranks.values()), kind="stable")
     return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
 
 
-def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, NDArray[np.float32]]:
+def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float32s]:
     """Return the scores of aligned documents by each part, in units of its spread, [Q, M] each.
 
     Where the spread is 0, as with a query that shares no term with any document, all are 0.
@@ -291,8 +292,6 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, NDArra
 
 
 def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
-    listed: Any = (np.take_along_axis(values, order, axis=1) for values in found[:2])
-    parts = (
-        {name: np.take_along_axis(part[name], order, axis=1) for name in part} for part in found[2:]
-    )
+    listed: Any = (in_rows(values, order) for values in found[:2])
+    parts = ({name: in_rows(part[name], order) for name in part} for part in found[2:])
     return Fused(*listed, *parts)

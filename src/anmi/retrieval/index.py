@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.errors import AnmiError, nearest
+from anmi.files import read_json, write_json
+from anmi.ragged import Float32s, Float64s, Int32s
 from anmi.retrieval import exact
 
-Floats = NDArray[np.float32]
 KINDS: Final = ("flat", "hnsw")
 _FAISS: Final = "index.faiss"
 _VECTORS: Final = "vectors.npy"
@@ -42,7 +42,7 @@ class DenseIndex:
 
     @staticmethod
     def build(
-        embeddings: Floats, document_ids: list[str], kind: str = "flat", fingerprint: str = ""
+        embeddings: Float32s, document_ids: list[str], kind: str = "flat", fingerprint: str = ""
     ) -> DenseIndex:
         """Index vectors, float32 [N, D]; ``settings`` have their lengths where these are not all 1.
 
@@ -69,7 +69,8 @@ class DenseIndex:
         import faiss
 
         engine = faiss.IndexHNSWFlat(width, 32, faiss.METRIC_INNER_PRODUCT)
-        engine.hnsw.efConstruction, engine.hnsw.efSearch = 200, 256
+        engine.hnsw.efConstruction = 200
+        engine.hnsw.efSearch = 256
         engine.add(np.ascontiguousarray(embeddings))
         return DenseIndex(engine, settings, document_ids)
 
@@ -81,24 +82,23 @@ class DenseIndex:
             import faiss
 
             faiss.write_index(self._engine, str(path / _FAISS))
-        (path / _SETTINGS).write_text(json.dumps(self.settings, indent=1))
+        write_json(path / _SETTINGS, self.settings)
         (path / "document_ids.json").write_text(json.dumps(self.document_ids))
 
     @staticmethod
     def load(path: Path) -> DenseIndex:
         """Open an index, the vectors of an exact one memory-mapped."""
-        settings, ids = (
-            json.loads((path / name).read_text()) for name in (_SETTINGS, "document_ids.json")
-        )
+        settings, ids = (read_json(path / name) for name in (_SETTINGS, "document_ids.json"))
         if (path / _VECTORS).exists():
             return DenseIndex(np.asarray(np.load(path / _VECTORS, mmap_mode="r")), settings, ids)
         import faiss
 
         return DenseIndex(faiss.read_index(str(path / _FAISS)), settings, ids)
 
-    def search(self, queries: Floats, k: int) -> tuple[NDArray[np.int32], Floats]:
+    def search(self, queries: Float32s, k: int) -> tuple[Int32s, Float32s]:
         """Return the k nearest documents of each query vector: int32 [Q, k] best first (-1 where none) and scores."""
-        k, queries = min(k, self.settings["documents"]), np.ascontiguousarray(queries, np.float32)
+        k = min(k, self.settings["documents"])
+        queries = np.ascontiguousarray(queries, np.float32)
         if self.exact is not None:
             return exact.nearest(queries, self.exact, k, self.longest)
         scores, documents = self._engine.search(queries, k)
@@ -110,19 +110,18 @@ class DenseIndex:
         return float(self.settings.get("longest", 1.0))
 
     @property
-    def exact(self) -> Floats | None:
+    def exact(self) -> Float32s | None:
         """The vectors that are searched, float32 [N, D], not copied; None where they are not searched as they are."""
         return self._engine if isinstance(self._engine, np.ndarray) else None
 
-    def vectors(self) -> Floats:
+    def vectors(self) -> Float32s:
         """Return the vectors that were indexed, float32 [N, D]."""
         if self.exact is not None:
             return self.exact
-        found: Floats = self._engine.reconstruct_n(0, self.settings["documents"])
-        return found
+        return self._engine.reconstruct_n(0, self.settings["documents"])
 
 
-def _save(path: Path, vectors: Floats) -> None:
+def _save(path: Path, vectors: Float32s) -> None:
     """Write vectors; where they are all of another artifact, which nobody changes, as a second name of its file."""
     mapped = vectors.base
     if isinstance(mapped, np.memmap) and mapped.filename and vectors.flags.c_contiguous:
@@ -222,16 +221,16 @@ class SparseIndex:
             )
         return SparseIndex(kept.T.tocsr(), list(document_ids))
 
-    def search(
-        self, queries: sparse.csr_matrix, k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def search(self, queries: sparse.csr_matrix, k: int) -> tuple[Int32s, Float32s]:
         """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
 
         ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share
         a term.
         """
-        k, count = min(k, len(self.document_ids)), queries.shape[0]
-        documents, scores = np.zeros((count, k), np.int32), np.zeros((count, k), np.float32)
+        k = min(k, len(self.document_ids))
+        count = queries.shape[0]
+        documents = np.zeros((count, k), np.int32)
+        scores = np.zeros((count, k), np.float32)
         step = max(1, _CELLS // len(self.document_ids))
         for part in (slice(start, start + step) for start in range(0, count, step)):
             documents[part], scores[part] = exact.best((queries[part] @ self.postings).toarray(), k)
@@ -251,7 +250,7 @@ class SparseIndex:
     @staticmethod
     def load(path: Path) -> SparseIndex:
         """Open an index, its arrays memory-mapped."""
-        settings = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+        settings = read_json(path / _SETTINGS)
         arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
         postings = sparse.csr_matrix(
             arrays, shape=(settings["terms"], settings["documents"]), copy=False
@@ -275,7 +274,7 @@ class TermTable:
         Of its tokens, float32 [V]: 0 for special ones.
     """
 
-    def __init__(self, tokenizer: Any, weights: NDArray[np.float32]) -> None:
+    def __init__(self, tokenizer: Any, weights: Float32s) -> None:
         self.tokenizer = tokenizer
         self.weights = weights
 
@@ -303,7 +302,7 @@ class TermTable:
 def term_table(folder: Path) -> TermTable | None:
     """Read the queries' side of the folder of an inference-free sparse retriever; None where it is anything else."""
     try:
-        types = json.loads((folder / "router_config.json").read_text(encoding="utf-8"))
+        types = read_json(folder / "router_config.json")
         place = folder / next(
             name for name in types["structure"]["query"] if types["types"][name] == _TABLE
         )
@@ -322,7 +321,7 @@ def term_table(folder: Path) -> TermTable | None:
     return TermTable(tokenizer, weights)
 
 
-Vectors: TypeAlias = NDArray[np.float32] | sparse.csr_matrix
+Vectors: TypeAlias = Float32s | sparse.csr_matrix
 Index: TypeAlias = DenseIndex | SparseIndex
 # Of a document's largest weight, below which its terms are left out: on SciFact a fifth of them and
 # a ninth of the work, for .0004 nDCG@10 (benchmarks/results/sparse.json).
@@ -345,7 +344,7 @@ def load_index(path: Path) -> Index:
     return (SparseIndex if (path / "indptr.npy").is_file() else DenseIndex).load(path)
 
 
-def row_products(left: Vectors, right: Vectors) -> NDArray[np.float64]:
+def row_products(left: Vectors, right: Vectors) -> Float64s:
     """Return the inner product of each row with the row beside it, float64 [R], of two [R, D] of the same kind."""
     if isinstance(left, sparse.spmatrix):
         return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()

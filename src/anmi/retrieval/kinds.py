@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
+from anmi.ragged import Int64s
 from anmi.retrieval.token_table import TokenTable
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ TOKENS: Final = 2048
 _BYTES: Final = 3
 
 
-def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[NDArray[np.int64]]:
+def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[Int64s]:
     """Group the places of texts for one forward pass each, the longest first.
 
     Groups are cut within every ``most`` texts, so those of a part that begins at a multiple of it
@@ -157,7 +157,8 @@ def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[
     [[2, 0], [1]]
     """
     order = np.argsort([-len(text) for text in texts], kind="stable")
-    groups, start = [], 0
+    groups = []
+    start = 0
     while start < len(order):
         room = most - start % most
         if device() == "cpu":
@@ -260,7 +261,8 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
     prompts
         Those that are not None win over the model's own.
     """
-    before, found = dict(model.prompts), prompts_of(model)
+    before = dict(model.prompts)
+    found = prompts_of(model)
     default = before.get(model.default_prompt_name)
     if prompts.document is None and found["document"] != (before.get("document") or ""):
         tell(

@@ -7,7 +7,6 @@ could lead there is refused before any of them sees the folder.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from threading import RLock
 from typing import Any, Final
 
 from anmi.errors import AnmiError, first_line, is_plain_name
+from anmi.files import read_json
 from anmi.fingerprint import files_in
 from anmi.retrieval.kinds import quiet, tell
 
@@ -183,7 +183,8 @@ def check_folder(folder: Path, name: str = "") -> None:
     AnmiError
         Naming the file and what is wrong with it.
     """
-    files, called = files_in(folder), f'model "{name or folder}"'
+    files = files_in(folder)
+    called = f'model "{name or folder}"'
     for path in files:
         if (
             path.suffix == ".json"
@@ -221,7 +222,7 @@ def _problem(path: Path) -> str | None:
     if path.stat().st_size > _LARGEST_SETTINGS:
         return f"is larger than {_LARGEST_SETTINGS >> 20} MiB, which no settings are"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if path.name == "modules.json":
             return _wrong_module(content)
         return next(
@@ -361,7 +362,7 @@ def is_sparse_folder(folder: Path) -> bool:
 def _read(file: Path) -> dict[str, Any]:
     """Return an object of settings; nothing where there is none."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file)
     except (OSError, ValueError):
         found = None
     return found if isinstance(found, dict) else {}

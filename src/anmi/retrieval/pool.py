@@ -13,8 +13,7 @@ from scipy import sparse
 from anmi import seeds
 from anmi.candidates import PADDING, SOURCES
 from anmi.corpus.related import copies
-
-Floats = NDArray[np.float32]
+from anmi.ragged import Bools, Float32s, Int32s, Int64s, in_rows
 
 RECIPROCAL_RANK_CONSTANT = 60.0
 # Up to so many documents, comparing with one after the other costs less than sorting.
@@ -47,16 +46,16 @@ class Positives:
     def _of(self, query_ids: Sequence[str]) -> sparse.csr_matrix:
         return self._rows[self._names.get_indexer(pd.Series(list(query_ids), dtype=object))]
 
-    def counts(self, query_ids: Sequence[str]) -> NDArray[np.int64]:
+    def counts(self, query_ids: Sequence[str]) -> Int64s:
         """Return how many each query has."""
         return np.diff(self._of(query_ids).indptr)
 
-    def of(self, query_ids: Sequence[str]) -> NDArray[np.int32]:
+    def of(self, query_ids: Sequence[str]) -> Int32s:
         """Return those of Q queries, int32 [Q, P], padded with -1, in the order of the qrels; P is at least 1."""
         return _listed(self._of(query_ids))
 
 
-def _listed(rows: sparse.csr_matrix) -> NDArray[np.int32]:
+def _listed(rows: sparse.csr_matrix) -> Int32s:
     """Return the columns that each row of a matrix holds, int32 [Q, K], padded with -1; K is at least 1."""
     counts = np.diff(rows.indptr)
     held = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
@@ -71,11 +70,11 @@ _NEAR: Final = 0.9
 
 
 def best_passages(
-    positives: NDArray[np.int32],
-    document: NDArray[np.int32],
-    bm25: Floats | None,
-    dense: Floats | None,
-) -> NDArray[np.int32]:
+    positives: Int32s,
+    document: Int32s,
+    bm25: Float32s | None,
+    dense: Float32s | None,
+) -> Int32s:
     """Return the positives with only the best passages of each document that is one as a whole, int32 [Q, up to P].
 
     A passage's score is the mean of its scores by BM25 and by the encoder, each as a share of the
@@ -118,9 +117,7 @@ def best_passages(
     return compacted(left)[0]
 
 
-def some_of(
-    seed: int, query_ids: list[str], positives: NDArray[np.int32], most: int
-) -> NDArray[np.int32]:
+def some_of(seed: int, query_ids: list[str], positives: Int32s, most: int) -> Int32s:
     """Return at most so many positives of each query, drawn by its own stream, in the order that they had.
 
     Examples
@@ -133,11 +130,11 @@ def some_of(
     draws = np.where(
         positives == PADDING, 2.0, seeds.uniform(seed, "positives", query_ids, positives)
     )
-    drawn = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < most
+    drawn = np.argsort(np.argsort(draws, kind="stable")) < most
     return compacted(np.where(drawn, positives, np.int32(PADDING)))[0]
 
 
-def median_first(positives: NDArray[np.int32], values: Floats) -> NDArray[np.int64]:
+def median_first(positives: Int32s, values: Float32s) -> Int64s:
     """Return the order that puts the positive of the median value first and leaves the others, int64 [Q, P].
 
     Of an even number it is the lower of the two in the middle, and of equal ones that of the
@@ -149,13 +146,13 @@ def median_first(positives: NDArray[np.int32], values: Floats) -> NDArray[np.int
     [[2, 0, 1, 3]]
     """
     known = np.isfinite(values)
-    ranked = np.lexsort((positives, np.where(known, values, np.inf)), axis=1)
+    ranked = np.lexsort((positives, np.where(known, values, np.inf)))
     middle = np.maximum(known.sum(axis=1, keepdims=True) - 1, 0) // 2
-    place = np.take_along_axis(ranked, middle, axis=1)
-    return np.argsort(np.arange(positives.shape[1]) != place, axis=1, kind="stable")
+    place = in_rows(ranked, middle)
+    return np.argsort(np.arange(positives.shape[1]) != place, kind="stable")
 
 
-def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> NDArray[np.int32]:
+def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> Int32s:
     """Return the document that each query is itself or has the text of, int32 [Q], -1 where there is none.
 
     Parameters
@@ -174,7 +171,7 @@ def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> N
     return np.array([document_index.get(name, PADDING) for name in names], np.int32)
 
 
-def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
+def without(documents: Int32s, excluded: Int32s) -> Int32s:
     """Blank the excluded documents of each row: int32 [Q, M] with -1 where a document is in ``excluded`` [Q, P]."""
     result = documents.copy()
     if excluded.shape[1] > _FEW:
@@ -189,14 +186,14 @@ def without(documents: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArra
     return result
 
 
-def compacted(documents: NDArray[np.int32], *others: NDArray[Any]) -> list[NDArray[Any]]:
+def compacted(documents: Int32s, *others: NDArray[Any]) -> list[NDArray[Any]]:
     """Move padding to the end of each row, keeping the order of the rest, and cut columns that are all padding."""
-    order = np.argsort(documents == PADDING, axis=1, kind="stable")
+    order = np.argsort(documents == PADDING, kind="stable")
     width = int((documents != PADDING).sum(axis=1).max(initial=0))
-    return [np.take_along_axis(values, order, axis=1)[:, :width] for values in (documents, *others)]
+    return [in_rows(values, order)[:, :width] for values in (documents, *others)]
 
 
-def filled(documents: NDArray[np.int32]) -> NDArray[np.int32]:
+def filled(documents: Int32s) -> Int32s:
     """Fill lists [Q, K ≤ N] that end early with other documents, in the order of the corpus.
 
     Examples
@@ -210,14 +207,14 @@ def filled(documents: NDArray[np.int32]) -> NDArray[np.int32]:
     np.put_along_axis(
         listed, np.where(documents < 0, width, np.minimum(documents, width)), True, axis=1
     )
-    free = np.argsort(listed[:, :width], axis=1, kind="stable").astype(np.int32)
+    free = np.argsort(listed[:, :width], kind="stable").astype(np.int32)
     place = np.maximum(np.arange(width) - (documents >= 0).sum(axis=1, keepdims=True), 0)
-    return np.where(documents < 0, np.take_along_axis(free, place, axis=1), documents)
+    return np.where(documents < 0, in_rows(free, place), documents)
 
 
 def merged(
-    *lists: tuple[NDArray[np.int32], Floats, str],
-) -> tuple[NDArray[np.int32], NDArray[np.uint8], Floats]:
+    *lists: tuple[Int32s, Float32s, str],
+) -> tuple[Int32s, NDArray[np.uint8], Float32s]:
     """Merge the candidates of several sources; a document in some of them carries the bits of all of these.
 
     Parameters
@@ -243,20 +240,19 @@ def merged(
         [np.full(each.shape, SOURCES[name], np.uint8) for each, _, name in lists], axis=1
     )
     values = np.concatenate([each for _, each, _ in lists], axis=1)
-    order = np.argsort(documents, axis=1, kind="stable")
-    documents, bits, values = (
-        np.take_along_axis(each, order, axis=1) for each in (documents, bits, values)
-    )
+    order = np.argsort(documents, kind="stable")
+    documents, bits, values = (in_rows(each, order) for each in (documents, bits, values))
     same = documents[:, 1:] == documents[:, :-1]
     for _ in lists[1:]:
         bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
     documents[:, 1:][same] = PADDING
     documents, bits, values = compacted(documents, bits, values)
-    bits[documents == PADDING], values[documents == PADDING] = 0, np.nan
+    bits[documents == PADDING] = 0
+    values[documents == PADDING] = np.nan
     return documents, bits, values
 
 
-def known_from(scores: Floats, kept: NDArray[np.bool_], depth: int, ranks: int) -> Floats:
+def known_from(scores: Float32s, kept: Bools, depth: int, ranks: int) -> Float32s:
     """Return the score from which on the ranks of a query's documents follow from its list, float32 [Q, 1].
 
     That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says
@@ -286,12 +282,12 @@ def known_from(scores: Floats, kept: NDArray[np.bool_], depth: int, ranks: int) 
     place = np.maximum(last, ranks - 1)[:, None]
     if not scores.shape[1]:
         return np.full((len(scores), 1), np.inf, np.float32)
-    least = np.where(place < 0, np.inf, np.take_along_axis(scores, np.maximum(place, 0), axis=1))
+    least = np.where(place < 0, np.inf, in_rows(scores, np.maximum(place, 0)))
     # Where not even so many were found, nothing lies beyond the list.
     return np.where(count[:, -1:] < depth, -np.inf, least).astype(np.float32)
 
 
-def listed_ranks(scores: Floats, listed: Floats, least: Floats) -> Floats:
+def listed_ranks(scores: Float32s, listed: Float32s, least: Float32s) -> Float32s:
     """Return 1 + the number of higher scores in each query's list; NaN below ``least`` and where there is no score.
 
     Parameters
@@ -315,13 +311,13 @@ def listed_ranks(scores: Floats, listed: Floats, least: Floats) -> Floats:
     return np.where(scores >= least, above + 1, np.nan).astype(np.float32)
 
 
-def fused_rank(*ranks: Floats) -> Floats:
+def fused_rank(*ranks: Float32s) -> Float32s:
     """Reciprocal-rank fusion: Σ 1 / (60 + rank) over the sources; an unknown rank counts 0 (Cormack et al. 2009)."""
     shares = [np.nan_to_num(1.0 / (RECIPROCAL_RANK_CONSTANT + rank)) for rank in ranks]
     return np.sum(shares, axis=0).astype(np.float32)
 
 
-def duplicate_groups(document_ids: list[str], related: pd.DataFrame) -> NDArray[np.int32]:
+def duplicate_groups(document_ids: list[str], related: pd.DataFrame) -> Int32s:
     """Return for every document the index of the first one with the same text, int32 [N].
 
     Parameters
@@ -353,10 +349,10 @@ _SMALL: Final = 16
 def draw(
     seed: int,
     query_ids: Sequence[str] | NDArray[np.str_],
-    excluded: NDArray[np.int32],
+    excluded: Int32s,
     documents: int,
     count: int,
-) -> NDArray[np.int32]:
+) -> Int32s:
     """Draw documents uniformly without replacement for every query.
 
     A query's draw depends on the seed, its identifier, its excluded documents and the size of the
@@ -390,9 +386,7 @@ def draw(
         return np.zeros((len(query_ids), 0), np.int32)
     if documents <= _SMALL * count:
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
-        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything), axis=1).astype(
-            np.int32
-        )
+        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything)).astype(np.int32)
         return compacted(without(order, excluded))[0][:, :count]
     wanted = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
     width = count + excluded.shape[1] + _SMALL
@@ -407,10 +401,10 @@ def draw(
         width *= 2
 
 
-def repeats_blanked(documents: NDArray[np.int32]) -> NDArray[np.int32]:
+def repeats_blanked(documents: Int32s) -> Int32s:
     """Blank the repeats in each row."""
-    order = np.argsort(documents, axis=1, kind="stable")
-    ascending = np.take_along_axis(documents, order, axis=1)
+    order = np.argsort(documents, kind="stable")
+    ascending = in_rows(documents, order)
     ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]] = PADDING
     result = np.empty_like(documents)
     np.put_along_axis(result, order, ascending, axis=1)
@@ -444,9 +438,7 @@ class RelatedDocuments:
     [[0, 1, 0]]
     """
 
-    def __init__(
-        self, group: NDArray[np.int32], near: sparse.csr_matrix, family: NDArray[np.int32]
-    ) -> None:
+    def __init__(self, group: Int32s, near: sparse.csr_matrix, family: Int32s) -> None:
         self._group = group
         self._near = near
         each = np.arange(len(group))
@@ -475,7 +467,8 @@ class RelatedDocuments:
             In corpus order.
         """
         group = duplicate_groups(document_ids, table)
-        count, family = len(group), np.arange(len(group), dtype=np.int32)
+        count = len(group)
+        family = np.arange(len(group), dtype=np.int32)
         table = table[table["kind"].isin(KINDS)]
         position = (
             pd.Series(np.arange(count), index=document_ids)
@@ -488,7 +481,8 @@ class RelatedDocuments:
         near = (table["kind"] == "near").to_numpy()
         family[place[1][~near]] = place[0][~near]
         first, second = (group[rows[near]].astype(np.int64) for rows in place)
-        one, other = np.concatenate([first, second]), np.concatenate([second, first])
+        one = np.concatenate([first, second])
+        other = np.concatenate([second, first])
         return RelatedDocuments(
             group, _matrix(one[one != other], other[one != other], count), family
         )
@@ -497,11 +491,11 @@ class RelatedDocuments:
         return len(self._group)
 
     @property
-    def first_of_text(self) -> NDArray[np.int32]:
+    def first_of_text(self) -> Int32s:
         """The first document with the text of each document, int32 [N]."""
         return self._group
 
-    def same_text(self, documents: NDArray[np.int32]) -> NDArray[np.int32]:
+    def same_text(self, documents: Int32s) -> Int32s:
         """Return the documents of each row and all of the same text: int32 [Q, P'] from [Q, P], padded with -1.
 
         Examples
@@ -512,9 +506,7 @@ class RelatedDocuments:
         """
         return _listed((self._texts(documents) @ self._having).sorted_indices())
 
-    def kinds(
-        self, positives: NDArray[np.int32], documents: NDArray[np.int32]
-    ) -> NDArray[np.uint8]:
+    def kinds(self, positives: Int32s, documents: Int32s) -> NDArray[np.uint8]:
         """Say of each document whether it is related to a positive of its row.
 
         Parameters
@@ -538,9 +530,7 @@ class RelatedDocuments:
             np.uint8
         )
 
-    def excluded(
-        self, positives: NDArray[np.int32], own: NDArray[np.int32] | None = None
-    ) -> NDArray[np.int32]:
+    def excluded(self, positives: Int32s, own: Int32s | None = None) -> Int32s:
         """Return what must not be a negative in each row: positives, what is related to them, and copies of these.
 
         Parameters
@@ -561,14 +551,14 @@ class RelatedDocuments:
         near, sibling = self._of_rows(positives)
         return _listed(((near + sibling + self._texts(same)) @ self._having).sorted_indices())
 
-    def _texts(self, documents: NDArray[np.int32]) -> sparse.csr_matrix:
+    def _texts(self, documents: Int32s) -> sparse.csr_matrix:
         """Return which groups the documents of each row belong to, [Q, N], 1 each."""
         row, slot = np.nonzero(documents != PADDING)
         found = _matrix(row, self._group[documents[row, slot]], len(self), len(documents))
         found.data[:] = 1
         return found
 
-    def _of_rows(self, positives: NDArray[np.int32]) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    def _of_rows(self, positives: Int32s) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         """Return which groups are near-duplicates of a positive of the row, and which are siblings, [Q, N]."""
         texts = self._texts(positives)
         # From each text to the parents of its documents, their parts and the texts of these; other

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
+from anmi.ragged import Float32s, Int32s, in_rows
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
 from anmi.retrieval.pool import RelatedDocuments
 
-Floats = NDArray[np.float32]
 # Copies that may stand above a candidate, as a multiple of the candidates of a source.
 _COPIES: Final = 4
 
@@ -37,9 +36,9 @@ class Queries(NamedTuple):
 
     query_ids: list[str]
     texts: list[str]
-    positives: NDArray[np.int32]
-    own: NDArray[np.int32]
-    vectors: Floats
+    positives: Int32s
+    own: Int32s
+    vectors: Float32s
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Retrieve:
     """
 
     bm25: BM25Index | None
-    vectors: Floats | None
+    vectors: Float32s | None
     approximate: DenseIndex | None
     related: RelatedDocuments
     bm25_depth: int
@@ -93,7 +92,7 @@ class Retrieve:
     bm25_ranks: int = 0
     dense_ranks: int = 0
     measured: int = 8
-    passages: NDArray[np.int32] | None = None
+    passages: Int32s | None = None
     longest: float = 1.0
 
     def __call__(self, queries: Queries) -> Candidates:
@@ -128,9 +127,10 @@ class Retrieve:
         )
         best = np.fmax.reduce(given, axis=1, keepdims=True)
         higher = self._higher(queries.texts, np.concatenate([own_values, best], axis=1), scores)
-        columns, own, of_query = (dict[str, Floats]() for _ in range(3))
+        columns, own, of_query = (dict[str, Float32s]() for _ in range(3))
         if self.bm25 is not None:
-            columns["bm25"], own["bm25"] = values, own_values
+            columns["bm25"] = values
+            own["bm25"] = own_values
             columns["bm25_rank"] = pool.listed_ranks(values, scores, known["bm25_rank"])
             own["bm25_rank"] = higher[:, :-1]
             of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
@@ -140,10 +140,8 @@ class Retrieve:
             )
             ranks = pool.listed_ranks(cosines, near_scores, known["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
-                columns[name], own[name] = (
-                    said[:, : documents.shape[1]],
-                    said[:, documents.shape[1] :],
-                )
+                columns[name] = said[:, : documents.shape[1]]
+                own[name] = said[:, documents.shape[1] :]
         lists = [columns[name] for name in known if name in columns]
         columns["fused"] = (
             pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
@@ -158,27 +156,21 @@ class Retrieve:
         )
         return Candidates(
             query_ids=np.array(queries.query_ids, dtype=np.str_),
-            positives=np.take_along_axis(some, first, axis=1),
-            documents=np.take_along_axis(documents, order, axis=1),
-            source=np.take_along_axis(source, order, axis=1),
-            columns={
-                name: np.take_along_axis(values, order, axis=1) for name, values in columns.items()
-            },
-            positive_columns={
-                name: np.take_along_axis(values, first, axis=1) for name, values in own.items()
-            },
+            positives=in_rows(some, first),
+            documents=in_rows(documents, order),
+            source=in_rows(source, order),
+            columns={name: in_rows(values, order) for name, values in columns.items()},
+            positive_columns={name: in_rows(values, first) for name, values in own.items()},
             query_columns=of_query,
         )
 
-    def _candidates(
-        self, documents: NDArray[np.int32], excluded: NDArray[np.int32]
-    ) -> NDArray[np.int32]:
+    def _candidates(self, documents: Int32s, excluded: Int32s) -> Int32s:
         """Return the documents that may be candidates, int32 [Q, M], and -1 in the place of others."""
         candidates = pool.without(documents, excluded)
         first = self.related.first_of_text[candidates]
         return np.where(first == candidates, candidates, np.int32(PADDING))
 
-    def _drawn(self, query_ids: list[str], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _drawn(self, query_ids: list[str], excluded: Int32s) -> Int32s:
         """Draw random candidates of each query among the texts of the corpus, int32 [Q, R]."""
         texts, number = np.unique(self.related.first_of_text, return_inverse=True)
         excluded_texts = np.where(excluded == PADDING, PADDING, number[excluded]).astype(np.int32)
@@ -191,7 +183,7 @@ class Retrieve:
         copies = int(np.count_nonzero(first != np.arange(len(first))))
         return candidates + excluded + min(copies, _COPIES * candidates)
 
-    def _passages(self, queries: Queries) -> NDArray[np.int32]:
+    def _passages(self, queries: Queries) -> Int32s:
         """Return the positives with the best passages of those that were cut, int32 [Q, P]."""
         given = queries.positives
         if self.passages is None or not (self.passages[given[given != PADDING]] >= 0).any():
@@ -204,8 +196,8 @@ class Retrieve:
         return pool.best_passages(given, self.passages, lexical, nearest)
 
     def _lexical(
-        self, queries: Queries, excluded: int, wanted: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        self, queries: Queries, excluded: int, wanted: Int32s
+    ) -> tuple[Int32s, Float32s, Float32s]:
         """Return the best by BM25, deep enough that excluded ones leave enough, and the scores of wanted documents.
 
         -1 and 0 stand where no more documents share a term with the query. By rank_bm25, as its
@@ -221,7 +213,7 @@ class Retrieve:
             documents = pool.filled(documents)
         return documents, scores, values
 
-    def _nearest(self, queries: Queries, excluded: int) -> tuple[NDArray[np.int32], Floats]:
+    def _nearest(self, queries: Queries, excluded: int) -> tuple[Int32s, Float32s]:
         depth = self._depth(self.dense_depth, excluded) if self.dense_depth else 0
         depth = min(max(depth, self.dense_ranks), len(self.related))
         if self.vectors is None or not depth:
@@ -234,10 +226,10 @@ class Retrieve:
         scores = np.nan_to_num(
             exact.similarities(queries.vectors, self.vectors, nearest), nan=-np.inf
         )
-        order = np.lexsort((nearest, -scores), axis=1)
-        return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        order = np.lexsort((nearest, -scores))
+        return in_rows(nearest, order), in_rows(scores, order)
 
-    def _higher(self, texts: list[str], values: Floats, listed: Floats) -> Floats:
+    def _higher(self, texts: list[str], values: Float32s, listed: Float32s) -> Float32s:
         """Return the ranks by BM25 of any scores [Q, G]; those below the end of the list are counted."""
         end = listed[:, -1:] if listed.shape[1] else np.full((len(values), 1), np.inf, np.float32)
         ranks = pool.listed_ranks(values, listed, end)
@@ -252,9 +244,7 @@ class Retrieve:
         return ranks
 
 
-def _first(
-    depth: int, documents: NDArray[np.int32], values: Floats
-) -> tuple[NDArray[np.int32], Floats]:
+def _first(depth: int, documents: Int32s, values: Float32s) -> tuple[Int32s, Float32s]:
     """Return the first documents of each list that are candidates, [Q, depth], with their values."""
     documents, values = pool.compacted(documents, values)
     return documents[:, :depth], values[:, :depth]

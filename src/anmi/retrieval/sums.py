@@ -14,7 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float32]
+from anmi.ragged import Float32s
+
 Whole: TypeAlias = NDArray[Any]
 # Scores of which the highest is looked for before each by itself.
 _LOOKED_AT: Final = 64
@@ -36,14 +37,17 @@ _in_any_order: Final = partial(_compiled, allowed=("reassoc", "contract"))
 
 
 @_in_any_order
-def dot_products(queries: Floats, vectors: Floats, documents: Whole, products: Floats) -> None:
+def dot_products(
+    queries: Float32s, vectors: Float32s, documents: Whole, products: Float32s
+) -> None:
     """Put Σ query · vector of each query [Q, D] with its documents [Q, M], of [N, D], into ``products``; 0 in padding.
 
     Each looks at nothing but its two vectors.
     """
     for query in range(len(documents)):
         for slot in range(documents.shape[1]):
-            document, total = documents[query, slot], np.float32(0)
+            document = documents[query, slot]
+            total = np.float32(0)
             if document >= 0:
                 for place in range(queries.shape[1]):
                     total += queries[query, place] * vectors[document, place]
@@ -55,12 +59,12 @@ def row_products(
     documents: Whole,
     starts: Whole,
     terms: Whole,
-    values: Floats,
+    values: Float32s,
     left_starts: tuple[Whole, Whole],
     left_terms: tuple[Whole, Whole],
-    left_values: tuple[Floats, Floats],
-    table: Floats,
-    sums: Floats,
+    left_values: tuple[Float32s, Float32s],
+    table: Float32s,
+    sums: Float32s,
 ) -> None:
     """Put Σ first[q, term] · value[document, term] and Σ second[q, term] into ``sums`` [2, Q, M].
 
@@ -76,12 +80,14 @@ def row_products(
         for slot in range(documents.shape[1]):
             document = documents[query, slot]
             if document >= 0:
-                first, second = np.float32(0), np.float32(0)
+                first = np.float32(0)
+                second = np.float32(0)
                 for place in range(starts[document], starts[document + 1]):
                     term = terms[place]
                     first += table[term, 0] * values[place]
                     second += table[term, 1]
-                sums[0, query, slot], sums[1, query, slot] = first, second
+                sums[0, query, slot] = first
+                sums[1, query, slot] = second
         for side in range(2):
             for place in range(left_starts[side][query], left_starts[side][query + 1]):
                 table[left_terms[side][place], side] = 0
@@ -89,7 +95,7 @@ def row_products(
 
 @_compiled
 def add_postings(
-    rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Floats, scores: Floats
+    rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Float32s, scores: Float32s
 ) -> None:
     """Add the postings of each of ``terms`` [T] to the scores of its row, ``rows`` [T] of ``scores`` [Q, N].
 
@@ -97,13 +103,14 @@ def add_postings(
     the time.
     """
     for number in range(len(terms)):
-        term, row = terms[number], scores[rows[number]]
+        term = terms[number]
+        row = scores[rows[number]]
         for place in range(starts[term], starts[term + 1]):
             row[documents[place]] += weights[place]
 
 
 @_compiled
-def best_of_rows(full: Floats, keys: Whole) -> None:
+def best_of_rows(full: Float32s, keys: Whole) -> None:
     """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k], which are zeros before.
 
     A key is the bits of a score above the complement of its document's number, so that the larger
@@ -111,9 +118,12 @@ def best_of_rows(full: Floats, keys: Whole) -> None:
     0 on are in the order of their bits, which can be compared several at a time.
     """
     for row in range(len(full) if keys.shape[1] else 0):
-        bits, best, least = full[row].view(np.int32), keys[row], np.int32(0)
+        bits = full[row].view(np.int32)
+        best = keys[row]
+        least = np.int32(0)
         for start in range(0, len(bits), _LOOKED_AT):
-            end, highest = min(start + _LOOKED_AT, len(bits)), np.int32(0)
+            end = min(start + _LOOKED_AT, len(bits))
+            highest = np.int32(0)
             for place in range(start, end):
                 highest = max(highest, bits[place])
             if highest > least:
@@ -130,12 +140,14 @@ def best_of_rows(full: Floats, keys: Whole) -> None:
 @_compiled
 def _replace(keys: Whole, key: np.uint64) -> None:
     """Put a key in the place of the smallest of a heap; heapq would need a list."""
-    place, child = 0, 1
+    place = 0
+    child = 1
     while child < len(keys):
         if child + 1 < len(keys) and keys[child + 1] < keys[child]:
             child += 1
         if keys[child] >= key:
             break
         keys[place] = keys[child]
-        place, child = child, 2 * child + 1
+        place = child
+        child = 2 * child + 1
     keys[place] = key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,8 @@ from scipy import sparse
 
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
-from anmi.ragged import read_table, table_bytes
+from anmi.files import read_json, write_json
+from anmi.ragged import Float32s, Int32s, Int64s, read_table, table_bytes
 from anmi.retrieval.tokenize import (
     DICTIONARIES,
     RULES,
@@ -97,20 +97,18 @@ class Terms:
         (path / "vocabulary.parquet").write_bytes(
             table_bytes(pa.table({"term": list(self.vocabulary)}))
         )
-        (path / "settings.json").write_text(
-            json.dumps(dict(self.settings), indent=1), encoding="utf-8"
-        )
+        write_json(path / "settings.json", dict(self.settings))
 
     @staticmethod
     def load(path: Path) -> Terms:
         """Open what :meth:`save` wrote."""
-        settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
+        settings = read_json(path / "settings.json")
         terms = read_table(path / "vocabulary.parquet").column("term").to_pylist()
         vocabulary = dict(zip(terms, range(len(terms)), strict=True))
         tokenize = saved_tokenizer(settings, path)
         return Terms(sparse.load_npz(path / "counts.npz"), vocabulary, tokenize, settings)
 
-    def changed(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Terms:
+    def changed(self, rows: Int64s, texts: Sequence[str]) -> Terms:
         """Return the terms with other texts in some rows; only these are cut."""
         vocabulary = dict(self.vocabulary)
         other = counted(self.tokenize(texts), vocabulary, grow=True)
@@ -133,7 +131,7 @@ class Terms:
             getattr(self, name)
 
     @cached_property
-    def idf(self) -> NDArray[np.float32]:
+    def idf(self) -> Float32s:
         """log(1 + (N − df + ½) / (df + ½)) of each term, float32 [V]."""
         return idf_of(self.counts)
 
@@ -143,7 +141,7 @@ class Terms:
         return float(self.lengths.mean())
 
     @cached_property
-    def lengths(self) -> NDArray[np.float32]:
+    def lengths(self) -> Float32s:
         """Tokens of each document, float32 [N]."""
         return np.asarray(self.counts.sum(axis=1), np.float32).ravel()
 
@@ -165,14 +163,11 @@ class Terms:
         )
 
     @cached_property
-    def mass(self) -> NDArray[np.float32]:
+    def mass(self) -> Float32s:
         """Σ idf of the terms of each document, float32 [N]."""
-        result: NDArray[np.float32] = (
-            self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
-        )
-        return result
+        return self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
 
-    def weighted(self, rows: NDArray[np.int32]) -> sparse.csr_matrix:
+    def weighted(self, rows: Int32s) -> sparse.csr_matrix:
         """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""
         chosen = self.counts[np.maximum(rows, 0)]
         chosen.data = self.idf[chosen.indices] * np.repeat(rows != PADDING, np.diff(chosen.indptr))
@@ -180,11 +175,11 @@ class Terms:
 
     def products(
         self,
-        documents: NDArray[np.int32],
+        documents: Int32s,
         first: sparse.csr_matrix,
         right: sparse.csr_matrix,
         second: sparse.csr_matrix,
-    ) -> NDArray[np.float32]:
+    ) -> Float32s:
         """Sum first[q, term] · right[document, term], and second[q, term], over the terms of each document.
 
         Parameters
@@ -203,7 +198,8 @@ class Terms:
         """
         from anmi.retrieval.sums import row_products
 
-        found, left = np.zeros((2, *documents.shape), np.float32), (first, second)
+        found = np.zeros((2, *documents.shape), np.float32)
+        left = (first, second)
         row_products(
             documents,
             unsigned(self.counts.indptr),
@@ -217,7 +213,7 @@ class Terms:
         )
         return found
 
-    def _with(self, values: NDArray[np.float32]) -> sparse.csr_matrix:
+    def _with(self, values: Float32s) -> sparse.csr_matrix:
         """Return the terms of the documents with other values, [N, V]."""
         return sparse.csr_matrix(
             (values.astype(np.float32, copy=False), self.counts.indices, self.counts.indptr),
@@ -242,16 +238,15 @@ def counted_texts(
     vocabulary: dict[Term, int] = {}
     number = defaultdict[str, int]()
     number.default_factory = number.__len__
-    known, parts = (
-        sparse.csr_matrix((0, 1), dtype=np.float32),
-        [sparse.csr_matrix((0, 1), dtype=np.float32)],
-    )
+    known = sparse.csr_matrix((0, 1), dtype=np.float32)
+    parts = [sparse.csr_matrix((0, 1), dtype=np.float32)]
     for start in range(0, len(texts), _CUT_AT_ONCE):
         some = texts[start : start + _CUT_AT_ONCE]
         if not alone:
             parts.append(counted(tokenize(some), vocabulary, grow=True))
             continue
-        (runs, held, starts), before = runs_of(some), len(number)
+        (runs, held, starts) = runs_of(some)
+        before = len(number)
         places = np.array([number[run] for run in runs], np.int32)
         new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
         known.resize(before, new.shape[1])
@@ -266,7 +261,8 @@ def counted_texts(
 def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    terms, count = chain.from_iterable(rows), int(lengths.sum())
+    terms = chain.from_iterable(rows)
+    count = int(lengths.sum())
     if not grow:
         found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
         row = np.repeat(np.arange(len(rows)), lengths)[found >= 0]
@@ -280,18 +276,16 @@ def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> 
     return counted_columns(columns, lengths, len(vocabulary))
 
 
-def counted_columns(columns: NDArray[np.int32], lengths: Any, width: int) -> sparse.csr_matrix:
+def counted_columns(columns: Int32s, lengths: Any, width: int) -> sparse.csr_matrix:
     """Count columns row by row, float32 [R, V] with sorted, unrepeated indices; ``lengths`` are those of the rows."""
-    starts, ones = (
-        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-        np.ones(len(columns), np.float32),
-    )
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ones = np.ones(len(columns), np.float32)
     counts = sparse.csr_matrix((ones, columns, starts), shape=(len(lengths), max(width, 1)))
     counts.sum_duplicates()
     return counts
 
 
-def idf_of(counts: sparse.csr_matrix) -> NDArray[np.float32]:
+def idf_of(counts: sparse.csr_matrix) -> Float32s:
     """Return log(1 + (N − df + ½) / (df + ½)) of each term, float32 [V], from counts [N, V].
 
     Examples

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.errors import AnmiError
+from anmi.files import read_json
 from anmi.fingerprint import hash_value
+from anmi.ragged import Float32s
 from anmi.retrieval.terms import counted_texts
 
 _TABLE: Final = "StaticEmbedding"
@@ -57,7 +58,7 @@ class TokenTable:
     def __init__(
         self,
         tokenizer: Any,
-        table: NDArray[np.float32],
+        table: Float32s,
         normalised: bool,
         settings: Mapping[str, Any],
     ) -> None:
@@ -82,7 +83,7 @@ class TokenTable:
         ).hexdigest()
         return hash_value([weights, list(self._table.shape), self.normalised, tokenizer])
 
-    def encode(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], prompt: str = "") -> Float32s:
         """Return vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
         found, lengths = self._mean(texts, self._cuts_words_alone)
@@ -95,9 +96,7 @@ class TokenTable:
             found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(_LEAST))
         return found
 
-    def _mean(
-        self, texts: Sequence[str], alone: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _mean(self, texts: Sequence[str], alone: bool) -> tuple[Float32s, Float32s]:
         """Return the mean vectors, and the number of tokens of each text."""
         counts, found = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.
@@ -185,10 +184,8 @@ def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Seque
 def token_table(folder: Path) -> TokenTable | None:
     """Read the folder of a sentence-transformers model as a table of token vectors; None where it is anything else."""
     try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        settings = json.loads(
-            (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
-        )
+        modules = read_json(folder / "modules.json")
+        settings = read_json(folder / "config_sentence_transformers.json")
     except FileNotFoundError:
         return None
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
@@ -197,11 +194,7 @@ def token_table(folder: Path) -> TokenTable | None:
     if settings.get("similarity_fn_name") not in (None, _COSINE, "dot"):
         return None
     others = [folder / module["path"] / "config.json" for module in modules[1:]]
-    if any(
-        json.loads(file.read_text(encoding="utf-8")) != _PLAIN_NORMALIZE
-        for file in others
-        if file.exists()
-    ):
+    if any(read_json(file) != _PLAIN_NORMALIZE for file in others if file.exists()):
         return None
     from safetensors import safe_open
     from tokenizers import Tokenizer

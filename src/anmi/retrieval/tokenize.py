@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import regex
-from numpy.typing import NDArray
 
 from anmi.corpus.sentences import stop_words
 from anmi.corpus.texts import one_form
 from anmi.errors import AnmiError, installed, nearest
+from anmi.ragged import Int32s, Int64s
 
 # Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of
 # `re` leaves out. It has ² and ½, which stay; what joins characters counts where it does more than
@@ -108,7 +108,7 @@ Tokenize = Callable[[Sequence[str]], list[list[str]]]
 RULES: Final = 2
 
 
-def runs_of(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64]]:
+def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
     """Return the different runs between blanks, which of them the texts hold in a row, and where each text begins.
 
     Examples

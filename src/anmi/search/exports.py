@@ -128,7 +128,8 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     numbered = pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms})
     pq.write_table(numbered, folder / "terms.parquet")
-    ids, writer = search.document_ids, None
+    ids = search.document_ids
+    writer = None
     for rows, texts in _batches(search):
         columns = {"id": ids[rows.start : rows.stop]} | {
             name: pa.array([text[name] for text in texts], pa.string())

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.related import hits_of
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
+from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s, in_rows
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
 
@@ -44,7 +44,7 @@ def all_equal(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
     }
 
 
-def grid(parts: int) -> NDArray[np.float64]:
+def grid(parts: int) -> Float64s:
     """Return weights that sum to 1, [W, parts]: in steps of 1/20 of two parts, of 1/10 of more.
 
     Examples
@@ -61,9 +61,9 @@ def grid(parts: int) -> NDArray[np.float64]:
 def fit_weights(
     lists: Lists,
     spreads: Spreads,
-    labelled: NDArray[np.int32],
-    grades: NDArray[np.float32],
-    unlabelled: NDArray[np.bool_],
+    labelled: Int32s,
+    grades: Float32s,
+    unlabelled: Bools,
     *,
     seed: int,
 ) -> dict[str, Any]:
@@ -157,10 +157,10 @@ def fit_weights(
 def ndcg_by_weights(
     lists: Lists,
     spreads: Spreads,
-    labelled: NDArray[np.int32],
-    grades: NDArray[np.float32],
-    points: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    labelled: Int32s,
+    grades: Float32s,
+    points: Float64s,
+) -> Float64s:
     """Return nDCG@10 of each query by each of W weights [W, parts], [W, Q]; see :func:`fit_weights`.
 
     Linear gain, as in trec_eval; a query without a relevant document has 0.
@@ -173,22 +173,20 @@ def ndcg_by_weights(
         gains += np.where((found.documents == document[:, None]) & ~hidden, grade[:, None], 0)
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
     given = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
-    top = -np.sort(-given, axis=1)[:, :CUT]
+    top = -np.sort(-given)[:, :CUT]
     ideal = top @ discounts[: top.shape[1]]
     rows = []
     for weights in points.tolist():
         scores = np.where(hidden, -np.inf, mixed(weights, parts))
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :CUT]
-        reached = np.take_along_axis(gains, order, axis=1)
+        order = np.argsort(-scores, kind="stable")[:, :CUT]
+        reached = in_rows(gains, order)
         rows.append(reached @ discounts[: reached.shape[1]])
     return np.divide(
         np.array(rows), ideal, out=np.zeros((len(points), len(labelled))), where=ideal > 0
     )
 
 
-def bagged(
-    values: NDArray[np.float64], points: NDArray[np.float64], seed: int
-) -> NDArray[np.float64]:
+def bagged(values: Float64s, points: Float64s, seed: int) -> Float64s:
     """Return the best weights of each of 1,000 bootstrap samples of queries, [1,000, parts].
 
     Parameters
@@ -318,7 +316,7 @@ def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[s
     return Ranked(found, _padded_values(rows, run.score, len(queries)))
 
 
-def _padded_values(rows: NDArray[np.int64], values: Any, count: int) -> NDArray[np.float32]:
+def _padded_values(rows: Int64s, values: Any, count: int) -> Float32s:
     """Values in the places that :func:`anmi.evaluation.retrieval.side_by_side` gives their documents; 0 in padding."""
     numbers = side_by_side(rows, np.arange(len(rows)), count)
     given = np.append(np.asarray(values, np.float32), np.float32(0))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import jinja2
 
 from anmi.errors import AnmiError
+from anmi.files import read_json
 from anmi.fingerprint import files_in, hash_file, hash_value
 
 SETTINGS: Final = "hybrid.json"
@@ -52,7 +53,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         half = f"has no {SETTINGS}, so it is no search folder or only half of one"
         raise AnmiError(f"{folder} {half if folder.is_dir() else 'is not there'}: {again}")
     try:
-        settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        settings: dict[str, Any] = read_json(file)
         noted = settings.pop("digest", None)
         files = dict(settings["files"])
     except (ValueError, KeyError, TypeError):

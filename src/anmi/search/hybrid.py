@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi import __version__
 from anmi.candidates import PADDING
 from anmi.corpus.related import documents_of, hits_of, result_passages
 from anmi.errors import AnmiError, nearest
+from anmi.ragged import Float32s, Int32s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import (
     DEPTH,
@@ -118,7 +118,7 @@ class Documents:
         return found
 
     @cached_property
-    def results(self) -> NDArray[np.int32]:
+    def results(self) -> Int32s:
         """The first passage of the document of each passage, int32 [N]; -1 for copies."""
         return result_passages(self._places)
 
@@ -183,8 +183,8 @@ class PartLists(NamedTuple):
     """
 
     documents: dict[str, Ranked]
-    passages: dict[str, NDArray[np.int32]]
-    bm25_spread: NDArray[np.float32]
+    passages: dict[str, Int32s]
+    bm25_spread: Float32s
 
 
 class Encoded(NamedTuple):
@@ -488,7 +488,7 @@ class HybridSearch:
         queries: Sequence[str],
         depth: int,
         parts: Sequence[str] | None = None,
-        excluded: NDArray[np.int32] | None = None,
+        excluded: Int32s | None = None,
     ) -> PartLists:
         """Return what parts of the search rank best, whether it is measured or deployed.
 
@@ -504,7 +504,7 @@ class HybridSearch:
             A document of each query that is not a result, int32 [Q], -1 where there is none.
         """
         documents: dict[str, Ranked] = {}
-        passages: dict[str, NDArray[np.int32]] = {}
+        passages: dict[str, Int32s] = {}
         spread = np.ones(len(queries), np.float32)
         for part in parts or self.parts:
             if part == _BM25:
@@ -522,7 +522,7 @@ class HybridSearch:
         return (_BM25, *self.retrievers)
 
     @property
-    def first(self) -> NDArray[np.int32]:
+    def first(self) -> Int32s:
         """The first passage of the document of each passage, int32 [N]; -1 for copies."""
         return self._documents.results
 
@@ -569,7 +569,7 @@ class HybridSearch:
         }
 
 
-def with_passages(fused: Fused, passages: Mapping[str, NDArray[np.int32]]) -> Fused:
+def with_passages(fused: Fused, passages: Mapping[str, Int32s]) -> Fused:
     """Return a ranking with the passage of each document that the part ranking it best found best.
 
     Parameters
@@ -590,6 +590,6 @@ def with_passages(fused: Fused, passages: Mapping[str, NDArray[np.int32]]) -> Fu
     return fused._replace(documents=answering)
 
 
-def _known(values: NDArray[np.float32], kind: type[int] | type[float]) -> list[list[Any]]:
+def _known(values: Float32s, kind: type[int] | type[float]) -> list[list[Any]]:
     """Return values [Q, k] as numbers of a kind, with None in the place of NaN."""
     return [[None if np.isnan(value) else kind(value) for value in row] for row in values.tolist()]

@@ -69,7 +69,8 @@ class Terms:
         )
         for row in (vectors[[place]] for place in range(vectors.shape[0])):
             order = np.argsort(-row.data, kind="stable")
-            terms, weights = self._words[row.indices[order]], row.data[order].astype(float)
+            terms = self._words[row.indices[order]]
+            weights = row.data[order].astype(float)
             found.append({"terms": terms.tolist(), "weights": weights.tolist()})
         return found
 

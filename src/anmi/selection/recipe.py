@@ -52,12 +52,12 @@ def needed(requires: Collection[str]) -> set[str]:
     >>> sorted(needed({"dense", "p_relevant"}))
     ['dense', 'llm', 'llm_shift', 'marked', 'p_evidence', 'p_relevant']
     """
-    more = {"p_evidence", MARKED} if "p_relevant" in requires else set()
-    return (
-        {*requires, *more, GRADE, SHIFT}
-        if {"p_relevant", "p_evidence"} & {*requires}
-        else {*requires}
-    )
+    stored = set(requires)
+    if "p_relevant" in stored:
+        stored |= {"p_evidence", MARKED}
+    if "p_evidence" in stored:
+        stored |= {GRADE, SHIFT}
+    return stored
 
 
 class Step(Params):
@@ -86,10 +86,8 @@ class Step(Params):
     def threshold(self) -> str | None:
         """The step's threshold: of several that exclude each other the one that is set, else the first."""
         known = self.type.thresholds
-        return next(
-            (found for found in known if getattr(self.params, found) is not None),
-            next(iter(known), None),
-        )
+        given = (name for name in known if getattr(self.params, name) is not None)
+        return next(given, known[0] if known else None)
 
 
 def _on_dev(item: Step) -> bool:
@@ -158,13 +156,9 @@ class Recipe(Params):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
-        wrong = (
-            [str(key) for key in value if key not in cls.model_fields]
-            if isinstance(value, dict)
-            else []
-        )
-        if wrong:
-            raise ValueError(f'a recipe has no "{wrong[0]}"; {nearest(wrong[0], cls.model_fields)}')
+        for key in value if isinstance(value, dict) else ():
+            if key not in cls.model_fields:
+                raise ValueError(f'a recipe has no "{key}"; {nearest(str(key), cls.model_fields)}')
         return value
 
     @field_validator("steps", mode="before")
@@ -330,7 +324,8 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     own = recipes[name]
     if not isinstance(own, Mapping) or own.get("extends") is None:
         return own
-    parent, chain = str(own["extends"]), (*chain, name)
+    parent = str(own["extends"])
+    chain = (*chain, name)
     if parent in chain:
         raise ValueError(
             f"{name}: extends goes in a circle ({' → '.join((*chain, parent))}); one must stand"
@@ -349,7 +344,8 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
         ("mining", merged),
         ("training", lambda theirs, ours: {**theirs, **ours}),
     ):
-        theirs, ours = base.get(key), own.get(key)
+        theirs = base.get(key)
+        ours = own.get(key)
         if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
             found[key] = join(theirs, ours)
     return found

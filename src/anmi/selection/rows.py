@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.texts import values_by_id
 from anmi.engine.threads import ahead
-from anmi.ragged import lists, read_table
+from anmi.ragged import Bools, Int64s, lists, read_table
 from anmi.retrieval.pool import Positives, RelatedDocuments, compacted, without
 
 # Rows of a row group. Its texts are held at once when it is written, and stored once.
@@ -110,7 +110,7 @@ def _values(column: pa.Array) -> pa.Array:
     return column.flatten() if pa.types.is_list(column.type) else column
 
 
-def _like(column: pa.Array, place: NDArray[np.int64], values: pa.Array) -> pa.Array:
+def _like(column: pa.Array, place: Int64s, values: pa.Array) -> pa.Array:
     """Return a column of the values at these places, in lists as long as those of another column."""
     found = pa.DictionaryArray.from_arrays(pa.array(place, pa.int32()), values)
     return (
@@ -257,10 +257,8 @@ def training_rows(
 
 
 def _of_no_query() -> Candidates:
-    none, scores = (
-        np.zeros((0, 1), np.int32),
-        {name: np.zeros((0, 1), np.float32) for name in _SCORES},
-    )
+    none = np.zeros((0, 1), np.int32)
+    scores = {name: np.zeros((0, 1), np.float32) for name in _SCORES}
     return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(
         scores, scores
     )
@@ -276,14 +274,15 @@ class _RowMaker:
     own: Mapping[str, int]
     splits: Mapping[str, str] | None
     labels: Positives | None
-    used: NDArray[np.bool_] = field(init=False)
+    used: Bools = field(init=False)
 
     def __post_init__(self) -> None:
         self.used = np.zeros(self.documents, bool)
 
     def __call__(self, block: Candidates) -> pa.Table:
         block = block.take(block.query_verdict == OPEN)
-        own, promoted = block.positives[:, 0], block.of_kind("promoted")
+        own = block.positives[:, 0]
+        promoted = block.of_kind("promoted")
         (found,) = compacted(np.where(promoted, block.documents, PADDING))
         queries = block.query_ids.tolist()
         known = block.positives if self.labels is None else self.labels.of(queries)
@@ -293,7 +292,8 @@ class _RowMaker:
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
         if len(row):
             order = np.lexsort((block.columns["choice"][row, slot], row))
-            row, slot = row[order], slot[order]
+            row = row[order]
+            slot = slot[order]
         chosen = block.documents[row, slot]
         self.used[chosen] = self.used[block.documents[promoted]] = True
         self.used[known[known != PADDING]] = True
@@ -350,9 +350,7 @@ class _RowMaker:
             place, "excluded_ids", listed(column.flatten().filter(pa.array(kept)), lengths)
         )
 
-    def _by_positive(
-        self, table: pa.Table, block: Candidates, promoted: NDArray[np.bool_]
-    ) -> pa.Table:
+    def _by_positive(self, table: pa.Table, block: Candidates, promoted: Bools) -> pa.Table:
         """Return a row for each measured positive of a query, and for each document that was promoted behind them."""
         row, place = np.nonzero(block.positives != PADDING)
         probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
@@ -379,7 +377,7 @@ class _RowMaker:
         ).combine_chunks()
 
 
-def _both(first: NDArray[Any], second: NDArray[Any], order: NDArray[np.int64]) -> pa.Array:
+def _both(first: NDArray[Any], second: NDArray[Any], order: Int64s) -> pa.Array:
     return pa.array(np.concatenate([first, second])[order])
 
 

@@ -64,7 +64,10 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.tokenizer = tokenizer
-        self.dimension, self.average, self.k1, self.b = dimension, average, k1, b
+        self.dimension = dimension
+        self.average = average
+        self.k1 = k1
+        self.b = b
         self.max_seq_length = max_seq_length
         count = len(tokenizer)
         self.token = nn.Parameter(torch.zeros(count, dimension))
@@ -90,7 +93,8 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         """Add ``sentence_embedding``, float32 [B, V]; 0 for a text without tokens."""
-        tokens, offsets = features["input_ids"], features["offsets"]
+        tokens = features["input_ids"]
+        offsets = features["offsets"]
         ends = torch.cat([offsets[1:], offsets.new_tensor([len(tokens)])])
         lengths = ends - offsets
         direction = functional.normalize(
@@ -108,7 +112,8 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         pairs, often = torch.unique(
             places * self.get_embedding_dimension() + tokens, return_counts=True
         )
-        row, token = pairs // self.get_embedding_dimension(), pairs % self.get_embedding_dimension()
+        row = pairs // self.get_embedding_dimension()
+        token = pairs % self.get_embedding_dimension()
         often = often.float()
         saturated = (
             (self.k1 + 1)

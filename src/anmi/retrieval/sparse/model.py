@@ -186,7 +186,8 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
 
 def _fit_head(network: Any, name: str) -> None:
     """Give the head as many logits as the tokenizer has tokens: many are padded to a multiple of 64, for speed."""
-    tokens, logits = len(network.tokenizer), network.model.config.vocab_size
+    tokens = len(network.tokenizer)
+    logits = network.model.config.vocab_size
     if tokens > logits:
         raise AnmiError(
             f'the tokenizer of "{name}" has {tokens:,} tokens and its head predicts {logits:,}, so'

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from anmi import seeds
 from anmi.corpus.knowledge import KnowledgeGraph, membership
 from anmi.corpus.types import empty
+from anmi.ragged import Bools, Float64s, Int32s, Int64s
 from anmi.retrieval.variants.context import Context, first_of_each, picked, replaced
 from anmi.store import reasons
 
@@ -68,7 +68,8 @@ class Pools:
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         self._graph = graph
-        entities, relations = len(graph.uris), len(graph.relations)
+        entities = len(graph.uris)
+        relations = len(graph.relations)
         parts = [sparse.csr_array(graph.types.T)]
         for end in (2, 0):
             known = graph.triples[graph.triples[:, end] < entities]
@@ -81,17 +82,19 @@ class Pools:
         self.name = np.array([numbers[name] for name in names], np.int64)
         self.related = self.code(graph.triples[:, 0], graph.triples[:, 2])
 
-    def code(self, heads: NDArray[np.int64], tails: NDArray[np.int64]) -> NDArray[np.int64]:
+    def code(self, heads: Int64s, tails: Int64s) -> Int64s:
         """Return a number for each pair of nodes, the same for others with the same names."""
         return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
 
     def of_slots(self, context: Context) -> sparse.csr_array:
         """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
         graph = self._graph
-        of_type, types = sparse.coo_array(graph.types[context.slot_entity]), graph.types.shape[1]
+        of_type = sparse.coo_array(graph.types[context.slot_entity])
+        types = graph.types.shape[1]
         slot, fact, head = context.parts
         relation = types + len(graph.relations) * head + graph.triples[context.fact[fact], 1]
-        place, pool = np.concatenate([of_type.row, slot]), np.concatenate([of_type.col, relation])
+        place = np.concatenate([of_type.row, slot])
+        pool = np.concatenate([of_type.col, relation])
         several = self._size[pool] > 1
         return membership(
             place[several], pool[several], (len(context.slot_row), self.members.shape[0])
@@ -125,25 +128,24 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the
         entities, and the relation of the first fact that changes.
     """
-    draws, graph = max(_SPARE * count, _FEWEST), context.graph
-    slots_of = membership(
-        context.slot_row,
-        np.arange(len(context.slot_row)),
-        (len(context.ids), len(context.slot_row)),
-    )
+    draws = max(_SPARE * count, _FEWEST)
+    graph = context.graph
+    documents = len(context.ids)
+    slots = len(context.slot_row)
+    slots_of = membership(context.slot_row, np.arange(slots), (documents, slots))
     pools_of = pools.of_slots(context)
-    facts_of = membership(*context.parts[:2], (len(context.slot_row), len(context.fact)))
-    numbers = np.broadcast_to(np.arange(3 * draws, dtype=np.int32), (len(context.ids), 3 * draws))
-    uniform = seeds.uniform(seed, "variants/swap", context.ids, numbers).reshape(
-        len(context.ids), 3, draws
-    )
-    row = np.repeat(np.arange(len(context.ids)), draws)
+    facts_of = membership(*context.parts[:2], (slots, len(context.fact)))
+    uniform = _uniform(context, seed, "swap", 3, draws)
+    row = np.repeat(np.arange(documents), draws)
     slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
-    slot, uniform = slot[known], uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
+    slot = slot[known]
+    uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
     pool, placed = picked(uniform[:, 1], pools_of, slot)
-    slot, uniform = slot[placed], uniform[placed]
+    slot = slot[placed]
+    uniform = uniform[placed]
     entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
-    name, code = pools.name[entity], context.slot_row[slot] * len(graph.nodes) + entity
+    name = pools.name[entity]
+    code = context.slot_row[slot] * len(graph.nodes) + entity
     # An entity with another label than the slot's that stands in no fact of the document.
     other = (
         (name != pools.name[context.slot_entity[slot]]) & (name > 0) & ~np.isin(code, context.pairs)
@@ -159,8 +161,10 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         )
     ]
     keep = keep[first_of_each(context.slot_row[slot[keep]], count)]
-    slot, entity = slot[keep], entity[keep]
-    row, first = context.slot_row[slot], facts_of.indices[facts_of.indptr[slot]]
+    slot = slot[keep]
+    entity = entity[keep]
+    row = context.slot_row[slot]
+    first = facts_of.indices[facts_of.indptr[slot]]
     return pd.DataFrame(
         {
             "place": row,
@@ -181,9 +185,15 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     )
 
 
-def _fits(
-    pools: Pools, pools_of: sparse.csr_array, slot: NDArray[np.int64], entity: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _uniform(context: Context, seed: int, step: str, numbers: int, draws: int) -> Float64s:
+    """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
+    each = np.arange(numbers * draws, dtype=np.int32)
+    places = np.broadcast_to(each, (len(context.ids), len(each)))
+    uniform = seeds.uniform(seed, f"variants/{step}", context.ids, places)
+    return uniform.reshape(-1, numbers, draws)
+
+
+def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Int64s, entity: Int64s) -> Bools:
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
     shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
@@ -194,14 +204,15 @@ def _may_be_true(
     context: Context,
     pools: Pools,
     facts_of: sparse.csr_array,
-    slot: NDArray[np.int64],
-    entity: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    slot: Int64s,
+    entity: Int64s,
+) -> Bools:
     """Whether a fact that changes may be true with the new entity, too."""
     facts = facts_of[slot]
     draw = np.repeat(np.arange(len(slot)), np.diff(facts.indptr))
     triple = context.graph.triples[context.fact[facts.indices]]
-    old, new = context.slot_entity[slot][draw], entity[draw]
+    old = context.slot_entity[slot][draw]
+    new = entity[draw]
     heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
     # That is stricter than a check of the triple itself, and costs three swaps in a thousand: what
     # is in a country is part of it as well, and a literal may say what is not said of the entity.
@@ -213,9 +224,7 @@ _ONE_RELATION: Final = 2
 _BLOCK: Final = 1024
 
 
-def make_counterparts(
-    context: Context, ids: Sequence[str], texts: Sequence[str], count: int, seed: int
-) -> pd.DataFrame:
+def make_counterparts(context: Context, count: int, seed: int) -> pd.DataFrame:
     """Return up to ``count`` documents of the corpus for each document that are about another entity.
 
     Three degrees of likeness are drawn from, the next one only where the one before has not enough:
@@ -227,8 +236,6 @@ def make_counterparts(
     ----------
     context
         N documents.
-    ids, texts
-        Of all documents of the corpus.
     count
         Counterparts per document, at most.
     seed
@@ -240,9 +247,11 @@ def make_counterparts(
         ``place, kind, text, old, new, relation, variant_id``: place of the document in the context,
         the entities that the two are about, a relation of both, and the id of the counterpart.
     """
-    about, types = context.graph.about, context.graph.types.astype(np.int32)
+    about = context.graph.about
+    types = context.graph.types.astype(np.int32)
     drawn = _drawn(context, _SPARE * count, seed)
-    old, new = about[context.documents[drawn["place"]]], about[drawn["other"]]
+    old = about[context.documents[drawn["place"]]]
+    new = about[drawn["other"]]
     drawn["alike"] = np.asarray(types[old].multiply(types[new]).sum(axis=1)).ravel() > 0
     fits = (
         (old >= 0)
@@ -258,24 +267,27 @@ def make_counterparts(
     drawn = drawn[first_of_each(drawn["place"].to_numpy(), count)]
     relations = [context.graph.relations[relation] for relation in drawn["relation"]]
     place, other = (drawn[name].to_numpy() for name in ("place", "other"))
-    return _documents_as_variants(context, "counterpart", place, other, relations, ids, texts)
+    return _documents_as_variants(context, "counterpart", place, other, relations)
 
 
-def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], NDArray[np.int64]]:
+def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
     """Return which documents are alike in three degrees, bool [groups, D], and the first own relation of each.
 
     Own relations are those of the entity that a document is about; 0 stands where there is none.
     Alike are documents of the same relations in all, of the same own ones, and of one own relation;
     one without any is like no other.
     """
-    documents, relations = graph.stated.shape[0], len(graph.relations)
+    documents = graph.stated.shape[0]
+    relations = len(graph.relations)
     document = np.repeat(np.arange(documents), np.diff(graph.stated.indptr))
     triple = graph.triples[graph.stated.indices]
-    relation, own = triple[:, 1], triple[:, 0] == graph.about[document]
+    relation = triple[:, 1]
+    own = triple[:, 0] == graph.about[document]
     # A sum of random words is the same in any order, and another for other relations as good as
     # surely.
     words = seeds.stream(0, "variants/pattern").integers(0, 2**63, 2 * relations).astype(np.uint64)
-    degrees, first = [], np.zeros(documents, np.int64)
+    degrees = []
+    first = np.zeros(documents, np.int64)
     for chosen in (np.ones(len(own), bool), own):
         sums = np.zeros(documents, np.uint64)
         np.add.at(sums, document[chosen], words[2 * relation[chosen] + own[chosen]])
@@ -288,13 +300,12 @@ def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], NDArray[np
 
 def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
     """Draws in every degree: place in the context, the other document, degree and relation."""
-    documents, (degrees, first) = context.documents, _likeness(context.graph)
-    numbers = np.broadcast_to(np.arange(2 * draws, dtype=np.int32), (len(documents), 2 * draws))
-    place, parts = np.repeat(np.arange(len(documents)), draws), []
+    documents = context.documents
+    (degrees, first) = _likeness(context.graph)
+    place = np.repeat(np.arange(len(documents)), draws)
+    parts = []
     for degree, groups in enumerate(degrees):
-        uniform = seeds.uniform(
-            seed, f"variants/counterpart/{degree}", context.ids, numbers
-        ).reshape(-1, 2, draws)
+        uniform = _uniform(context, seed, f"counterpart/{degree}", 2, draws)
         group, there = picked(uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place)
         where = place[there]
         other, _ = picked(uniform[:, 1].ravel()[there], groups, group[there])
@@ -305,9 +316,7 @@ def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def make_neighbours(
-    context: Context, ids: Sequence[str], texts: Sequence[str], count: int, seed: int
-) -> pd.DataFrame:
+def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
     """Return up to ``count`` documents of the corpus for each document that share facts with it and lack some.
 
     Those that share most come first, by the mean of the two documents' shares of common facts;
@@ -319,8 +328,6 @@ def make_neighbours(
     ----------
     context
         N documents.
-    ids, texts
-        Of all documents of the corpus.
     count
         Neighbours per document, at most.
     seed
@@ -334,13 +341,15 @@ def make_neighbours(
         the id of the neighbour.
     """
     stated = context.graph.stated.astype(np.int32)
-    transposed, size = sparse.csc_array(stated.T), np.asarray(stated.sum(axis=1)).ravel()
+    transposed = sparse.csc_array(stated.T)
+    size = np.asarray(stated.sum(axis=1)).ravel()
     parts = [np.zeros((0, 2), np.int64)]
     for start in range(0, len(context.documents) if count else 0, _BLOCK):
         documents = context.documents[start : start + _BLOCK]
         shared = sparse.csr_array(stated[documents] @ transposed)
         row = np.repeat(np.arange(len(documents)), np.diff(shared.indptr))
-        own, other = size[documents][row], size[shared.indices]
+        own = size[documents][row]
+        other = size[shared.indices]
         likeness = shared.data / own + shared.data / other
         # Equals are in an order of their own, the same in whichever block the first of a pair is.
         lengths = np.diff(shared.indptr)
@@ -355,17 +364,15 @@ def make_neighbours(
         order = order[first_of_each(row[order], count)]
         parts.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
     place, found = np.concatenate(parts).T
-    return _documents_as_variants(context, "neighbour", place, found, [""] * len(found), ids, texts)
+    return _documents_as_variants(context, "neighbour", place, found, [""] * len(found))
 
 
 def _documents_as_variants(
     context: Context,
     kind: str,
-    place: NDArray[np.int64],
-    found: NDArray[np.int64],
+    place: Int64s,
+    found: Int64s,
     relations: Sequence[str],
-    ids: Sequence[str],
-    texts: Sequence[str],
 ) -> pd.DataFrame:
     """Return M documents of the corpus as variants of others.
 
@@ -379,8 +386,6 @@ def _documents_as_variants(
         Of which document of the context each is a variant, and its number in the corpus, [M].
     relations
         M names.
-    ids, texts
-        Of all documents of the corpus.
 
     Returns
     -------
@@ -389,16 +394,17 @@ def _documents_as_variants(
         the entities that the two are about (empty where a document is about none), a relation, and
         the id of the found document.
     """
-    graph, names = context.graph, (*context.graph.uris, "")
+    graph = context.graph
+    names = (*context.graph.uris, "")
     return pd.DataFrame(
         {
             "place": place,
             "kind": kind,
-            "text": [texts[document] for document in found.tolist()],
+            "text": [context.corpus_texts[document] for document in found.tolist()],
             "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
             "new": [names[entity] for entity in graph.about[found].tolist()],
             "relation": relations,
-            "variant_id": [ids[document] for document in found.tolist()],
+            "variant_id": [context.corpus_ids[document] for document in found.tolist()],
         }
     )
 
@@ -475,7 +481,7 @@ _AT_ONCE: Final = 8192
 
 def make_variants(
     graph: KnowledgeGraph,
-    documents: NDArray[np.int32],
+    documents: Int32s,
     ids: Sequence[str],
     texts: Sequence[str],
     params: VariantParams,
@@ -510,14 +516,16 @@ def make_variants(
         document; other ids are ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs. No
         two variants of a document have the same text, and none has the document's own.
     """
-    wanted, pools, parts = np.unique(documents), Pools(graph), []
+    wanted = np.unique(documents)
+    pools = Pools(graph)
+    parts = []
     for start in range(0, len(wanted), _AT_ONCE):
         context = Context.of(graph, wanted[start : start + _AT_ONCE], ids, texts)
         made = [make_swaps(context, pools, params.swaps, seed)]
         if params.counterparts:
-            made.append(make_counterparts(context, ids, texts, params.counterparts, seed))
+            made.append(make_counterparts(context, params.counterparts, seed))
         if params.neighbours:
-            made.append(make_neighbours(context, ids, texts, params.neighbours, seed))
+            made.append(make_neighbours(context, params.neighbours, seed))
         if edit is not None:
             rows = [
                 (place, "generated", text)
@@ -525,7 +533,7 @@ def make_variants(
                 for text in new
             ]
             made.append(pd.DataFrame(rows, columns=["place", "kind", "text"]))
-        parts.append(_named(context, pd.concat(made, ignore_index=True), ids, texts))
+        parts.append(_named(context, pd.concat(made, ignore_index=True)))
     return pd.concat(parts, ignore_index=True) if parts else empty(*VARIANT_COLUMNS)
 
 
@@ -545,11 +553,9 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     }
 
 
-def _named(
-    context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]
-) -> pd.DataFrame:
+def _named(context: Context, made: pd.DataFrame) -> pd.DataFrame:
     """Return the variants that were made, without repeats, each with its id."""
-    made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]), ids, texts)
+    made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]))
     own = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
     made = made[made["text"] != own]
     made = made.assign(order=made["kind"].map({kind: order for order, kind in enumerate(KINDS)}))
@@ -564,16 +570,16 @@ def _named(
     return made[list(VARIANT_COLUMNS)].astype("str").reset_index(drop=True)
 
 
-def _existing(
-    context: Context, made: pd.DataFrame, ids: Sequence[str], texts: Sequence[str]
-) -> pd.DataFrame:
+def _existing(context: Context, made: pd.DataFrame) -> pd.DataFrame:
     """Name a made text that a document has after that document, or drop it if that document states the same facts."""
     # The first of equal texts comes last, so that it wins.
+    texts = context.corpus_texts
     found = made["text"].map(dict(zip(texts[::-1], range(len(texts) - 1, -1, -1), strict=True)))
     hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
     place, same = (values.iloc[hit].to_numpy(np.int64) for values in (made["place"], found))
     name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
-    name[hit], kind[hit] = [ids[one] for one in same.tolist()], "counterpart"
+    name[hit] = [context.corpus_ids[document] for document in same.tolist()]
+    kind[hit] = "counterpart"
     keep = np.ones(len(made), bool)
     keep[hit] = ~context.states_all(place, same)
     return made.assign(variant_id=name, kind=kind)[keep]

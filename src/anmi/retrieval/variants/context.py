@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.corpus.knowledge import KnowledgeGraph
+from anmi.ragged import Bools, Float64s, Int32s, Int64s
 
 Span = tuple[int, int]
 
@@ -38,6 +39,8 @@ class Context:
         Numbers in the corpus, int32 [N].
     ids, texts
         Of these documents.
+    corpus_ids, corpus_texts
+        Of all documents of the corpus.
     row, fact
         Document (0 to N - 1) and triple of every fact, int64 [F], sorted.
     pairs
@@ -49,21 +52,23 @@ class Context:
     """
 
     graph: KnowledgeGraph
-    documents: NDArray[np.int32]
+    documents: Int32s
     ids: tuple[str, ...]
     texts: tuple[str, ...]
-    row: NDArray[np.int64]
-    fact: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-    slot_row: NDArray[np.int64]
-    slot_entity: NDArray[np.int64]
+    corpus_ids: Sequence[str]
+    corpus_texts: Sequence[str]
+    row: Int64s
+    fact: Int64s
+    pairs: Int64s
+    slot_row: Int64s
+    slot_entity: Int64s
     slot_spans: list[list[Span]]
 
     @classmethod
     def of(
         cls,
         graph: KnowledgeGraph,
-        documents: NDArray[np.int32],
+        documents: Int32s,
         ids: Sequence[str],
         texts: Sequence[str],
     ) -> Context:
@@ -78,17 +83,14 @@ class Context:
         ids, texts
             Of all documents of the corpus.
         """
-        stated, own_texts = (
-            sparse.csr_array(graph.stated[documents]),
-            tuple(texts[document] for document in documents),
-        )
-        row, fact = (
-            np.repeat(np.arange(len(documents)), np.diff(stated.indptr)),
-            stated.indices.astype(np.int64),
-        )
+        stated = sparse.csr_array(graph.stated[documents])
+        own_texts = tuple(texts[document] for document in documents)
+        row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))
+        fact = stated.indices.astype(np.int64)
         pairs = np.unique(row[:, None] * len(graph.nodes) + graph.triples[fact][:, [0, 2]])
         owner, node = np.divmod(pairs, len(graph.nodes))
-        slots, slot_spans = [], []
+        slots = []
+        slot_spans = []
         nodes = np.split(node, np.searchsorted(owner, np.arange(1, len(documents))))
         for place, (text, mine) in enumerate(zip(own_texts, nodes, strict=False)):
             # Literals are looked for as well, lest a part of one is taken for an entity.
@@ -104,6 +106,8 @@ class Context:
             documents,
             own_ids,
             own_texts,
+            ids,
+            texts,
             row,
             fact,
             pairs,
@@ -113,9 +117,10 @@ class Context:
         )
 
     @cached_property
-    def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    def parts(self) -> tuple[Int64s, Int64s, Bools]:
         """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
-        slots, found = self.slot_row * len(self.graph.nodes) + self.slot_entity, []
+        slots = self.slot_row * len(self.graph.nodes) + self.slot_entity
+        found = []
         for end in (2, 0):
             slot, fact = matches(
                 slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end]
@@ -124,16 +129,14 @@ class Context:
         slot, fact, head = (np.concatenate(each) for each in zip(*found, strict=True))
         return slot, fact, head
 
-    def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> Bools:
         """Return which documents of the corpus state all facts of a document here, pair by pair."""
         documents = self.graph.stated.shape[0]
         entailing = self.graph.entailing(self.documents[:, None]).tocoo()
         return np.isin(place * documents + other, entailing.row * documents + entailing.col)
 
 
-def matches(
-    known: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def matches(known: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
 
     Examples
@@ -148,9 +151,7 @@ def matches(
     return place[found], found
 
 
-def picked(
-    uniform: NDArray[np.float64], groups: sparse.csr_array, group: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[Int64s, Bools]:
     """Return a member of each group chosen by a number in [0, 1), and whether there was one.
 
     Examples
@@ -159,10 +160,8 @@ def picked(
     >>> [values.tolist() for values in picked(np.array([0.6, 0.6]), groups, np.array([0, 1]))]
     [[7, 0], [True, False]]
     """
-    start, size = (
-        groups.indptr[group].astype(np.int64),
-        np.diff(groups.indptr)[group].astype(np.int64),
-    )
+    start = groups.indptr[group].astype(np.int64)
+    size = np.diff(groups.indptr)[group].astype(np.int64)
     there = size > 0
     member = np.zeros(len(group), np.int64)
     place = start + (uniform * size).astype(np.int64)
@@ -170,7 +169,7 @@ def picked(
     return member, there
 
 
-def first_of_each(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+def first_of_each(rows: Int64s, count: int) -> Bools:
     """Return which entries are among the first ``count`` of their row; rows are sorted.
 
     Examples
@@ -244,7 +243,8 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
     >>> replaced("a b a", [(0, 1), (4, 5)], "cc")
     'cc b cc'
     """
-    parts, last = [], 0
+    parts = []
+    last = 0
     for start, end in spans:
         parts += [text[last:start], new]
         last = end
@@ -252,7 +252,8 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    before, after = text[start - 1 : start], text[end : end + 1]
+    before = text[start - 1 : start]
+    after = text[end : end + 1]
     if _goes_on(text[start], before):
         return False
     # A Korean name takes its endings without a blank.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from anmi.errors import AnmiError, nearest
+from anmi.ragged import Bools, Float64s, Int64s
 from anmi.selection.rows import pair_rows
 from anmi.selection.steps import Params
 
@@ -79,6 +80,8 @@ class Flat:
         positive's.
     negatives
         ``row`` (the place of its row, rising), ``id, text, score`` of [P] negatives.
+    options, collection
+        What goes into the export, and what the rows were made of, if that is known.
     score
         Name of the judgment in both scores; None for none, and they are NaN.
     left_out
@@ -87,11 +90,13 @@ class Flat:
 
     rows: pd.DataFrame
     negatives: pd.DataFrame
+    options: ExportOptions
+    collection: Collection | None = None
     score: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Int64s:
         """Negatives of each row, int64 [R]."""
         return np.bincount(self.negatives["row"], minlength=len(self.rows)).astype(np.int64)
 
@@ -100,13 +105,15 @@ class Flat:
         if number:
             self.left_out[what] = self.left_out.get(what, 0) + int(number)
 
-    def drop(self, which: NDArray[np.bool_], what: str) -> None:
+    def drop(self, which: Bools, what: str) -> None:
         """Leave some of the negatives out."""
         self.leave_out(what, int(which.sum()))
         self.negatives = self.negatives[~which]
 
 
-def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Flat:
+def flatten(
+    rows: pd.DataFrame, options: ExportOptions, collection: Collection | None, score: str | None
+) -> Flat:
     """Lay the negatives of training rows flat.
 
     Left out and counted: rows of weight 0, negatives of weight 0 (our training would not see them
@@ -117,8 +124,8 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     ----------
     rows
         As :func:`anmi.selection.rows.training_rows` makes them; further columns are ignored.
-    negatives
-        Most negatives of a row, best first; None for all.
+    options, collection
+        See :class:`Flat`.
     score
         Judgment to take along; None for none.
 
@@ -149,7 +156,7 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     negative = table_of(others | {"text": listed("negatives", object)})
     own["score"] = np.nan if score is None else positive_scores(table, score)
     negative["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
-    flat = Flat(own, negative, score)
+    flat = Flat(own, negative, options, collection, score)
     flat.leave_out("rows of weight 0", int((~used).sum()))
     if "weights" in table:
         flat.drop(listed("weights", np.float64) <= 0, "negatives of weight 0")
@@ -159,8 +166,9 @@ def flatten(rows: pd.DataFrame, negatives: int | None, score: str | None) -> Fla
     flat.drop(positive, "negatives that are a positive of the same query")
     if score is not None:
         flat.drop(flat.negatives.score.isna().to_numpy(), f"negatives without {score}")
-    if negatives is not None:
-        flat.negatives = flat.negatives[flat.negatives.groupby("row").cumcount() < negatives]
+    if options.negatives is not None:
+        place = flat.negatives.groupby("row").cumcount()
+        flat.negatives = flat.negatives[place < options.negatives]
     return flat
 
 
@@ -183,7 +191,7 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(kept)
 
 
-def positive_scores(rows: pd.DataFrame, score: str) -> NDArray[np.float64]:
+def positive_scores(rows: pd.DataFrame, score: str) -> Float64s:
     """Return a judgment of each positive, [R]; of a probability a label that no judge read is 1.
 
     Examples
@@ -258,7 +266,8 @@ def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     Returns the queries, ``query_id, query``, and their documents, each once per query and positives
     first: ``group`` (the place of the query, rising), ``id, text, score, positive``.
     """
-    rows, negatives = flat.rows, flat.negatives
+    rows = flat.rows
+    negatives = flat.negatives
     query = pd.factorize(rows.query_id)[0]
     own = {
         "group": query,
@@ -276,11 +285,8 @@ def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         both = both[both.score.notna()]
     asked = rows.iloc[np.unique(query, return_index=True)[1]]
     if contrast:
-        kinds = [
-            np.bincount(both.group[both.positive == kind], minlength=len(asked))
-            for kind in (True, False)
-        ]
-        mixed = (kinds[0] > 0) & (kinds[1] > 0)
+        kinds = both.groupby("group").positive.nunique()
+        mixed = (kinds.reindex(range(len(asked))) == 2).to_numpy()
         flat.leave_out("queries without a positive or without negatives", int((~mixed).sum()))
         both = both[mixed[both.group]]
     both = both.sort_values("group", kind="stable")
@@ -305,9 +311,7 @@ def _labels(documents: pd.DataFrame, flat: Flat, hard: Any) -> NDArray[Any]:
     )
 
 
-def labelled_pair(
-    flat: Flat, options: ExportOptions, collection: Collection | None
-) -> pd.DataFrame:
+def labelled_pair(flat: Flat) -> pd.DataFrame:
     """Return ``query, document, label``: 1 for a positive and 0 for a negative, or the score asked for."""
     queries, found = _grouped(flat, contrast=False)
     asked = queries["query"].to_numpy()[found.group]
@@ -316,9 +320,7 @@ def labelled_pair(
     )
 
 
-def labelled_list(
-    flat: Flat, options: ExportOptions, collection: Collection | None
-) -> pd.DataFrame:
+def labelled_list(flat: Flat) -> pd.DataFrame:
     """Return ``query, documents, labels``, one line per query with both kinds of documents."""
     queries, found = _grouped(flat, contrast=True)
     found = found.assign(label=_labels(found, flat, np.float32))
@@ -326,9 +328,7 @@ def labelled_list(
     return table_of({"query": queries["query"].to_numpy(), "documents": texts, "labels": labels})
 
 
-def flagembedding(
-    flat: Flat, options: ExportOptions, collection: Collection | None
-) -> pd.DataFrame:
+def flagembedding(flat: Flat) -> pd.DataFrame:
     """Return ``query, pos, neg, type``, with a score also ``pos_scores, neg_scores``, and ``prompt`` if there is one.
 
     ``type`` is what the in-context trainer asks for; the others take it or leave it.
@@ -338,51 +338,39 @@ def flagembedding(
     for column, end in (("text", ""), *([("score", "_scores")] if flat.score is not None else [])):
         for kind, name in ((True, "pos"), (False, "neg")):
             table[f"{name}{end}"] = _lists(found[found.positive == kind], column, len(queries))
-    if options.prompt is not None:
-        table["prompt"] = np.full(len(queries), options.prompt, dtype=object)
+    if flat.options.prompt is not None:
+        table["prompt"] = flat.options.prompt
     return table_of(table | {"type": "normal"})
 
 
-def tevatron(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def tevatron(flat: Flat) -> pd.DataFrame:
     """Return ``query_id, query, positive_passages, negative_passages``; a passage is ``docid, title, text``.
 
     Tevatron joins title and text by a blank, as we do; so a known title is taken off the text's
     beginning.
     """
     queries, found = _grouped(flat, contrast=True)
-    known = (
-        {}
-        if collection is None
-        else dict(collection.corpus[["document_id", "title"]].to_numpy().tolist())
-    )
+    titles: dict[Any, Any] = {}
+    if flat.collection is not None:
+        titles = flat.collection.corpus.set_index("document_id")["title"].to_dict()
     passages = []
     for document, text in zip(found["id"], found.text, strict=True):
-        title = str(known.get(document) or "").strip()
+        title = str(titles.get(document) or "").strip()
         title = title if text.startswith(f"{title} ") else ""
-        passages.append(
-            {
-                "docid": str(document),
-                "title": title,
-                "text": text[len(title) + 1 :] if title else text,
-            }
-        )
+        rest = text[len(title) + 1 :] if title else text
+        passages.append({"docid": str(document), "title": title, "text": rest})
     found = found.assign(passage=pd.Series(passages, found.index, dtype=object))
-    kinds = (
-        _lists(found[found.positive == kind], "passage", len(queries)) for kind in (True, False)
-    )
-    columns = (queries.query_id.to_numpy(), queries["query"].to_numpy(), *kinds)
     return table_of(
-        dict(
-            zip(
-                ("query_id", "query", "positive_passages", "negative_passages"),
-                columns,
-                strict=True,
-            )
-        )
+        {
+            "query_id": queries.query_id.to_numpy(),
+            "query": queries["query"].to_numpy(),
+            "positive_passages": _lists(found[found.positive], "passage", len(queries)),
+            "negative_passages": _lists(found[~found.positive], "passage", len(queries)),
+        }
     )
 
 
-def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def pairs(flat: Flat) -> pd.DataFrame:
     """Return the pair format of :func:`anmi.selection.rows.pair_rows`, one line per row with negatives.
 
     Raises
@@ -390,6 +378,7 @@ def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> 
     AnmiError
         The collection is not given, or it is not the one the rows were made of.
     """
+    collection = flat.collection
     if collection is None:
         raise AnmiError(
             "the pair format names types and language, known from the collection alone; run"
@@ -417,15 +406,20 @@ def pairs(flat: Flat, options: ExportOptions, collection: Collection | None) -> 
 # Column names and order follow ``sentence_transformers.util.mine_hard_negatives``; a loss reads
 # columns by their order, and every one of them is a text apart from ``label`` and ``scores``, so
 # nothing else may stand in these tables.
-def triplet(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def triplet(flat: Flat) -> pd.DataFrame:
     """Return ``query, positive, negative``, one line per negative."""
     _note_empty(flat)
     rows = flat.rows.iloc[flat.negatives["row"]]
-    columns = (rows["query"].to_numpy(), rows.positive.to_numpy(), flat.negatives.text.to_numpy())
-    return table_of(dict(zip(("query", "positive", "negative"), columns, strict=True)))
+    return table_of(
+        {
+            "query": rows["query"].to_numpy(),
+            "positive": rows.positive.to_numpy(),
+            "negative": flat.negatives.text.to_numpy(),
+        }
+    )
 
 
-def n_tuple(flat: Flat, options: ExportOptions, collection: Collection | None) -> pd.DataFrame:
+def n_tuple(flat: Flat) -> pd.DataFrame:
     """Return ``query, positive, negative_1, …, negative_n``, one line per row that has n negatives.
 
     With a score also ``scores``: the positive's, then those of the negatives. Scores and not their
@@ -438,14 +432,15 @@ def n_tuple(flat: Flat, options: ExportOptions, collection: Collection | None) -
         unknown = flat.rows.score.isna().to_numpy() & (counts > 0)
         flat.leave_out(f"rows whose positive has no {flat.score}", int(unknown.sum()))
         counts = np.where(unknown, 0, counts)
-    wanted = max(options.negatives or int(counts.max(initial=0)), 1)
+    wanted = max(flat.options.negatives or int(counts.max(initial=0)), 1)
     full = counts >= wanted
     short = counts[(counts > 0) & ~full]
     if len(short):
         # Tuples must be of one length; what would keep all rows is the least that any of them has.
         least = f"--negatives {short.min()} keeps every row that has any"
         flat.leave_out(f"rows with fewer than {wanted} negatives ({least})", len(short))
-    rows, negatives = flat.rows[full], flat.negatives[full[flat.negatives["row"]]]
+    rows = flat.rows[full]
+    negatives = flat.negatives[full[flat.negatives["row"]]]
     texts, scores = (
         negatives[name].to_numpy().reshape(len(rows), wanted) for name in ("text", "score")
     )
@@ -462,7 +457,7 @@ def _note_empty(flat: Flat) -> None:
     flat.leave_out("rows without negatives", int((flat.counts == 0).sum()))
 
 
-Make = Callable[[Flat, ExportOptions, Collection | None], pd.DataFrame]
+Make = Callable[[Flat], pd.DataFrame]
 _PARQUET: Final = 'datasets.load_dataset("parquet", data_files={path}, split="train")'
 _JSON: Final = 'datasets.load_dataset("json", data_files={path}, split="train")'
 

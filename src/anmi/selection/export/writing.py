@@ -161,8 +161,8 @@ def make_export(
     score = options.score or (
         formats.preferred_score(rows) if found.needs_score and len(rows) else None
     )
-    laid = formats.flatten(rows, options.negatives, score)
-    table = found.make(laid, options, collection)
+    laid = formats.flatten(rows, options, collection, score)
+    table = found.make(laid)
     if not len(table):
         lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
         known = (
@@ -262,7 +262,8 @@ def export_collection(
         Parquet.
     """
     (folder / "qrels").mkdir(parents=True)
-    whole, corpus = documents_of(collection.corpus), _with_places(collection.corpus)
+    whole = documents_of(collection.corpus)
+    corpus = _with_places(collection.corpus)
     asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text", "metadata"]]
     for name, table in (("corpus", corpus), ("queries", asked)):
         if lines:
@@ -270,11 +271,9 @@ def export_collection(
             write_lines(table.assign(metadata=metadata), folder / f"{name}.jsonl")
         else:
             _write_parquet(table, folder / f"{name}.parquet")
-    files, labels = (
-        {},
-        qrels.rename(
-            columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
-        ),
+    files = {}
+    labels = qrels.rename(
+        columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
     )
     columns = ["query-id", "corpus-id", "score"]
     for split, rows in labels.groupby("split"):

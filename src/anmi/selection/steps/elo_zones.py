@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 from pydantic import Field
 
 from anmi.candidates import Candidates
+from anmi.ragged import Float32s
 from anmi.selection.steps.registry import Context, Params, step
 
 # Danger | soft | Goldilocks | medium | easy, and what each weighs, as published: Goldilocks teaches
@@ -21,7 +21,7 @@ _WEIGHTS: Final = np.array([0.0, 0.5, 1.0, 0.7, 0.3])
 _AHEAD: Final = 20_000.0
 
 
-def gap(block: Candidates) -> NDArray[np.float32]:
+def gap(block: Candidates) -> Float32s:
     """Elo of the query's first positive minus Elo of each candidate, [Q, M]."""
     return block.positive_columns["elo"][:, :1] - block.columns["elo"]
 

@@ -77,7 +77,7 @@ class RankWindow(Params):
         return self
 
 
-@step("rank_window", RankWindow, requires=lambda p: {p.column}, thresholds=("first",))
+@step("rank_window", RankWindow, thresholds=("first",))
 def rank_window(block: Candidates, params: RankWindow, context: Context) -> Candidates:
     """Reject candidates outside a window of ranks; an unknown rank is outside."""
     rank = block.columns[params.column]
@@ -107,7 +107,7 @@ class Shift(Params):
         return self
 
 
-@step("shift", Shift, requires=lambda p: {p.column}, thresholds=("skip",))
+@step("shift", Shift, thresholds=("skip",))
 def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
     """Reject the nearest N candidates of each row, and those beyond a rank (NV-Retriever's Shift-N; methods §6).
 
@@ -147,7 +147,7 @@ class Denoise(Params):
     )
 
 
-@step("denoise", Denoise, requires=lambda p: {p.column}, thresholds=("threshold",))
+@step("denoise", Denoise, thresholds=("threshold",))
 def denoise(block: Candidates, params: Denoise, context: Context) -> Candidates:
     """Reject candidates that the judge calls relevant (RocketQA; methods §3.1)."""
     probability = block.columns[params.column]
@@ -197,7 +197,7 @@ class MaxScore(Params):
     )
 
 
-@step("max_score", MaxScore, requires=lambda p: {p.column}, thresholds=("max_score",))
+@step("max_score", MaxScore, thresholds=("max_score",))
 def max_score(block: Candidates, params: MaxScore, context: Context) -> Candidates:
     """Keep s < ceiling, whatever the positive's score (NV-Retriever's TopK-Abs; methods §6)."""
     rule = f"{params.column} ≥ {params.max_score:g}"
@@ -315,7 +315,7 @@ class Margin(Params):
     )
 
 
-@step("margin", Margin, requires=lambda p: {p.column}, thresholds=("margin",))
+@step("margin", Margin, thresholds=("margin",))
 def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
     """Keep s < s⁺ − margin (NV-Retriever's TopK-MarginPos; methods §3.2)."""
     ceiling = block.positive_columns[params.column][:, :1] - params.margin
@@ -331,7 +331,7 @@ class Confidence(Params):
     )
 
 
-@step("confidence", Confidence, requires=lambda p: {p.column})
+@step("confidence", Confidence)
 def confidence(block: Candidates, params: Confidence, context: Context) -> Candidates:
     """Multiply the weight by the judge's confidence 1 − P(relevant), by ½ where nobody judged (methods §3.1)."""
     trust = np.nan_to_num(1.0 - block.columns[params.column], nan=0.5)

@@ -15,12 +15,12 @@ from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
+from anmi.ragged import Bools, Float64s, in_rows
 from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
 
 
-Floats = NDArray[np.float64]
 _MOST_STEPS: Final = 300
 _CONVERGED: Final = 1e-6
 _LLOYD: Final = 20
@@ -30,7 +30,7 @@ _ROWS: Final = 512
 _LEAST_VARIANCE: Final = 1e-6
 
 
-def total(values: Floats) -> Floats:
+def total(values: Float64s) -> Float64s:
     """Sum of each row, [Q, 1], added from left to right, so that zeros at the end of a row change no bit of it.
 
     Examples
@@ -53,12 +53,12 @@ class Gaussians:
         False where one Gaussian is better by BIC, [Q].
     """
 
-    means: Floats
-    deviations: Floats
-    shares: Floats
-    sound: NDArray[np.bool_]
+    means: Float64s
+    deviations: Float64s
+    shares: Float64s
+    sound: Bools
 
-    def probability_lower(self, values: NDArray[Any]) -> Floats:
+    def probability_lower(self, values: NDArray[Any]) -> Float64s:
         """Posterior of the lowest component, made non-increasing in the value, [Q, M].
 
         Against each other component the odds fall between the two means and may rise again outside
@@ -72,13 +72,12 @@ class Gaussians:
             against = against + np.exp(np.clip(logs[:, :, k] - logs[:, :, 0], -700, 700))
         return 1.0 / (1.0 + against)
 
-    def posterior(self, values: NDArray[Any]) -> Floats:
+    def posterior(self, values: NDArray[Any]) -> Float64s:
         """Posterior of the lowest component as it is, [Q, M]: with unequal deviations it may rise again."""
         logs = _log_densities(
             np.asarray(values, np.float64), self.means, self.deviations**2, self.shares
         )
-        found: Floats = scipy.special.softmax(logs, axis=2)[:, :, 0]
-        return found
+        return scipy.special.softmax(logs, axis=2)[:, :, 0]
 
 
 def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
@@ -107,7 +106,7 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     return Gaussians(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _fit(values: NDArray[Any], count: int) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s, Bools]:
     """Means, deviations and shares [Q, K], and whether K are better than one, [Q]; fitted on standardised rows."""
     known = np.isfinite(values).astype(np.float64)
     filled = np.where(known > 0, values, 0.0).astype(np.float64)
@@ -115,10 +114,12 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Floats, Floats, Floats, NDAr
     centre = total(filled) / number
     spread = np.sqrt(total(known * (filled - centre) ** 2) / number)
     spread = np.where(spread > 0, spread, 1.0)
-    z, least = known * (filled - centre) / spread, _LEAST_VARIANCE / spread**2
+    z = known * (filled - centre) / spread
+    least = _LEAST_VARIANCE / spread**2
     belongs = _lloyd(z, known, count)
     means, variances, shares = _maximised(z, belongs, number, least)
-    last, moving = np.full((len(z), 1), -np.inf), np.ones((len(z), 1), np.bool_)
+    last = np.full((len(z), 1), -np.inf)
+    moving = np.ones((len(z), 1), np.bool_)
     for _ in range(_MOST_STEPS):
         logs = _log_densities(z, means, variances, shares)
         highest = logs.max(axis=2, keepdims=True)
@@ -139,14 +140,12 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Floats, Floats, Floats, NDAr
     variance = total(z * z) / number + least
     single = -0.5 * np.log(variance) - 0.5 * (variance - least) / variance
     sound = (2 * number * (last - single) > 3 * (count - 1) * np.log(number))[:, 0]
-    order = np.argsort(means, axis=1, kind="stable")
-    means, variances, shares = (
-        np.take_along_axis(each, order, axis=1) for each in (means, variances, shares)
-    )
+    order = np.argsort(means, kind="stable")
+    means, variances, shares = (in_rows(each, order) for each in (means, variances, shares))
     return centre + spread * means, spread * np.sqrt(variances), shares, sound
 
 
-def _lloyd(z: Floats, known: Floats, count: int) -> Floats:
+def _lloyd(z: Float64s, known: Float64s, count: int) -> Float64s:
     """1 where a value belongs to the nearest of K means, [Q, M, K]."""
     low = np.where(known > 0, z, np.inf).min(axis=1, keepdims=True)
     high = np.where(known > 0, z, -np.inf).max(axis=1, keepdims=True)
@@ -163,8 +162,8 @@ def _lloyd(z: Floats, known: Floats, count: int) -> Floats:
 
 
 def _maximised(
-    z: Floats, belongs: Floats, number: Floats, least: Floats
-) -> tuple[Floats, Floats, Floats]:
+    z: Float64s, belongs: Float64s, number: Float64s, least: Float64s
+) -> tuple[Float64s, Float64s, Float64s]:
     """Means, variances and shares by who belongs where, each [Q, K].
 
     Sums go from left to right, so that padding at the end of a row changes no bit of them.
@@ -176,15 +175,17 @@ def _maximised(
     return means, np.maximum(squares - means**2, 0.0) + least, mass / number
 
 
-def _log_densities(values: Floats, means: Floats, variances: Floats, shares: Floats) -> Floats:
+def _log_densities(
+    values: Float64s, means: Float64s, variances: Float64s, shares: Float64s
+) -> Float64s:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
-    logs, far = np.log(np.maximum(shares, 1e-300)), values[:, :, None] - means[:, None, :]
-    result: Floats = (
+    logs = np.log(np.maximum(shares, 1e-300))
+    far = values[:, :, None] - means[:, None, :]
+    return (
         logs[:, None, :]
         - 0.5 * np.log(variances)[:, None, :]
         - 0.5 * far**2 / variances[:, None, :]
     )
-    return result
 
 
 # Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation,
@@ -208,27 +209,25 @@ class Betas:
         False where one Beta distribution is better by BIC, [1].
     """
 
-    alphas: Floats
-    betas: Floats
-    shares: Floats
-    sound: NDArray[np.bool_]
+    alphas: Float64s
+    betas: Float64s
+    shares: Float64s
+    sound: Bools
 
-    def probability_lower(self, values: NDArray[Any]) -> Floats:
+    def probability_lower(self, values: NDArray[Any]) -> Float64s:
         """Posterior of the lower component, made non-increasing in the value, [Q, M].
 
         The log-odds of the upper component, (α₁ − α₀)·log x + (β₁ − β₀)·log(1 − x), may turn at one
         point. On the far side of it the posterior stays what it is there, where the released code
         lets it rise again.
         """
-        rise, fall = (
-            float(self.alphas[1, 0] - self.alphas[0, 0]),
-            float(self.betas[1, 0] - self.betas[0, 0]),
-        )
+        rise = float(self.alphas[1, 0] - self.alphas[0, 0])
+        fall = float(self.betas[1, 0] - self.betas[0, 0])
         highest = rise / (rise + fall) if rise > 0 and fall > 0 else 1.0
         lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
         x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
         lower, upper = _beta_log_densities(x.reshape(1, -1), self.alphas, self.betas, self.shares)
-        found: Floats = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
+        found: Float64s = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
         return found.reshape(x.shape)
 
 
@@ -255,7 +254,8 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     [[0.5], [0.9]]
     """
     x = np.clip(values.astype(np.float64), _LEAST, 1 - _LEAST)
-    alphas, betas = np.array(_ALPHAS)[:, None], np.array(_BETAS)[:, None]
+    alphas = np.array(_ALPHAS)[:, None]
+    betas = np.array(_BETAS)[:, None]
     shares = np.array([[1 - _UPPER_SHARE], [_UPPER_SHARE]])
     for _ in range(steps):
         logs = np.maximum(_beta_log_densities(x, alphas, betas, shares), np.log(_LEAST))
@@ -272,7 +272,7 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     return Betas(alphas[order], betas[order], shares[order], sound[0])
 
 
-def _moments(x: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def _moments(x: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     """Return α and β of the Beta distribution with the weighted mean and variance for each row of weights, [K, 1]."""
     mass = np.maximum(total(weights), 1e-300)
     mean = np.clip(total(weights * x) / mass, _LEAST, 1 - _LEAST)
@@ -281,11 +281,13 @@ def _moments(x: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return mean * both, (1 - mean) * both
 
 
-def _beta_log_densities(x: Floats, alphas: Floats, betas: Floats, shares: Floats) -> Floats:
+def _beta_log_densities(
+    x: Float64s, alphas: Float64s, betas: Float64s, shares: Float64s
+) -> Float64s:
     """Logarithm of share · density of components whose parameters are [K, 1], [K, M]."""
-    logs, scale = np.log(np.maximum(shares, 1e-300)), scipy.special.betaln(alphas, betas)
-    found: Floats = logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
-    return found
+    logs = np.log(np.maximum(shares, 1e-300))
+    scale = scipy.special.betaln(alphas, betas)
+    return logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
 
 
 _MOST_VALUES: Final = 50_000
@@ -357,22 +359,23 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
     return fitted
 
 
-def _fitted_rows(block: Candidates, params: Mixture) -> NDArray[np.float64]:
+def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     """P(true negative) by a mixture of each row's own, [Q, M]; σ(5(½ − s)) where it has fewer values than components.
 
     As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one
     hump.
     """
-    values, similarity = _measured(block, params), block.columns[params.column].astype(np.float64)
+    values = _measured(block, params)
+    similarity = block.columns[params.column].astype(np.float64)
     enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
-    probability: NDArray[np.float64] = scipy.special.expit(5 * (0.5 - similarity))
+    probability: Float64s = scipy.special.expit(5 * (0.5 - similarity))
     if enough.any():
-        own = np.sort(np.where(block.undecided[enough], values[enough], np.nan), axis=1)
+        own = np.sort(np.where(block.undecided[enough], values[enough], np.nan))
         probability[enough] = fit_gaussians(own, params.components).posterior(values[enough])
     return probability
 
 
-def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
+def _measured(block: Candidates, params: Mixture) -> Float64s:
     """Return what is fitted, [Q, M]: the lower it is, the surer a candidate is a negative; NaN where unknown."""
     similarity = block.columns[params.column].astype(np.float64)
     if params.family == "gaussian":
@@ -386,7 +389,7 @@ def _measured(block: Candidates, params: Mixture) -> NDArray[np.float64]:
     return np.clip((similarity + 1) / 2, 0.0, 1.0)
 
 
-@step("mixture", Mixture, requires=lambda p: {p.column}, fit=fit, makes=("p_negative", "hardness"))
+@step("mixture", Mixture, fit=fit, makes=("p_negative", "hardness"))
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).
 

@@ -73,19 +73,25 @@ Apply = Callable[[Candidates, Any, Context], Candidates]
 Fit = Callable[[Iterable[Candidates], Any, Context], Any]
 
 
+def _own_column(params: Any) -> set[str]:
+    """Return the ``column`` that parameters name, which is what most steps read."""
+    return {params.column} if hasattr(params, "column") else set()
+
+
 @dataclass(frozen=True)
 class StepType:
     """A kind of step.
 
-    Its parameters, what it does to a block, the columns it reads, how it is fitted, the parameters
-    by which it trades false negatives against hardness, the columns it makes for later steps, and
-    whether it draws the negatives.
+    Its parameters, what it does to a block, the columns it reads (the ``column`` that its
+    parameters name where nothing else is stated), how it is fitted, the parameters by which it
+    trades false negatives against hardness, the columns it makes for later steps, and whether it
+    draws the negatives.
     """
 
     name: str
     params: type[Params]
     apply: Apply
-    requires: Callable[[Any], set[str]] = lambda params: set()
+    requires: Callable[[Any], set[str]] = _own_column
     fit: Fit | None = None
     thresholds: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()

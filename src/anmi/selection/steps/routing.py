@@ -17,6 +17,7 @@ from anmi.candidates import GRADE, OPEN, Candidates, stacked
 from anmi.judging.calibration import threshold_for
 from anmi.judging.expected import ExpectedShare, share_sentence
 from anmi.judging.fused import SURE, unread
+from anmi.ragged import Float32s, Float64s, in_rows
 from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS, places
 
@@ -39,10 +40,9 @@ _EVEN: Final = 0.5
 
 
 @lru_cache
-def _grid(lowest: float, highest: float, count: int) -> NDArray[np.float64]:
+def _grid(lowest: float, highest: float, count: int) -> Float64s:
     """Return so many probabilities, even in log-odds."""
-    made: NDArray[np.float64] = scipy.special.expit(np.linspace(lowest, highest, count))
-    return made
+    return scipy.special.expit(np.linspace(lowest, highest, count))
 
 
 class Promote(Params):
@@ -56,7 +56,7 @@ class Promote(Params):
     )
 
 
-@step("promote", Promote, requires=lambda p: {p.column})
+@step("promote", Promote)
 def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
     """Make positives of the candidates that the judge is sure of (RocketQA's unlabelled positives; methods §3.1)."""
     sure = block.columns[params.column] >= params.threshold
@@ -143,7 +143,9 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     """
     if params.negative is not None and params.positive is not None:
         return Thresholds(params.negative, params.positive)
-    heldout, sample, count = [np.zeros(0, np.float32)], _Sample(context.seed), _PromotionCount()
+    heldout = [np.zeros(0, np.float32)]
+    sample = _Sample(context.seed)
+    count = _PromotionCount()
     for each in blocks:
         # What a language model said of some changes what becomes of those, not the thresholds.
         block = each.with_columns({params.column: unread(each.columns, params.column)})
@@ -179,7 +181,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     return thresholds
 
 
-def _negative_threshold(drawn: _Drawn, positives: NDArray[np.float32], params: Route) -> float:
+def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> float:
     others = drawn.values[np.isfinite(drawn.values)]
     if (
         params.max_false_negative_rate is not None
@@ -225,15 +227,16 @@ class _Drawn:
         Negatives per row, at least 1.
     """
 
-    def __init__(self, values: NDArray[np.float32], params: Route, count: int) -> None:
-        self.values, self._count = values, count
+    def __init__(self, values: Float32s, params: Route, count: int) -> None:
+        self.values = values
+        self._count = count
         self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in
         # any case.
-        least = np.sort(values, axis=1)[:, : self._fill]
+        least = np.sort(values)[:, : self._fill]
         self._least = np.where(least < _EVEN, least, np.nan)
 
-    def below(self, threshold: float) -> NDArray[np.float32]:
+    def below(self, threshold: float) -> Float32s:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
         below = self.values < threshold
         taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
@@ -259,15 +262,17 @@ class _PromotionCount:
         self._rows = 0
         self._all, self._rivals, self._found = np.zeros((3, _POSITIVE_GRID[-1]))
 
-    def add(self, block: Candidates, column: str, held: NDArray[np.float32]) -> None:
+    def add(self, block: Candidates, column: str, held: Float32s) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
-        values, undecided, known = block.columns[column], block.undecided, np.isfinite(held)
+        values = block.columns[column]
+        undecided = block.undecided
+        known = np.isfinite(held)
         self._all += _at_least(values[undecided])
         self._rivals += _at_least(values[undecided & known.any(axis=1, keepdims=True)])
         share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
         self._found += _at_least(held[known], share[known])
 
-    def threshold(self, positives: NDArray[np.float32]) -> float:
+    def threshold(self, positives: Float32s) -> float:
         """Return the lowest threshold that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
         found = self._found.round(6)
@@ -277,9 +282,7 @@ class _PromotionCount:
         return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
 
 
-def _at_least(
-    values: NDArray[np.float32], weights: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def _at_least(values: Float32s, weights: Float64s | None = None) -> Float64s:
     counts = np.histogram(values, [*_grid(*_POSITIVE_GRID), np.inf], weights=weights)[0].astype(
         np.float64
     )
@@ -310,15 +313,15 @@ class _Sample:
         )
         # As samplers draw: the window before what lies deeper.
         tier = np.nan_to_num(part.columns.get("tier", np.zeros(nearness.shape, np.float32)))
-        order = np.lexsort((part.documents, -nearness, tier), axis=1)
+        order = np.lexsort((part.documents, -nearness, tier))
         values = np.where(part.undecided, part.columns[column], np.nan)
-        values = np.take_along_axis(values, order, axis=1).astype(np.float32)[:, :_FIRST]
+        values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
         new: tuple[NDArray[Any], ...] = (draws[rows], part.query_ids, values)
         parts = [stacked(both) for both in zip(self._parts, new, strict=True)]
         kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
         self._parts = tuple(each[kept] for each in parts)
 
-    def rows(self) -> tuple[NDArray[np.str_], NDArray[np.float32]]:
+    def rows(self) -> tuple[NDArray[np.str_], Float32s]:
         """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
         draws, queries, values = self._parts
         order = np.argsort(draws, kind="stable")
@@ -335,7 +338,8 @@ class _Sample:
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Route each judged candidate to negative, uncertain or promoted; reject one that no judge saw."""
     thresholds: Thresholds = context.fitted
-    judged, before = block.columns[params.column], unread(block.columns, params.column)
+    judged = block.columns[params.column]
+    before = unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
     sure = (
         f"{params.column} ≥ {thresholds.positive:.3g}"
@@ -343,7 +347,8 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         else "the judge is never sure enough"
     )
     if GRADE in block.columns:
-        wanted, read = params.positive or SURE, np.isfinite(block.columns[GRADE])
+        wanted = params.positive or SURE
+        read = np.isfinite(block.columns[GRADE])
         rule = f"{params.column} ≥ {wanted:g} after a language model read it"
         block = block.rejected(
             "promote", read & (judged >= wanted), rule, "promoted", in_batch=True

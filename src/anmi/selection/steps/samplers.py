@@ -13,6 +13,7 @@ from pydantic import Field
 
 from anmi import seeds
 from anmi.candidates import NEGATIVE, SOURCES, Candidates
+from anmi.ragged import Bools, Float64s, Int64s
 from anmi.selection.steps.registry import Context, Params, step
 
 # Names of the values of the column `tier`, in the order in which samplers draw.
@@ -20,13 +21,13 @@ TIERS: Final = ("window", "deeper", "graph", "random", "uncertain")
 _RETRIEVED: Final = SOURCES["bm25"] | SOURCES["dense"]
 
 
-def places(*keys: NDArray[Any]) -> NDArray[np.int64]:
+def places(*keys: NDArray[Any]) -> Int64s:
     """Return the place of each candidate in its row, from 0, in the order of keys as those of ``numpy.lexsort``."""
-    return np.argsort(np.lexsort(keys, axis=1), axis=1)
+    return np.argsort(np.lexsort(keys))
 
 
 def choose(
-    block: Candidates, key: NDArray[np.floating], count: int, first: NDArray[np.bool_] | None = None
+    block: Candidates, key: NDArray[np.floating], count: int, first: Bools | None = None
 ) -> Candidates:
     """Make the ``count`` undecided candidates of the largest key in each row its negatives.
 
@@ -101,9 +102,7 @@ def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
     )
 
 
-def gumbel_keys(
-    block: Candidates, log_chance: NDArray[np.float64], seed: int, stream: str
-) -> NDArray[np.float64]:
+def gumbel_keys(block: Candidates, log_chance: Float64s, seed: int, stream: str) -> Float64s:
     """Return keys whose n largest are n draws without replacement (the Gumbel top-k trick; Kool et al. 2019).
 
     Parameters
@@ -221,11 +220,11 @@ def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) ->
     return variance
 
 
-def _gaps(block: Candidates) -> NDArray[np.float64]:
+def _gaps(block: Candidates) -> Float64s:
     return block.columns["dense"].astype(np.float64) - block.positive_columns["dense"][:, :1]
 
 
-def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDArray[np.float64]:
+def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> Float64s:
     """Return the log-probability with which each candidate would be the first of its row to be drawn.
 
     Parameters
@@ -255,9 +254,9 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> NDA
     energy = np.where(block.undecided & np.isfinite(energy), energy, -np.inf)
     largest = np.max(energy, axis=1, keepdims=True, initial=-1e300)
     # Added in the order of their size, so that the order of the candidates changes no bit.
-    total = np.cumsum(np.sort(np.exp(energy - largest), axis=1), axis=1)[:, -1:]
+    total = np.cumsum(np.sort(np.exp(energy - largest)), axis=1)[:, -1:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        result: NDArray[np.float64] = energy - largest - np.log(total)
+        result: Float64s = energy - largest - np.log(total)
     return np.where(np.isfinite(result), result, np.nan)
 
 
@@ -283,7 +282,7 @@ def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     inverse = np.where(block.negatives, -chances, -np.inf)
     relative = np.exp(inverse - np.max(inverse, axis=1, keepdims=True, initial=-1e300))
     count = np.maximum(block.negatives.sum(axis=1, keepdims=True), 1)
-    mean = np.cumsum(np.sort(relative, axis=1), axis=1)[:, -1:] / count
+    mean = np.cumsum(np.sort(relative), axis=1)[:, -1:] / count
     with np.errstate(invalid="ignore", divide="ignore"):
         importance = np.where(block.negatives, relative / mean, np.nan)
     block = block.with_columns({"importance": importance})
