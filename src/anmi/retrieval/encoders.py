@@ -465,7 +465,7 @@ def embed(
     return _checked(result, texts)
 
 
-def _checked(vectors: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.float32]:
+def _checked(vectors: Float32s, texts: Sequence[str]) -> Float32s:
     """Return vectors, float32 [T, D], if all of their numbers are some."""
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
