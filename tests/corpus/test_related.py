@@ -47,6 +47,7 @@ from anmi.seeds import choose, cut
         ("it’s −5 °C…", "It's -5 °C."),
         ("你好，世界！", "你好 世界"),
         ("red ,green", "red, green"),
+        ("İZMİR", "izmir"),
         ('he said,"yes" twice', 'He said, "yes" twice.'),
         ("<p>What is <b class='x'>R&amp;D</b>?</p>", "what is r&d"),
         ("one<br/>two&nbsp;three", "one two three"),
