@@ -228,6 +228,12 @@ def test_a_value_that_much_of_the_corpus_shares_is_no_parent(
     assert not caplog.messages
 
 
+def test_a_document_with_some_of_the_passages_of_another_is_no_copy_of_it() -> None:
+    corpus = pd.DataFrame({"document_id": ["a1", "a2", "b", "c1", "c2"], "parent": [*"aabcc"]})
+    same = {"document_id": ["b", "c1", "c2"], "other_id": ["a1", "a1", "a2"], "kind": "copy"}
+    assert copies(pd.DataFrame(same), corpus) == {"c": "a"}
+
+
 def test_copies_come_first_and_are_compared_with_nothing_else() -> None:
     names = [f"w{letter}" for letter in "abcdefghij"]
     text, another = (" ".join(random.Random(seed).choices(names, k=80)) for seed in (0, 9))
