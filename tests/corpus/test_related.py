@@ -47,6 +47,7 @@ from anmi.seeds import choose, cut
         ("it’s −5 °C…", "It's -5 °C."),
         ("你好，世界！", "你好 世界"),
         ("red ,green", "red, green"),
+        ("İZMİR", "izmir"),
         ('he said,"yes" twice', 'He said, "yes" twice.'),
         ("<p>What is <b class='x'>R&amp;D</b>?</p>", "what is r&d"),
         ("one<br/>two&nbsp;three", "one two three"),
@@ -225,6 +226,12 @@ def test_a_value_that_much_of_the_corpus_shares_is_no_parent(
         assert set(parents(['{"document": "x"}'] * 20)) == {"x"}
         assert parents(metadata, "document")[:30] == ["category"] * 30
     assert not caplog.messages
+
+
+def test_a_document_with_some_of_the_passages_of_another_is_no_copy_of_it() -> None:
+    corpus = pd.DataFrame({"document_id": ["a1", "a2", "b", "c1", "c2"], "parent": [*"aabcc"]})
+    same = {"document_id": ["b", "c1", "c2"], "other_id": ["a1", "a1", "a2"], "kind": "copy"}
+    assert copies(pd.DataFrame(same), corpus) == {"c": "a"}
 
 
 def test_copies_come_first_and_are_compared_with_nothing_else() -> None:

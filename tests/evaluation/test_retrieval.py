@@ -42,13 +42,18 @@ def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
     assert found["rank"].agg(list).tolist() == [list(range(1, 11))] * 4
 
 
-def test_a_query_that_is_a_copy_does_not_find_its_text() -> None:
-    corpus = pd.DataFrame({"document_id": IDS[:6], "copy_of": [*IDS[:5], "d3"]})
-    ranking = Ranking.of(queries(d5="d5"), labels(("d5", "d1")), corpus, depth=6)
-    documents = np.arange(6, dtype=np.int32)[None]
+def test_a_query_that_has_copies_is_a_result_where_one_of_them_is_relevant() -> None:
+    # d1 is a copy of d0, and d3 of d2; d0 and d3 are queries, of which d0 has a relevant copy.
+    corpus = pd.DataFrame({"document_id": IDS[:5], "copy_of": ["d0", "d0", "d2", "d2", "d4"]})
+    asked = queries(d0="d0", d3="d3")
+    ranking = Ranking.of(asked, labels(("d0", "d1"), ("d3", "d4")), corpus, depth=5)
+    documents = np.tile(np.arange(5, dtype=np.int32), (2, 1))
     scores = -documents.astype(np.float32)
-    run = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count]))
-    assert run.document_id.tolist() == ["d0", "d1", "d2", "d4"]
+    measured = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count]))
+    given = ranking.given(measured[["query_id", "document_id", "score"]], corpus)
+    for run in (measured, given):
+        found = run.groupby("query_id").document_id.agg(list).to_dict()
+        assert found == {"d0": ["d0", "d2", "d4"], "d3": ["d0", "d4"]}
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,8 @@ def test_capitals_of_a_dotted_and_a_dotless_i() -> None:
         ("en", "a dose of 1.5 mg", "A dose of 2.5 mg", "A dose of 1.5 mg"),
         ("en", "since v1.3", "Since v1.2", "Since v1.3"),
         ("de", "Vitamin C", "Vitamin K hilft", "Vitamin C hilft"),
+        ("fr", "vitamine C", "L'eau d'or est une vitamine", "La vitamine C n'a rien de cela"),
+        ("tr", "saat 5", "Saat 7'de gel", "Saat 5'te gel"),
         ("en", "reverse an array in C#", "Reverse an array in C", "Reverse an array in C#"),
         ("en", "store at −5 degrees", "Store at 5 degrees", "Store at -5 degrees"),
         ("en", "the .net framework", "The net framework", "The .NET framework"),

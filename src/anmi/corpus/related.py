@@ -228,20 +228,25 @@ def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[st
     related
         Of :func:`find_related`.
     corpus
-        ``document_id, parent``: with it, documents whose passages are all copies of another
-        document's.
+        ``document_id, parent``: with it, documents whose passages are those of another document,
+        one by one.
     """
     found = related[related["kind"] == COPY]
     same = dict(zip(found["document_id"], found["other_id"], strict=True))
     if corpus is None or "parent" not in corpus or not same:
         return same
-    parent = corpus.set_index("document_id")["parent"]
-    pairs = pd.DataFrame(
-        {"one": parent[found["document_id"]].array, "other": parent[found["other_id"]].array}
-    )
-    each = pairs.groupby("one")["other"].agg(["nunique", "size", "first"])
-    whole = (each["nunique"] == 1) & (each["size"] == corpus["parent"].value_counts()[each.index])
-    return {str(one): str(other) for one, other in each["first"][whole].items() if one != other}
+    some = corpus[among(corpus["document_id"], [*same, *same.values()])]
+    passages = corpus[among(corpus["parent"], some["parent"])]
+    firsts = passages["document_id"].map(same).fillna(passages["document_id"])
+    texts_of: dict[str, list[str]] = {}
+    for document, text in zip(passages["parent"], firsts, strict=True):
+        texts_of.setdefault(document, []).append(text)
+    first_of: dict[tuple[str, ...], str] = {}
+    first = {
+        document: first_of.setdefault(tuple(texts), document)
+        for document, texts in texts_of.items()
+    }
+    return {document: other for document, other in first.items() if document != other}
 
 
 def documents_of(corpus: pd.DataFrame) -> pd.Series:

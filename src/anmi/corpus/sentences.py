@@ -57,12 +57,17 @@ ama değil
 TURNING: Final = frozenset(_TURNING.split())
 
 
+# What elision leaves of French and Italian words stands before an apostrophe; alone, as in "vitamine
+# C", these letters tell something.
+_ELIDED: Final = "cdjlmnst"
+
+
 def stop_words(language: str) -> frozenset[str]:
     """Return the words of a language that tell nothing; none where no list is known."""
     from bm25s.tokenization import _infer_stopwords
 
     words = _infer_stopwords(language) if language in _STOPWORDS else []
-    return frozenset(words) | _MORE_STOPWORDS.get(language, set())
+    return frozenset(words).difference(_ELIDED) | _MORE_STOPWORDS.get(language, set())
 
 
 def sentences(text: str, language: str) -> list[tuple[int, int]]:

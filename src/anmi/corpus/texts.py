@@ -297,7 +297,9 @@ def normalised(text: str) -> str:
         # These characters are composed already and none of them vanishes.
         folded = text.encode().lower().translate(_ASCII_BLANKS).decode()
     else:
-        folded = one_form(one_form(text).casefold()).translate(_BLANKS)
+        # A dotted I is an i in every language.
+        lowered = one_form(text).casefold().replace("i\u0307", "i")
+        folded = one_form(lowered).translate(_BLANKS)
         folded = _BESIDE_UNSPACED.sub(" ", folded)
     tokens = (token if token.isalnum() else _without_punctuation(token) for token in folded.split())
     return " ".join(filter(None, tokens)) or text.strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +16,6 @@ from anmi.corpus.related import NO_RESULT, documents_of, hits_of, result_passage
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.retrieval.fusion import Ranked, Search, best_documents
-from anmi.retrieval.pool import own_documents
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -48,7 +47,7 @@ class Ranking:
 
     BEIR leaves out the document with the query's id. Here the text must be the same too, since
     where queries and documents are both numbered from 1 the ids coincide; and a document that is
-    labelled relevant to itself stays.
+    labelled relevant to itself stays, as does one of which a copy is labelled so.
 
     Attributes
     ----------
@@ -73,17 +72,19 @@ class Ranking:
     @staticmethod
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
         """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
-        relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
-        document_ids = hits_of(corpus)
+        hits = hits_of(corpus).tolist()
         first = result_passages(corpus)
-        is_result = first != NO_RESULT
-        places = pd.Series(first[is_result], index=document_ids[is_result]).groupby(level=0).first()
-        result_of_passage = dict(zip(corpus.document_id, document_ids.map(places), strict=True))
-        own = own_documents(queries, result_of_passage)
+        hit_of = dict(zip(corpus.document_id, hits, strict=True))
         names = queries.get("same_as", queries.query_id)
-        is_itself = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
-        own = np.where(is_itself, own, PADDING).astype(np.int32)
-        return Ranking(queries.query_id.tolist(), document_ids.tolist(), own, depth, first)
+        selves = queries.query_id[names == queries.query_id]
+        relevant = qrels[(qrels.relevance > 0) & qrels.query_id.isin(selves)]
+        labelled = set(zip(relevant.query_id, relevant.document_id.map(hit_of), strict=True))
+        itself = {query: hit_of[query] for query in selves if query in hit_of}
+        itself = {query: hit for query, hit in itself.items() if (query, hit) not in labelled}
+        ranking = Ranking(queries.query_id.tolist(), hits, np.empty(0, np.int32), depth, first)
+        place = ranking.place
+        own = [place.get(itself.get(query, ""), PADDING) for query in ranking.query_ids]
+        return replace(ranking, own=np.array(own, np.int32))
 
     @property
     def place(self) -> dict[str, int]:

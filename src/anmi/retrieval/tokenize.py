@@ -34,7 +34,7 @@ from anmi.ragged import Int32s, Int64s
 _CHARACTERS: Final = r"[\w\p{No}]--\p{Cf}"
 # A single character is a word, too, except where an apostrophe leaves it over ("don't", "l'eau") or
 # it is a part of a number.
-_SINGLE: Final = r"(?<!\w['’].)(?<!\d[.,].)(?!['’]\w\w|[.,]\d)"
+_SINGLE: Final = r"(?<!\w['’].)(?<!\d[.,].)(?!(?<=[^\W\d])['’](?:\w\w|[aeiouyàâéèê])|[.,]\d)"
 _WORD: Final = regex.compile(
     rf"(?V1)[{_CHARACTERS}--\p{{M}}][{_CHARACTERS}]+"
     rf"|[{_CHARACTERS}--[\p{{M}}_]]{_SINGLE}"
