@@ -281,8 +281,8 @@ class Quarantine:
 
     def check(self, kind: str, total: int, share: float) -> None:
         """Fail where more than ``share`` of the rows of a kind are damaged; see :func:`check_share`."""
-        found = pd.concat(self._parts)
-        damaged = found[(found["kind"] == kind) & found["damage"]]
+        rows = pd.concat(self._parts)
+        damaged = rows[(rows["kind"] == kind) & rows["damage"]]
         check_share(damaged, "queries" if kind == "query" else f"{kind}s", total, share)
 
     def table(self) -> pd.DataFrame:

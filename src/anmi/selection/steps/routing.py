@@ -146,9 +146,9 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     heldout = [np.zeros(0, np.float32)]
     sample = _Sample(context.seed)
     count = _PromotionCount()
-    for each in blocks:
+    for measured in blocks:
         # What a language model said of some changes what becomes of those, not the thresholds.
-        block = each.with_columns({params.column: unread(each.columns, params.column)})
+        block = measured.with_columns({params.column: unread(measured.columns, params.column)})
         none = np.full(block.positives.shape, np.nan, np.float32)
         held = unread({"p_heldout": none} | block.positive_columns, "p_heldout")
         held = np.where((block.query_verdict == OPEN)[:, None], held, np.nan)
@@ -164,19 +164,19 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
         else params.negative
     )
     positive = count.threshold(positives) if params.positive is None else params.positive
-    found = ExpectedShare()
-    found.add(drawn.below(negative), queries)
+    expected = ExpectedShare()
+    expected.add(drawn.below(negative), queries)
     thresholds = Thresholds(float(negative), float(max(negative, positive)))
     sure = (
         f"positives P ≥ {thresholds.positive:.3g}"
         if thresholds.positive <= 1
         else "nothing is surely a positive"
     )
-    if found.documents:
+    if expected.documents:
         log.info("route: negatives have P < %.3g, %s", thresholds.negative, sure)
         log.info(
             "route: expected share of relevant ones among them: %s",
-            share_sentence(found.share, *found.interval),
+            share_sentence(expected.share, *expected.interval),
         )
     return thresholds
 
@@ -202,7 +202,7 @@ def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> fl
     tried = (
         tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
     )
-    shares = np.array([drawn.share(each) for each in tried])
+    shares = np.array([drawn.share(probability) for probability in tried])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
         log.warning(
@@ -233,26 +233,26 @@ class _Drawn:
         self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in
         # any case.
-        least = np.sort(values)[:, : self._fill]
-        self._least = np.where(least < _EVEN, least, np.nan)
+        lowest = np.sort(values)[:, : self._fill]
+        self._least = np.where(lowest < _EVEN, lowest, np.nan)
 
     def below(self, threshold: float) -> Float32s:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
         below = self.values < threshold
-        taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
+        chosen = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
         if self._fill:
             # Of a row with fewer below the threshold than are to be filled, all below it are among
             # the least doubted.
             short = below.sum(axis=1, keepdims=True) < self._fill
-            taken = np.concatenate(
-                [np.where(short, np.nan, taken), np.where(short, self._least, np.nan)], axis=1
+            chosen = np.concatenate(
+                [np.where(short, np.nan, chosen), np.where(short, self._least, np.nan)], axis=1
             )
-        return taken
+        return chosen
 
     def share(self, threshold: float) -> float:
         """Return the mean probability of what is taken; 0 of nothing."""
-        taken = self.below(threshold)
-        return float(np.nanmean(taken)) if np.isfinite(taken).any() else 0.0
+        chosen = self.below(threshold)
+        return float(np.nanmean(chosen)) if np.isfinite(chosen).any() else 0.0
 
 
 class _PromotionCount:
@@ -347,11 +347,11 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         else "the judge is never sure enough"
     )
     if GRADE in block.columns:
-        wanted = params.positive or SURE
+        required = params.positive or SURE
         read = np.isfinite(block.columns[GRADE])
-        rule = f"{params.column} ≥ {wanted:g} after a language model read it"
+        rule = f"{params.column} ≥ {required:g} after a language model read it"
         block = block.rejected(
-            "promote", read & (judged >= wanted), rule, "promoted", in_batch=True
+            "promote", read & (judged >= required), rule, "promoted", in_batch=True
         )
         before = np.where(
             read, np.minimum(before, np.nextafter(np.float32(thresholds.positive), 0)), before
@@ -364,8 +364,8 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     between = block.undecided & (doubted >= thresholds.negative)
     if params.at_least:
         doubt = np.where(block.undecided, doubted, np.inf)
-        least = places(block.documents, doubt) < min(params.at_least, context.negatives)
-        spared = between & least & (doubt < _EVEN)
+        is_filled = places(block.documents, doubt) < min(params.at_least, context.negatives)
+        spared = between & is_filled & (doubt < _EVEN)
         # What is doubtful comes after what is safe, however far away that is.
         tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
         block = block.with_columns(
