@@ -357,8 +357,8 @@ def read_hf(location: str, options: Options) -> RawCollection:
     AnmiError
         The dataset cannot be read, or has no such configuration or split.
     """
-    name, _, rest = location.partition(":")
-    config, _, split = rest.partition(":")
+    name, _, config_and_split = location.partition(":")
+    config, _, split = config_and_split.partition(":")
     cure = (
         "give a folder that `datasets` saved or that holds its files, each split with rows, or a"
         " name on the hub, with the environment variable ANMI_ONLINE=1"
@@ -386,7 +386,11 @@ def read_hf(location: str, options: Options) -> RawCollection:
         corpus = called("corpus")
         queries = called("queries")
         labels = called("qrels") or called("default")
-        languages = [each.removesuffix("-corpus") for each in configs if each.endswith("-corpus")]
+        languages = [
+            config_name.removesuffix("-corpus")
+            for config_name in configs
+            if config_name.endswith("-corpus")
+        ]
         if corpus is None and languages:
             raise AnmiError(
                 f"hf:{location} has a corpus for each of {', '.join(sorted(languages))}; name one:"

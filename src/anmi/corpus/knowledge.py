@@ -337,10 +337,10 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
     )
     positives = padded_array(pa.chunked_array([labels.tolist()], pa.list_(pa.int32())), PADDING)
     knowledge = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
-    found = knowledge.entailing(positives)
+    stating = knowledge.entailing(positives)
     pairs = {
-        "query_id": np.repeat(labels.index.to_numpy(object), np.diff(found.indptr)),
-        "document_id": ids.to_numpy(object)[found.indices],
+        "query_id": np.repeat(labels.index.to_numpy(object), np.diff(stating.indptr)),
+        "document_id": ids.to_numpy(object)[stating.indices],
     }
     equal = pd.DataFrame(pairs, dtype="str")
     return equal[~pairs_among(equal, qrels)].reset_index(drop=True)
@@ -600,10 +600,13 @@ def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple
             named[name].append(uri)
 
     def meant(name: str) -> str:
-        found = named.get(name, [name])
+        candidates = named.get(name, [name])
         return (
-            found[0]
-            if all(other.startswith(found[0].removesuffix(name)) for other in found)
+            candidates[0]
+            if all(
+                uri_of_name.startswith(candidates[0].removesuffix(name))
+                for uri_of_name in candidates
+            )
             else name
         )
 
@@ -612,9 +615,11 @@ def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple
         head, relation, tail = triple
         literal = is_quoted(tail)
         tails = (tail, tail[1:-1]) if literal else (tail, *named.get(tail, ()), f'"{tail}"')
-        for found in product(named.get(head, [head]), (relation, *named.get(relation, ())), tails):
-            if found in known:
-                return found
+        for written in product(
+            named.get(head, [head]), (relation, *named.get(relation, ())), tails
+        ):
+            if written in known:
+                return written
         return meant(head), meant(relation), tail if literal else meant(tail)
 
     return resolve

@@ -236,9 +236,11 @@ def cut_collection(
         return replace(found, corpus=corpus)
     whole = ~np.isin(np.arange(len(corpus)), list(cuts))
     new = _passages_of(corpus, cuts, found.language)
-    both = pd.concat([corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True)
-    order = np.argsort(both["row"].to_numpy(), kind="stable")
-    cut_corpus = both.drop(columns="row").iloc[order].reset_index(drop=True)
+    rows_in_any_order = pd.concat(
+        [corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True
+    )
+    order = np.argsort(rows_in_any_order["row"].to_numpy(), kind="stable")
+    cut_corpus = rows_in_any_order.drop(columns="row").iloc[order].reset_index(drop=True)
     if len(again := cut_corpus["document_id"][cut_corpus["document_id"].duplicated()]):
         raise AnmiError(
             f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set'

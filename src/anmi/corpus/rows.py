@@ -487,17 +487,17 @@ def read_pairs(location: str, options: Options) -> RawCollection:
     counts: dict[str, int] = {}
 
     def rows() -> Iterator[Pair]:
-        seen: set[Path] = set()
+        paths_read: set[Path] = set()
         for pattern, cap, files in files_of_pairs(location):
             counts[pattern] = 0
             # A file that an earlier pattern has read is not read again.
-            for path in (path for path in files if path.resolve() not in seen):
+            for path in (path for path in files if path.resolve() not in paths_read):
                 if kind_of(path) not in ROW_FILES:
                     raise AnmiError(
                         f"{path} is no table; give files that end in {', '.join(sorted(ROW_FILES))}"
                     )
                 if counts[pattern] < cap:
-                    seen.add(path.resolve())
+                    paths_read.add(path.resolve())
                     for number, values in read_rows(path):
                         if counts[pattern] == cap:
                             break
@@ -537,19 +537,19 @@ def gather_pairs(
         used |= {"query_type", "doc_type"}
         shared = {key: item for key, item in values.items() if key not in used}
         of_query, of_document = (
-            {key: values[key] for key in [own] if key in values} | shared
-            for own in ("query_type", "doc_type")
+            {key: values[key] for key in [key_of_type] if key in values} | shared
+            for key_of_type in ("query_type", "doc_type")
         )
         query = queries.added(
             "q" if split == "train" else f"{split}-q", query_texts[0][1], of_query, path, line
         )
         labelled = [
-            (documents.added("d", text, of_document, path, line, own or title), score)
-            for (own, text), score in zip(positives, scores, strict=True)
+            (documents.added("d", text, of_document, path, line, key_of_type or title), score)
+            for (key_of_type, text), score in zip(positives, scores, strict=True)
         ]
         labelled += [
-            (documents.added("d", text, {}, path, line, own), "0")
-            for own, text in record.texts("negative")
+            (documents.added("d", text, {}, path, line, key_of_type), "0")
+            for key_of_type, text in record.texts("negative")
             if text.strip()
         ]
         labels += [(query, document, score, split, str(path), line) for document, score in labelled]

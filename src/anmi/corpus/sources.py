@@ -230,11 +230,11 @@ def _check_ids(*tables: pd.DataFrame) -> None:
                     if control[first.name]
                     else _LONG
                 )
-                told = (
+                sentence = (
                     f"{first['file']} line {first['line']} has an id with {problem}"
                     f" ({first[ids.name][:100]!r})"
                 )
-                raise AnmiError(f"{told}; give it another")
+                raise AnmiError(f"{sentence}; give it another")
 
 
 def _once(kind: str, rows: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:

@@ -268,14 +268,16 @@ class Quarantine:
         """
         mask = np.asarray(bad, dtype=bool)
         if mask.any():
-            found = rows[mask]
+            set_aside_rows = rows[mask]
             ids = (
-                found["query_id"] + " " + found["document_id"]
+                set_aside_rows["query_id"] + " " + set_aside_rows["document_id"]
                 if kind == "qrel"
-                else found[f"{kind}_id"]
+                else set_aside_rows[f"{kind}_id"]
             )
             self._parts.append(
-                found[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage)
+                set_aside_rows[["file", "line"]].assign(
+                    kind=kind, id=ids, reason=reason, damage=damage
+                )
             )
         return rows[~mask]
 

@@ -74,13 +74,15 @@ class Ranking:
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
         """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
         relevant = qrels[(qrels.relevance > 0) & (qrels.query_id == qrels.document_id)]
-        own = own_documents(queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True)))
+        itself = own_documents(
+            queries, dict(zip(corpus.document_id, range(len(corpus)), strict=True))
+        )
         names = queries.get("same_as", queries.query_id)
         is_itself = (names == queries.query_id) & ~queries.query_id.isin(relevant.query_id)
-        own = np.where(is_itself, own, PADDING).astype(np.int32)
+        itself = np.where(is_itself, itself, PADDING).astype(np.int32)
         document_ids = hits_of(corpus).tolist()
         first = result_passages(corpus)
-        return Ranking(queries.query_id.tolist(), document_ids, own, depth, first)
+        return Ranking(queries.query_id.tolist(), document_ids, itself, depth, first)
 
     @property
     def place(self) -> dict[str, int]:

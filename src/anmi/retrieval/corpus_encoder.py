@@ -178,9 +178,9 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
 
 def _spelled(texts: Sequence[str], spelled: Any) -> list[list[str]]:
     """Return the pieces that MiniLM cuts each text into."""
-    found = spelled.encode_batch(list(texts), add_special_tokens=False)
+    encodings = spelled.encode_batch(list(texts), add_special_tokens=False)
     # Its file asks for padding.
-    return [encoding.tokens[: sum(encoding.attention_mask)] for encoding in found]
+    return [encoding.tokens[: sum(encoding.attention_mask)] for encoding in encodings]
 
 
 def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
@@ -188,7 +188,7 @@ def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
     frequent = np.argsort(-times, kind="stable")[:PIECES]
     chosen = [words[place] for place in frequent]
     pieces, characters = (
-        np.array(list(map(len, each))) for each in (_spelled(chosen, spelled), chosen)
+        np.array(list(map(len, texts))) for texts in (_spelled(chosen, spelled), chosen)
     )
     share = float(times[frequent] @ characters) / max(float(times[frequent] @ pieces), 1.0)
     return 1.0 if share >= _KNOWN_SCRIPT else 0.5

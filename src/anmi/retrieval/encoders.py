@@ -292,7 +292,7 @@ _TOKENIZER_SETTINGS: Final = (
 def _as_text(value: Any) -> str:
     """Write a value the same way in every process: dictionaries and sets in the order of what they hold."""
     if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{key!r}:{_as_text(each)}' for key, each in value.items()))}}}"
+        return f"{{{','.join(sorted(f'{key!r}:{_as_text(item)}' for key, item in value.items()))}}}"
     if isinstance(value, set | frozenset):
         return f"{{{','.join(sorted(map(_as_text, value)))}}}"
     if isinstance(value, list | tuple):
@@ -331,11 +331,11 @@ def _without_origin(value: Any) -> Any:
     """Leave out, at any depth, the settings that say where a model comes from or how it is run."""
     if isinstance(value, Mapping):
         return {
-            key: _without_origin(each)
-            for key, each in value.items()
+            key: _without_origin(item)
+            for key, item in value.items()
             if not _ORIGIN.fullmatch(str(key))
         }
-    return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_without_origin(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _tokenizer_settings(tokenizer: Any) -> Any:

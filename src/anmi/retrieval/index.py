@@ -213,13 +213,13 @@ class SparseIndex:
                 "a term of a document weighs less than 0 or is not finite: train again at a smaller"
                 " rate"
             )
-        kept = pruned(vectors, share)
-        if not kept.nnz:
+        heavy = pruned(vectors, share)
+        if not heavy.nnz:
             raise AnmiError(
                 "no document has a term, so nothing could be found: train with a smaller penalty on"
                 " them"
             )
-        return SparseIndex(kept.T.tocsr(), list(document_ids))
+        return SparseIndex(heavy.T.tocsr(), list(document_ids))
 
     def search(self, queries: sparse.csr_matrix, k: int) -> tuple[Int32s, Float32s]:
         """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
@@ -316,8 +316,10 @@ def term_table(folder: Path) -> TermTable | None:
     tokenizer.no_truncation()
     weights = load_file(place / "model.safetensors")["weight"].astype(np.float32)
     if (count := tokenizer.get_vocab_size()) != len(weights):
-        told = f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights"
-        raise AnmiError(f"{told}; take both from one model, or train it again")
+        mismatch = (
+            f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights"
+        )
+        raise AnmiError(f"{mismatch}; take both from one model, or train it again")
     return TermTable(tokenizer, weights)
 
 

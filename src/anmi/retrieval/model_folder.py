@@ -149,8 +149,8 @@ def _check_weights(what: str, folder: Path, network: Any, report: Any) -> None:
 
 def _shown(keys: list[str]) -> str:
     """Write how many weights there are, and the first by name."""
-    more = ", …" if len(keys) > _SHOWN_WEIGHTS else ""
-    return f"{len(keys)} ({', '.join(keys[:_SHOWN_WEIGHTS])}{more})"
+    ending = ", …" if len(keys) > _SHOWN_WEIGHTS else ""
+    return f"{len(keys)} ({', '.join(keys[:_SHOWN_WEIGHTS])}{ending})"
 
 
 def is_folder(name: str) -> bool:

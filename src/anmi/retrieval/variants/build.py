@@ -187,8 +187,8 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
 
 def _uniform(context: Context, seed: int, step: str, numbers: int, draws: int) -> Float64s:
     """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
-    each = np.arange(numbers * draws, dtype=np.int32)
-    places = np.broadcast_to(each, (len(context.ids), len(each)))
+    numbers_of_document = np.arange(numbers * draws, dtype=np.int32)
+    places = np.broadcast_to(numbers_of_document, (len(context.ids), len(numbers_of_document)))
     uniform = seeds.uniform(seed, f"variants/{step}", context.ids, places)
     return uniform.reshape(-1, numbers, draws)
 
@@ -310,10 +310,10 @@ def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
             uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place
         )
         where = place[has_group]
-        other, _ = picked(uniform[:, 1].ravel()[has_group], groups, group[has_group])
+        partner, _ = picked(uniform[:, 1].ravel()[has_group], groups, group[has_group])
         relation = group[has_group] if degree == _ONE_RELATION else first[documents[where]]
         parts.append(
-            pd.DataFrame({"place": where, "other": other, "degree": degree, "relation": relation})
+            pd.DataFrame({"place": where, "other": partner, "degree": degree, "relation": relation})
         )
     return pd.concat(parts, ignore_index=True)
 
@@ -476,8 +476,8 @@ def edit_in(answer: str, text: str) -> str | None:
     >>> edit_in("<text>It is blue.</text>", "It is red.")
     'It is blue.'
     """
-    found = _WRAPPING.match(answer)
-    new = found["text"] if found else ""
+    wrapped = _WRAPPING.match(answer)
+    new = wrapped["text"] if wrapped else ""
     shortest, longest = (share * len(text.strip()) for share in _LENGTHS)
     if not shortest <= len(new) <= longest or " ".join(new.split()) == " ".join(text.split()):
         return None
@@ -525,11 +525,11 @@ def make_variants(
         document; other ids are ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs. No
         two variants of a document have the same text, and none has the document's own.
     """
-    wanted = np.unique(documents)
+    numbers = np.unique(documents)
     pools = Pools(graph)
     parts = []
-    for start in range(0, len(wanted), _AT_ONCE):
-        context = Context.of(graph, wanted[start : start + _AT_ONCE], ids, texts)
+    for start in range(0, len(numbers), _AT_ONCE):
+        context = Context.of(graph, numbers[start : start + _AT_ONCE], ids, texts)
         tables = [make_swaps(context, pools, params.swaps, seed)]
         if params.counterparts:
             tables.append(make_counterparts(context, params.counterparts, seed))

@@ -189,15 +189,15 @@ def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> fl
         and len(others)
     ):
         labels = np.repeat([1, 0], [len(positives), len(others)])
-        found = threshold_for(
+        fitted = threshold_for(
             np.concatenate([positives, others]), labels, params.max_false_negative_rate
         )
         log.info(
             "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
-            *(100 * share for share in (found.rate, found.low, found.high)),
-            found.positives,
+            *(100 * share for share in (fitted.rate, fitted.low, fitted.high)),
+            fitted.positives,
         )
-        return found.threshold
+        return fitted.threshold
     tried = _grid(*_NEGATIVE_GRID)
     tried = (
         tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
@@ -266,18 +266,18 @@ class _PromotionCount:
         self._rows += int((block.query_verdict == OPEN).sum())
         values = block.columns[column]
         undecided = block.undecided
-        known = np.isfinite(held)
+        is_known = np.isfinite(held)
         self._all += _at_least(values[undecided])
-        self._rivals += _at_least(values[undecided & known.any(axis=1, keepdims=True)])
-        share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
-        self._found += _at_least(held[known], share[known])
+        self._rivals += _at_least(values[undecided & is_known.any(axis=1, keepdims=True)])
+        share = np.broadcast_to(1 / np.maximum(is_known.sum(axis=1, keepdims=True), 1), held.shape)
+        self._found += _at_least(held[is_known], share[is_known])
 
     def threshold(self, positives: Float32s) -> float:
         """Return the lowest threshold that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
-        found = self._found.round(6)
-        meets = (found > 0) & (len(positives) >= _LEAST_POSITIVES)
-        for promoted, right in ((self._all, self._rows), (self._rivals, found)):
+        right_promotions = self._found.round(6)
+        meets = (right_promotions > 0) & (len(positives) >= _LEAST_POSITIVES)
+        for promoted, right in ((self._all, self._rows), (self._rivals, right_promotions)):
             meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
         return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
 
@@ -317,9 +317,9 @@ class _Sample:
         values = np.where(part.undecided, part.columns[column], np.nan)
         values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
         new: tuple[NDArray[Any], ...] = (draws[rows], part.query_ids, values)
-        parts = [stacked(both) for both in zip(self._parts, new, strict=True)]
-        kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
-        self._parts = tuple(each[kept] for each in parts)
+        parts = [stacked(pair) for pair in zip(self._parts, new, strict=True)]
+        smallest = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
+        self._parts = tuple(array[smallest] for array in parts)
 
     def rows(self) -> tuple[NDArray[np.str_], Float32s]:
         """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
