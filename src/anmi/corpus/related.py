@@ -562,7 +562,7 @@ def new_documents(
 
 
 def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s]:
-    """Return the group of each passage, [N], and how many documents and passages each group has, [G, 2].
+    """Return the group of each passage, [N], and the documents and passages of each group, [G, 2].
 
     What is related is of one group, and so is every part of a document.
     """

@@ -266,7 +266,7 @@ class _Record(NamedTuple):
         return [text for column in columns for text in self._texts_in(column)]
 
     def _texts_in(self, name: str) -> list[tuple[str, str]]:
-        """Return titles and texts of a field: it holds one or a list of them, each a text or an object of both.
+        """Return titles and texts of a field, of one item or a list: a text, or an object of both.
 
         Raises
         ------
