@@ -88,8 +88,8 @@ def installed(package: str, what: str, extra: str, otherwise: str = "") -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        told = f"{what} needs the package {package}: {pip_install(extra)}"
-        raise AnmiError(f"{told}, or {otherwise}" if otherwise else told) from error
+        needed = f"{what} needs the package {package}: {pip_install(extra)}"
+        raise AnmiError(f"{needed}, or {otherwise}" if otherwise else needed) from error
 
 
 def shortened(text: str) -> str:

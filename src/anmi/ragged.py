@@ -1,4 +1,4 @@
-"""Types of arrays, padded arrays of rows of different length, and the Arrow lists that they are on disk."""
+"""Types of arrays, padded arrays of rows of unlike length, and the Arrow lists they are on disk."""
 
 from __future__ import annotations
 

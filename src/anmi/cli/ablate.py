@@ -43,8 +43,8 @@ class Cell(NamedTuple):
     def kept(self) -> dict[str, Any] | None:
         """What the finished cell left; None where it has to run, since nothing or other settings lie there."""
         file = self.folder / "cell.json"
-        found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        return found if found.get("params") == self.params else None
+        record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return record if record.get("params") == self.params else None
 
 
 def named(text: str, settings: Sequence[str] = ()) -> tuple[str, str, dict[str, str]]:
@@ -55,8 +55,8 @@ def named(text: str, settings: Sequence[str] = ()) -> tuple[str, str, dict[str, 
     >>> named("random=dnh_linear", ["training.options.curriculum=none"])
     ('random', 'dnh_linear', {'training.options.curriculum': 'none'})
     """
-    found = _NAMED.fullmatch(text)
-    name, value = found.groups() if found else (",".join([text, *settings]), text)
+    match = _NAMED.fullmatch(text)
+    name, value = match.groups() if match else (",".join([text, *settings]), text)
     return name, value, dict(part.split("=", 1) for part in settings)
 
 
@@ -79,20 +79,20 @@ def cells(
         **({"env": env} if env else {}),
         **dict(part.split("=", 1) for part in filter(None, common.split(","))),
     }
-    found = []
+    planned = []
     for group, text, seed in product(groups, systems, map(int, seeds.split(","))):
         place, collection, of_collection = named(group[0], group[1:])
         recipe, _, settings = text.partition(":")
-        name, recipe, own = named(recipe, list(filter(None, settings.split(","))))
+        name, recipe, of_system = named(recipe, list(filter(None, settings.split(","))))
         folder = output / _FOLDER.sub("_", place) / _FOLDER.sub("_", name) / f"seed{seed}"
         params = (
             base
             | {"collection": collection, "recipe": recipe, "seed": str(seed)}
             | of_collection
-            | own
+            | of_system
         )
-        found.append(Cell(folder, place, name, seed, params))
-    return found
+        planned.append(Cell(folder, place, name, seed, params))
+    return planned
 
 
 @command(
@@ -131,10 +131,10 @@ def ablate(
         raise AnmiError(
             f"SETTING=VALUE and whole numbers as seeds are expected ({error})"
         ) from None
-    known = context.params["recipes"].names()
+    recipes = context.params["recipes"].names()
     for name in (cell.params["recipe"] for cell in todo):
-        if name not in known:
-            raise AnmiError(f'there is no recipe "{name}": {nearest(name, known)}')
+        if name not in recipes:
+            raise AnmiError(f'there is no recipe "{name}": {nearest(name, recipes)}')
     store = store_path(context).resolve()
     failed = [cell for cell in todo if cell.kept is None and not run(cell, store, context.env)]
     document = write(output, [cell for cell in todo if cell not in failed], failed)
@@ -216,7 +216,10 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
 
     if not done:
         return
-    names = {one.folder: {"collection": one.collection, "cell": one.system} for one in done}
+    names = {
+        finished.folder: {"collection": finished.collection, "cell": finished.system}
+        for finished in done
+    }
     queries = pd.concat(
         pd.read_parquet(place / "queries.parquet").assign(**name) for place, name in names.items()
     )
@@ -254,18 +257,18 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
             tested[name] = {"difference": test.difference, "p_value": test.p_value, "p_holm": p}
         for name in values:
             mean, low, high = interval(values[name].to_numpy(), **settings)
-            kept = [
+            records = [
                 cell.kept or {}
                 for cell in done
                 if (cell.collection, cell.system) == (collection, name)
             ]
-            facts = pd.DataFrame([each["facts"] for each in kept]).mean().to_dict()
+            facts = pd.DataFrame([record["facts"] for record in records]).mean().to_dict()
             yield {
                 "collection": collection,
                 "judgments": judgments,
                 "bucket": bucket,
                 "system": name,
-                "seeds": len(kept),
+                "seeds": len(records),
                 "queries": len(values),
                 "ndcg_10": mean,
                 "low": low,
@@ -281,19 +284,19 @@ def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[st
     """Write the table of the cells, as JSON and as Markdown."""
     from anmi.buckets import write_text
 
-    found = list(rows(done))
-    told = [
+    table_rows = list(rows(done))
+    lists_of_cells = [
         [cell._asdict() | {"folder": str(cell.folder.relative_to(output))} for cell in part]
         for part in (done, failed)
     ]
-    document = {"cells": told[0], "failed": told[1], "rows": found}
+    document = {"cells": lists_of_cells[0], "failed": lists_of_cells[1], "rows": table_rows}
     lines = [
         "# Ablation",
         "",
         f"{len(done)} cells, {len(failed)} failed. Queries count by their mean over seeds.",
     ]
     before = None
-    for row in found:
+    for row in table_rows:
         title = f"## {row['collection']}, {row['judgments']} judgments, {row['bucket']} queries"
         if title != before:
             head = (

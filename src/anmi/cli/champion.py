@@ -32,17 +32,17 @@ def _registry(context: Any, name: str | None) -> tuple[ModelRegistry, str]:
             "there is no model registry, since tracking is switched off: set `enabled: true`"
         )
     params = RetrainParams.model_validate(context.params.get("retrain") or {})
-    asked = name or model_name(params, str(context.params["collection"]))
+    model = name or model_name(params, str(context.params["collection"]))
     registry = ModelRegistry(uri)
-    known = registry.names()
-    if asked not in known:
+    models = registry.names()
+    if model not in models:
         hint = (
-            f"{nearest(asked, known)}; give one by --model"
-            if known
+            f"{nearest(model, models)}; give one by --model"
+            if models
             else "run `kedro run --pipelines retrain`"
         )
-        raise AnmiError(f'no model "{asked}" is registered: {hint}')
-    return registry, asked
+        raise AnmiError(f'no model "{model}" is registered: {hint}')
+    return registry, model
 
 
 @command("kedro anmi rollback")
@@ -74,16 +74,16 @@ def roll_back(
     from anmi.hooks.record import now
 
     before = registry.at(model, CHAMPION)
-    wanted = target if target is not None else before.previous if before else None
-    if wanted is None:
-        known = ", ".join(str(entry.version) for entry in registry.entries(model)) or "none"
+    number = target if target is not None else before.previous if before else None
+    if number is None:
+        versions = ", ".join(str(entry.version) for entry in registry.entries(model)) or "none"
         raise AnmiError(
             f'"{model}" has no champion before this one: name a version by --to (there are:'
-            f" {known})"
+            f" {versions})"
         )
-    if before is not None and before.version == wanted:
+    if before is not None and before.version == number:
         raise AnmiError(f'{before} is the champion of "{model}" already: name another by --to')
-    after = registry.entry(model, wanted)
+    after = registry.entry(model, number)
     if DIGEST not in after.tags or not registry.has_files(after):
         raise AnmiError(
             f'the files of {after} of "{model}" are gone or were not registered by retraining: name'
@@ -108,7 +108,7 @@ def champion(context: Any, name: str | None) -> Any:
     by_version = {entry.version: _line(entry) for entry in entries}
     for alias in ("champion", "challenger"):
         click.echo(f"{alias:<12} {by_version.get(aliases.get(alias, 0), 'none')}")
-    made = table(
+    decisions = table(
         "Last decisions",
         "version,created,nDCG@10,decision,why",
         plain="version,created,nDCG@10,decision",
@@ -116,12 +116,17 @@ def champion(context: Any, name: str | None) -> Any:
     for entry in entries[:_SHOWN]:
         decision = "rolled back" if "rolled_back" in entry.tags else entry.tags.get("decision", "")
         ndcg, reasons = (entry.tags.get(tag, "") for tag in ("ndcg", "reasons"))
-        made.add_row(str(entry.version), entry.created, ndcg, decision, reasons)
-    console().print(made)
+        decisions.add_row(str(entry.version), entry.created, ndcg, decision, reasons)
+    console().print(decisions)
     click.echo(f'load it: mlflow.sentence_transformers.load_model("models:/{model}@champion")')
     shown = [
-        {"version": each.version, "created": each.created, "mlflow_run": each.run, **each.tags}
-        for each in entries
+        {
+            "version": entry_shown.version,
+            "created": entry_shown.created,
+            "mlflow_run": entry_shown.run,
+            **entry_shown.tags,
+        }
+        for entry_shown in entries
     ]
     return {"model": model, "aliases": aliases, "versions": shown[:_SHOWN]}
 

@@ -70,8 +70,8 @@ def command(
                 if isinstance(document, dict) and not document.get("ok", True):
                     sys.exit(1)
 
-        made = click.command(short_help=short_help, epilog=example(*examples))(call)
-        return cast("click.Command", env_option(json_option(made)))
+        built = click.command(short_help=short_help, epilog=example(*examples))(call)
+        return cast("click.Command", env_option(json_option(built)))
 
     return make
 
@@ -87,30 +87,34 @@ def user_error(error: BaseException) -> str | None:
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    for found in causes(error):
-        if isinstance(found, AnmiError):
-            return str(found)
+    for cause in causes(error):
+        if isinstance(cause, AnmiError):
+            return str(cause)
     kinds = (ParameterValidationError, DatasetNotFoundError, MissingConfigException, YAMLError)
-    for found in causes(error):
-        told: object = None
-        if isinstance(found, VersionNotFoundError):
+    for cause in causes(error):
+        sentence: object = None
+        if isinstance(cause, VersionNotFoundError):
             name = str(error).split(":", 1)[0]
-            told = f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
-        elif isinstance(found, OmegaConfBaseException):
-            place = found.full_key or found.key or "?"
-            what = str(found.msg or found).split("\n")[0]
-            told = AnmiError(
-                f'"{place}" of the configuration cannot be resolved ({what}): correct what stands'
+            sentence = (
+                f'nothing has been saved as "{name}" yet: run the pipeline that makes it first'
+            )
+        elif isinstance(cause, OmegaConfBaseException):
+            place = cause.full_key or cause.key or "?"
+            reason = str(cause.msg or cause).split("\n")[0]
+            sentence = AnmiError(
+                f'"{place}" of the configuration cannot be resolved ({reason}): correct what stands'
                 " in its ${…}, or set the variable of the environment that it names"
             )
-        elif isinstance(found, OSError):
-            told = unwritable(found)
-        elif isinstance(found, kinds) or (
-            isinstance(found, ValueError) and _KEDRO.search(str(found))
+        elif isinstance(cause, OSError):
+            sentence = unwritable(cause)
+        elif isinstance(cause, kinds) or (
+            isinstance(cause, ValueError) and _KEDRO.search(str(cause))
         ):
-            told = str(found) + (" Correct the YAML there." if isinstance(found, YAMLError) else "")
-        if told:
-            return " ".join(str(told).split())
+            sentence = str(cause) + (
+                " Correct the YAML there." if isinstance(cause, YAMLError) else ""
+            )
+        if sentence:
+            return " ".join(str(sentence).split())
     return None
 
 
@@ -221,9 +225,9 @@ class Saved:
             return self._catalog.load(name)
         if not pipeline:
             return default
-        if asked := self._catalog.get(name)._version.load:
+        if version := self._catalog.get(name)._version.load:
             raise AnmiError(
-                f'run {asked} has no "{name}": `kedro anmi runs {asked}` says what it made'
+                f'run {version} has no "{name}": `kedro anmi runs {version}` says what it made'
             )
         raise AnmiError(
             f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`)'
@@ -238,9 +242,9 @@ class Saved:
         """Return ``collection, recipe, run, date`` of the run that made a dataset, and a ``notice`` of a later one."""
         run = str(self._catalog.get(name).resolve_load_version())
         record = self.runs.read(run)
-        made = record.get("parameters", {}) | record.get("made_from", {})
-        found = {key: str(made.get(key, "")) for key in ("collection", "recipe")}
-        return found | {
+        parameters = record.get("parameters", {}) | record.get("made_from", {})
+        named = {key: str(parameters.get(key, "")) for key in ("collection", "recipe")}
+        return named | {
             "run": run,
             "date": str(record.get("start", "")),
             "notice": self.runs.notice(run),
@@ -276,10 +280,10 @@ def table(title: str, columns: str, *, plain: str = "") -> Any:
     """Return an empty table of columns, separated by commas; cells of the ``plain`` ones are never broken."""
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left")
+    empty_table = Table(title=title, title_justify="left")
     for name in columns.split(","):
-        made.add_column(name, no_wrap=name in plain.split(","))
-    return made
+        empty_table.add_column(name, no_wrap=name in plain.split(","))
+    return empty_table
 
 
 def store_path(context: Any) -> Path:

@@ -40,25 +40,25 @@ def doctor(context: Any) -> Any:
     This reads the configured collection. The exit code is 1 if there is a problem; warnings do not
     count.
     """
-    found = [Finding("Python", OK, platform.python_version())]
+    findings = [Finding("Python", OK, platform.python_version())]
     # What is read is logged, too.
     with redirect_stdout(io.StringIO()):
         for name, check in CHECKS.items():
             try:
-                found.extend(check(context))
+                findings.extend(check(context))
             except Exception as error:
                 # The others go on.
                 kind = "" if isinstance(error, AnmiError) else f"{type(error).__name__}: "
-                found.append(
+                findings.append(
                     Finding(name, PROBLEM, masked(kind + " ".join(str(error).split()))[:600])
                 )
-    for finding in found:
+    for finding in findings:
         click.echo(visible(f"{finding.level:<8} {finding.name}: {finding.text}"))
         if finding.todo:
             click.echo(visible(f"{'':<9}→ {finding.todo}"))
-    good = all(finding.level != PROBLEM for finding in found)
+    good = all(finding.level != PROBLEM for finding in findings)
     click.echo(f"\nnext: {'kedro run' if good else 'do what the arrows say, and ask again'}")
-    return {"ok": good, "findings": [finding._asdict() for finding in found]}
+    return {"ok": good, "findings": [finding._asdict() for finding in findings]}
 
 
 def device(_: Any) -> Iterator[Finding]:
@@ -84,21 +84,21 @@ def models(context: Any) -> Iterator[Finding]:
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     yield Finding("MiniLM", OK, "packaged, its weights as they should be")
     base = str(context.params["denoising"].cross_encoder.base)
-    for name, asked in (("encoder", str(context.params["encoder"])), ("cross-encoder", base)):
-        if is_folder(asked):
-            check_folder(Path(asked), asked)
+    for name, model in (("encoder", str(context.params["encoder"])), ("cross-encoder", base)):
+        if is_folder(model):
+            check_folder(Path(model), model)
         if (
-            asked in ENCODERS
-            or is_folder(asked)
-            or isinstance(try_to_load_from_cache(asked, "config.json"), str)
+            model in ENCODERS
+            or is_folder(model)
+            or isinstance(try_to_load_from_cache(model, "config.json"), str)
         ):
-            yield Finding(name, OK, f"{asked} is here")
+            yield Finding(name, OK, f"{model} is here")
         elif os.environ.get("ANMI_ONLINE"):
-            yield Finding(name, WARNING, f"{asked} is not here: the run fetches it from the hub")
+            yield Finding(name, WARNING, f"{model} is not here: the run fetches it from the hub")
         else:
             todo = "set ANMI_ONLINE=1 for one run, which fetches it, or name a folder"
             yield Finding(
-                name, PROBLEM, f"{asked} is not here, and downloads are not allowed", todo
+                name, PROBLEM, f"{model} is not here, and downloads are not allowed", todo
             )
 
 
@@ -118,18 +118,20 @@ def data(context: Any) -> Iterator[Finding]:
         "test_share": params.test_share,
         "language": params.language,
     }
-    found = load_collection(collection, seed=int(context.params["seed"]), **shares)
+    loaded = load_collection(collection, seed=int(context.params["seed"]), **shares)
     queries = {
-        split: int((found.queries["split"] == split).sum()) for split in ("train", "dev", "test")
+        split: int((loaded.queries["split"] == split).sum()) for split in ("train", "dev", "test")
     }
-    told = ", ".join(f"{count:,} {split}" for split, count in queries.items())
-    text = f'{collection}: {len(found.corpus):,} documents in "{found.language}", queries: {told}'
+    counts = ", ".join(f"{count:,} {split}" for split, count in queries.items())
+    text = (
+        f'{collection}: {len(loaded.corpus):,} documents in "{loaded.language}", queries: {counts}'
+    )
     yield Finding("collection", OK, text)
     if not queries["train"]:
-        said = (
+        warning = (
             "no training query has a label: nothing is mined, and training rests on pseudo-queries"
         )
-        yield Finding("collection", WARNING, said)
+        yield Finding("collection", WARNING, warning)
     if small := [
         f"{split} has {queries[split]}" for split in ("dev", "test") if queries[split] < 50
     ]:
@@ -178,12 +180,17 @@ def disk(context: Any) -> Iterator[Finding]:
     ):
         if "://" in place:
             continue
-        there = next(folder for folder in (Path(place), *Path(place).parents) if folder.exists())
-        free = shutil.disk_usage(there).free
+        folder_there = next(
+            folder for folder in (Path(place), *Path(place).parents) if folder.exists()
+        )
+        free = shutil.disk_usage(folder_there).free
         level = PROBLEM if free < _NOTHING else WARNING if free < _LITTLE else OK
-        if not os.access(there, os.W_OK):
+        if not os.access(folder_there, os.W_OK):
             yield Finding(
-                f"room for the {name}", PROBLEM, f"{there} cannot be written to", "see its owner"
+                f"room for the {name}",
+                PROBLEM,
+                f"{folder_there} cannot be written to",
+                "see its owner",
             )
             continue
         todo = "" if level == OK else "kedro anmi prune --keep 3 makes room"

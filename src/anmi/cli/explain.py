@@ -49,40 +49,44 @@ def explain(
     selection = saved.load("selection", "mining")
     place = saved.echo_where("selection")
     block = _block(selection, query_id, saved)
-    asked = queries[queries["query_id"] == query_id]
-    query = str(asked["text"].iloc[0]) if len(asked) else ""
+    query_rows = queries[queries["query_id"] == query_id]
+    query = str(query_rows["text"].iloc[0]) if len(query_rows) else ""
     fused, summary = (saved.load(name, default={}) for name in ("fused_judge", "selection_summary"))
-    told = explain(
+    decisions = explain(
         block, corpus, fused, query, context.params["seed"], summary.get("negatives_wanted")
     )
-    found = {"query_id": query_id, "query": query} | told
+    document = {"query_id": query_id, "query": query} | decisions
     if document_id is not None:
-        itself = str(asked["same_as"].iloc[0]) if len(asked) and "same_as" in asked else ""
-        found = _only(found, block, corpus, document_id, saved, itself)
-    _print(found, top, document_id)
-    return place | found
+        itself = (
+            str(query_rows["same_as"].iloc[0])
+            if len(query_rows) and "same_as" in query_rows
+            else ""
+        )
+        document = _only(document, block, corpus, document_id, saved, itself)
+    _print(document, top, document_id)
+    return place | document
 
 
 def _block(shards: Any, query_id: str, saved: Saved) -> Any:
     """Return the block of a query alone; where no shard holds it, an error says why, or names the nearest ids."""
     import numpy as np
 
-    known: set[str] = set()
+    ids: set[str] = set()
     for block in shards:
         if (places := np.flatnonzero(block.query_ids == query_id)).size:
             return block.take(places)
-        known.update(block.query_ids.tolist())
+        ids.update(block.query_ids.tolist())
     gone = saved.load("quarantine")
     for row in () if gone is None else gone[gone.kind == "query"].itertuples():
         if row.id == query_id:
             raise AnmiError(
                 f'query "{query_id}" was set aside when the collection was read: {row.reason}'
             )
-    if not known:
+    if not ids:
         from anmi.report.console import NOTHING_MINED
 
         raise AnmiError(f'there is no query "{query_id}" to explain: {NOTHING_MINED}')
-    raise AnmiError(f'the selection has no query "{query_id}": {nearest(query_id, known)}')
+    raise AnmiError(f'the selection has no query "{query_id}": {nearest(query_id, ids)}')
 
 
 def _only(

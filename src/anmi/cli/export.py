@@ -35,12 +35,12 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
         return
     from anmi.selection.export import FORMATS
 
-    told = {}
-    for name, found in FORMATS.items():
-        options = ", ".join(f"--{option}" for option in sorted(found.takes)).replace("_", "-")
-        told[name] = found.description + (f" Takes {options}." if options else "")
+    descriptions = {}
+    for name, kind in FORMATS.items():
+        options = ", ".join(f"--{option}" for option in sorted(kind.takes)).replace("_", "-")
+        descriptions[name] = kind.description + (f" Takes {options}." if options else "")
     formatter = click.HelpFormatter(width=100)
-    formatter.write_dl([*told.items(), *_OTHERS.items()])
+    formatter.write_dl([*descriptions.items(), *_OTHERS.items()])
     click.echo(formatter.getvalue(), nl=False)
     context.exit()
 
@@ -106,31 +106,31 @@ def export(
         "Quality": expected_sentence(summary.get("expected")),
     }
     collection = _collection(saved) if saved.has(*_COLLECTION) else None
-    made = make_export(rows, name, options, collection, saved.load("encoder_info"), mined)
+    exported = make_export(rows, name, options, collection, saved.load("encoder_info"), mined)
     try:
         with aside(folder) as path:
-            made.save(path)
+            exported.save(path)
     except OSError as error:
         raise AnmiError(
             f"cannot write to {folder}: {error.strerror or error}; choose another folder"
         ) from error
-    click.echo(f"{len(made.table):,} lines of {name} in {folder}, of {source}")
-    if any(made.prompts.values()):
-        click.echo(f"prompts, not in the texts: {in_words(made.prompts)}")
-    if made.score is not None:
-        click.echo(f"scores: {made.score}")
-    for what, count in made.left_out.items():
+    click.echo(f"{len(exported.table):,} lines of {name} in {folder}, of {source}")
+    if any(exported.prompts.values()):
+        click.echo(f"prompts, not in the texts: {in_words(exported.prompts)}")
+    if exported.score is not None:
+        click.echo(f"scores: {exported.score}")
+    for what, count in exported.left_out.items():
         click.echo(f"warning: left out {what}: {count:,}", err=True)
-    click.echo(f"read it with: {made.how_to_load(folder)}")
+    click.echo(f"read it with: {exported.how_to_load(folder)}")
     return {
         "format": name,
         "folder": str(folder),
-        "lines": len(made.table),
+        "lines": len(exported.table),
         "source": source,
-        "prompts": made.prompts,
-        "scores": made.score,
-        "left_out": made.left_out,
-        "read_with": made.how_to_load(folder),
+        "prompts": exported.prompts,
+        "scores": exported.score,
+        "left_out": exported.left_out,
+        "read_with": exported.how_to_load(folder),
     }
 
 
@@ -140,10 +140,10 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
 
     if not catalog.exists("audit_recipes"):
         return ""
-    found = catalog.load("audit_recipes")
-    for row in found.to_dict("records"):
-        made = {"collection": row["collection"], "recipe": row["recipe"]}
-        if row["negatives"] > 0 and made.items() <= place.items():
+    audit = catalog.load("audit_recipes")
+    for row in audit.to_dict("records"):
+        recipe = {"collection": row["collection"], "recipe": row["recipe"]}
+        if row["negatives"] > 0 and recipe.items() <= place.items():
             ends = (row[f"false_negative_rate{end}"] for end in ("", "_low", "_high"))
             rate = share_sentence(*ends)
             return f"{rate} of {row['negatives']:,} negatives that the recipe chose are false"

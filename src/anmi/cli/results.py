@@ -24,27 +24,27 @@ def results(context: Any, run_id: str | None) -> Any:
     saved = Saved(context, *names, run_id=run_id)
     mined = not saved.has("results") and saved.has("selection_summary")
     name = "selection_summary" if mined else "results"
-    found = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
-    found |= saved.load(name, "evaluation,reporting")
+    document = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
+    document |= saved.load(name, "evaluation,reporting")
     run = saved.echo_where(name)["run"]
     option = f" --env {context.env}" if context.env else ""
     if mined:
-        _print_mining(found)
-        given = flatten(saved.runs.read(run).get("runtime_parameters", {}))
-        params = ",".join(f"{key}={value}" for key, value in given.items())
+        _print_mining(document)
+        parameters = flatten(saved.runs.read(run).get("runtime_parameters", {}))
+        params = ",".join(f"{key}={value}" for key, value in parameters.items())
         words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
         click.echo(
             f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else "")
         )
-        return found
-    _print(found)
+        return document
+    _print(document)
     click.echo(f"{'tracking database':<18} {masked(tracked_at(context)) or 'switched off'}")
     block = next(iter(saved.load("selection", default=())), None)
     if block is not None and len(block):
         click.echo(
             f"\nnext: kedro anmi explain{option} {visible(shlex.quote(str(block.query_ids[0])))}"
         )
-    return found
+    return document
 
 
 def _print_mining(found: dict[str, Any]) -> None:
@@ -54,12 +54,12 @@ def _print_mining(found: dict[str, Any]) -> None:
     if not any(row["candidates"] for row in found["funnel"]):
         click.echo(NOTHING_MINED)
         return
-    for made in (
+    for printed in (
         source_table(found["by_source"]),
         rejections_table(found["funnel"]),
         origins_table(found["origins"]),
     ):
-        console().print(made)
+        console().print(printed)
     full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
     click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
     _print_quality(found)

@@ -23,13 +23,13 @@ _DAY: Final = 86_400.0
 @click.argument("run_id", required=False)
 def runs(context: Any, run_id: str | None) -> Any:
     """List the runs with recipe, collection and status; with RUN_ID print the `run.json` of one."""
-    known = Runs(data_root(context))
+    history = Runs(data_root(context))
     if run_id is not None:
-        record = known.get(run_id)
+        record = history.get(run_id)
         click.echo(json.dumps(record, indent=2, ensure_ascii=False))
         return record
-    records = known.all()[::-1]
-    made = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
+    records = history.all()[::-1]
+    listing = table("Runs", "run,status,pipelines,recipe,collection,start,end", plain="run,status")
     for record in records:
         parameters = record["parameters"]
         filters = record.get("filters", {})
@@ -43,11 +43,11 @@ def runs(context: Any, run_id: str | None) -> Any:
             record["start"],
             record["end"] or "",
         )
-        made.add_row(*map(str, cells))
+        listing.add_row(*map(str, cells))
     if records:
-        console(140).print(made)
+        console(140).print(listing)
     else:
-        click.echo(f"nothing was run under {known.root} yet: `kedro run` does")
+        click.echo(f"nothing was run under {history.root} yet: `kedro run` does")
     return records
 
 
@@ -78,12 +78,12 @@ def resume(context: Any, run_id: str | None) -> Any:
 def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
     """Return the record of the run to go on with: the one asked for, or the last that did not end well."""
     if run_id is None:
-        found = [record for record in known.all() if record["status"] in UNFINISHED]
-        if not found:
+        unfinished = [record for record in known.all() if record["status"] in UNFINISHED]
+        if not unfinished:
             raise AnmiError(
                 f"no run under {known.root} was killed or has failed: there is nothing to resume"
             )
-        return found[-1]
+        return unfinished[-1]
     record = known.get(run_id)
     if record["status"] == "finished":
         raise AnmiError(
@@ -121,25 +121,27 @@ def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: boo
         raise click.UsageError(
             "--json asks nothing: add --yes to remove, or --dry-run to see what would go"
         )
-    known = Runs(data_root(context))
-    records = known.all()
+    history = Runs(data_root(context))
+    records = history.all()
     reasons = kept(records, keep, aliased_runs(context, records))
     entries = context.config_loader["catalog"].values()
     places = {str(entry["filepath"]) for entry in entries if entry.get("versioned")}
-    found = list(removals(known, records, reasons, places))
-    for text in [f"kept: {name} ({reason})" for name, reason in sorted(reasons.items())] + found:
+    removable = list(removals(history, records, reasons, places))
+    for text in [
+        f"kept: {name} ({reason})" for name, reason in sorted(reasons.items())
+    ] + removable:
         click.echo(text)
-    if not dry_run and found:
+    if not dry_run and removable:
         if not yes:
             click.confirm("Remove these?", abort=True)
         # Records last, so that what is left after a crash still says whose it is.
-        for place in sorted(found, key=lambda place: place.startswith(f"{known.root}/runs/")):
+        for place in sorted(removable, key=lambda place: place.startswith(f"{history.root}/runs/")):
             buckets.remove(place)
     click.echo(
-        f"{'would be removed' if dry_run else 'removed'}: {len(found):,} versions, records and"
+        f"{'would be removed' if dry_run else 'removed'}: {len(removable):,} versions, records and"
         " leftovers"
     )
-    document: dict[str, Any] = {"removed": not dry_run, "kept": reasons, "removals": found}
+    document: dict[str, Any] = {"removed": not dry_run, "kept": reasons, "removals": removable}
     if unused is not None and not dry_run and (store_path(context) / "data.mdb").exists():
         from anmi.store import Store
 
@@ -195,13 +197,13 @@ def kept(
         name = waiting.pop()
         record = by_id.get(name, {})
         others = {
-            each.get("version")
+            artifact.get("version")
             for kind in ("loaded", "saved")
-            for each in record.get(kind, {}).values()
+            for artifact in record.get(kind, {}).values()
         }
-        for other in sorted(others - reasons.keys() - {None}):
-            reasons[str(other)] = f"{name} loaded from it"
-            waiting.append(str(other))
+        for version in sorted(others - reasons.keys() - {None}):
+            reasons[str(version)] = f"{name} loaded from it"
+            waiting.append(str(version))
     return reasons
 
 
@@ -269,5 +271,5 @@ def aliased_runs(context: Any, records: Sequence[Mapping[str, Any]]) -> set[str]
     aliased = {
         (name, version) for name in registry.names() for version in registry.aliases(name).values()
     }
-    entries = [registry.entry(*each) for each in aliased]
+    entries = [registry.entry(*name_and_version) for name_and_version in aliased]
     return {name for entry in entries for name in (entry.tags.get("run_id", ""), entry.run) if name}

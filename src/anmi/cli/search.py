@@ -34,13 +34,14 @@ def search(
     saved = Saved(context, "search_index", run_id=run_id)
     opened = saved.load("search_index", "evaluation")
     of = saved.echo_where("search_index") | {"system": system}
-    found = list(zip(questions, opened.search(list(questions), k, system), strict=True))
+    answers = list(zip(questions, opened.search(list(questions), k, system), strict=True))
     parts = opened.parts if system == "hybrid" else (system,)
-    for question, hits in found:
+    for question, hits in answers:
         if hits:
             console(160, highlight=False).print(hits_table(question, hits, parts))
         else:
             click.echo(visible(f'no document shares a term with "{question}"'))
     return [
-        {**of, "question": asked, "hits": [hit.as_dict() for hit in hits]} for asked, hits in found
+        {**of, "question": query, "hits": [hit.as_dict() for hit in hits]}
+        for query, hits in answers
     ]

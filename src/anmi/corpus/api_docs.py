@@ -103,8 +103,8 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     list of PublicObject
         The same in every process.
     """
-    found = defaultdict[tuple[str, str], list[tuple[str, str, str, str]]](list)
-    seen: dict[int, tuple[Any, str]] = {}
+    named_docstrings = defaultdict[tuple[str, str], list[tuple[str, str, str, str]]](list)
+    first_objects: dict[int, tuple[Any, str]] = {}
     with (
         warnings.catch_warnings(action="ignore"),
         redirect_stdout(io.StringIO()),
@@ -115,12 +115,12 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
             for name, item, kind in _members(module, package):
                 docstring = getattr(item, "__doc__", None)
                 # The object itself is kept, so that its id cannot be given to another one.
-                _, first = seen.setdefault(id(item), (item, kind))
+                _, first = first_objects.setdefault(id(item), (item, kind))
                 if isinstance(docstring, str) and (parts := split_docstring(docstring)):
-                    found[parts].append((name, module.__name__, first, package))
+                    named_docstrings[parts].append((name, module.__name__, first, package))
     objects = []
-    for parts, named in found.items():
-        named.sort(key=lambda one: publicness(one[0]))
+    for parts, named in named_docstrings.items():
+        named.sort(key=lambda entry: publicness(entry[0]))
         objects.append(PublicObject(*named[0], *parts, [name for name, *_ in named]))
     return sorted(objects)
 
@@ -238,28 +238,28 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     location, options
         Not used; every reader takes them.
     """
-    found = public_objects(PACKAGES)
-    names = [item.name for item in found]
+    objects = public_objects(PACKAGES)
+    names = [item.name for item in objects]
     metadata = [
         to_json({key: getattr(item, key) for key in ("module", "kind", "package")})
-        for item in found
+        for item in objects
     ]
-    packages = [item.package for item in found]
+    packages = [item.package for item in objects]
 
     def table(**columns: Any) -> pd.DataFrame:
         return pd.DataFrame({**columns, "file": packages}, dtype="str").assign(line=0)
 
     # What may stand for an object in a sentence is one of its kind in its module: numpy.linalg.det
     # for numpy.linalg.norm. A kind alone would let any of 1,800 functions stand there.
-    kinds = {item.name: f"{item.kind}:{item.module}" for item in found}
-    kinds |= {item.module: "module" for item in found if item.module not in kinds}
+    kinds = {item.name: f"{item.kind}:{item.module}" for item in objects}
+    kinds |= {item.module: "module" for item in objects if item.module not in kinds}
     entities = [(name, name.rpartition(".")[2], to_json([kind])) for name, kind in kinds.items()]
     return RawCollection(
         # No title: the name would give the answer away.
-        table(document_id=names, title="", text=[item.rest for item in found], metadata=metadata),
-        table(query_id=names, text=[item.summary for item in found], metadata=metadata),
+        table(document_id=names, title="", text=[item.rest for item in objects], metadata=metadata),
+        table(query_id=names, text=[item.summary for item in objects], metadata=metadata),
         table(query_id=names, document_id=names, relevance="1", split="train"),
-        pd.DataFrame(_triples(found), columns=["head", "relation", "tail"], dtype="str"),
+        pd.DataFrame(_triples(objects), columns=["head", "relation", "tail"], dtype="str"),
         same_text_is_equivalent=True,
         notes={
             "packages": {
@@ -270,20 +270,20 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     )
 
 
-def _triples(found: list[PublicObject]) -> list[tuple[str, str, str]]:
-    known = {alias: item.name for item in found for alias in item.aliases}
+def _triples(objects: list[PublicObject]) -> list[tuple[str, str, str]]:
+    names = {alias: item.name for item in objects for alias in item.aliases}
     triples: dict[tuple[str, str, str], None] = {}
-    for item in found:
+    for item in objects:
         triples[item.name, "module", item.module] = None
         triples[item.name, "kind", item.kind] = None
-        for other in see_also(item.rest):
-            target = _resolve(other, item, known)
+        for reference in see_also(item.rest):
+            target = _resolve(reference, item, names)
             if target not in (None, item.name):
                 triples[item.name, "see_also", target] = None
     return list(triples)
 
 
-def _resolve(written: str, item: PublicObject, known: Mapping[str, str]) -> str | None:
+def _resolve(written: str, item: PublicObject, names: Mapping[str, str]) -> str | None:
     """Look a name up as Sphinx would: beside the object, then in the enclosing modules, then as it stands."""
     scope = item.name.split(".")[:-1]
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
@@ -291,9 +291,9 @@ def _resolve(written: str, item: PublicObject, known: Mapping[str, str]) -> str 
     candidates = [*(f"{prefix}.{written}" for prefix in [*scopes, item.module]), written]
     return next(
         (
-            known[name]
+            names[name]
             for name in [*candidates, f"{_SHORT.get(head, head)}.{tail}"]
-            if name in known
+            if name in names
         ),
         None,
     )

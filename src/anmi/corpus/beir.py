@@ -77,9 +77,9 @@ def read_beir(location: str, options: Options) -> RawCollection:
         )
     corpus = inside(_first(folder, ["corpus"], _TEXTS) or folder / "corpus.jsonl", folder)
     documents = read_texts(corpus, "document", options.columns)
-    found = {split: _first(place, names, _LABELS) for split, names in SPLIT_NAMES.items()}
+    paths = {split: _first(place, names, _LABELS) for split, names in SPLIT_NAMES.items()}
     tables = {
-        path.name: read_qrels(inside(path, folder), split) for split, path in found.items() if path
+        path.name: read_qrels(inside(path, folder), split) for split, path in paths.items() if path
     }
     others = sorted(path.name for path in place.glob("*.*") if path.suffix in _LABELS)
     if not tables and others:
@@ -90,11 +90,11 @@ def read_beir(location: str, options: Options) -> RawCollection:
             " test.tsv"
         )
     qrels = pd.concat([empty(*LABEL_COLUMNS), *tables.values()], ignore_index=True)
-    asked = _first(folder, ["queries"], _TEXTS)
+    query_file = _first(folder, ["queries"], _TEXTS)
     queries = empty(*QUERY_COLUMNS)
-    if asked or len(qrels):
+    if query_file or len(qrels):
         queries = read_texts(
-            inside(asked or folder / "queries.jsonl", folder), "query", options.columns
+            inside(query_file or folder / "queries.jsonl", folder), "query", options.columns
         )
     runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
     return RawCollection(
@@ -273,7 +273,7 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         splits = _splits(location, library)
         name, train = splits["train"]
         # Splits may hand out one common list of queries; the labels say which split a query is in.
-        asked = {
+        query_rows = {
             (values["_id"], values["text"]): (line, values)
             for _, part in splits.values()
             for line, values in _texts(part.queries_iter())
@@ -292,7 +292,7 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
         ]
         return RawCollection(
             read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
-            read_texts(Path(name), "query", {}, asked.values()),
+            read_texts(Path(name), "query", {}, query_rows.values()),
             table(labels, *LABEL_COLUMNS),
             notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
         )
@@ -307,19 +307,19 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
             " splits"
         )
     base = base if last == "train" else location
-    found: dict[str, tuple[str, Any]] = {}
+    splits: dict[str, tuple[str, Any]] = {}
     for split, names in SPLIT_NAMES.items():
         for name in [*(f"{base}/{name}" for name in names), *[location][: split == "train"]]:
             with suppress(KeyError):
                 part = library.load(name)
                 if part.has_qrels() and part.has_queries():
-                    found.setdefault(split, (name, part))
-    if "train" not in found:
+                    splits.setdefault(split, (name, part))
+    if "train" not in splits:
         hint = nearest(location, set(library.registry) - {location})
         raise AnmiError(
             f'"{location}" is not known to ir_datasets, or has no queries with labels; {hint}'
         )
-    return found if found["train"][0].endswith("/train") else {"train": found["train"]}
+    return splits if splits["train"][0].endswith("/train") else {"train": splits["train"]}
 
 
 def _texts(items: Iterable[Any]) -> Iterator[Row]:
@@ -357,8 +357,8 @@ def read_hf(location: str, options: Options) -> RawCollection:
     AnmiError
         The dataset cannot be read, or has no such configuration or split.
     """
-    name, _, rest = location.partition(":")
-    config, _, split = rest.partition(":")
+    name, _, config_and_split = location.partition(":")
+    config, _, split = config_and_split.partition(":")
     cure = (
         "give a folder that `datasets` saved or that holds its files, each split with rows, or a"
         " name on the hub, with the environment variable ANMI_ONLINE=1"
@@ -372,9 +372,9 @@ def read_hf(location: str, options: Options) -> RawCollection:
         def called(part: str) -> str | None:
             return next(
                 (
-                    each
-                    for each in (f"{config}-{part}", f"{part}-{config}", part)
-                    if each in configs
+                    candidate
+                    for candidate in (f"{config}-{part}", f"{part}-{config}", part)
+                    if candidate in configs
                 ),
                 None,
             )
@@ -386,7 +386,11 @@ def read_hf(location: str, options: Options) -> RawCollection:
         corpus = called("corpus")
         queries = called("queries")
         labels = called("qrels") or called("default")
-        languages = [each.removesuffix("-corpus") for each in configs if each.endswith("-corpus")]
+        languages = [
+            config_name.removesuffix("-corpus")
+            for config_name in configs
+            if config_name.endswith("-corpus")
+        ]
         if corpus is None and languages:
             raise AnmiError(
                 f"hf:{location} has a corpus for each of {', '.join(sorted(languages))}; name one:"
@@ -441,39 +445,39 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
     folder = Path(name).expanduser()
     place = folder / (config or "")
     if _saved(place):
-        found = datasets.load_from_disk(place)
+        dataset = datasets.load_from_disk(place)
     else:
         options = (
             {"download_mode": "force_redownload", "verification_mode": "no_checks"}
             if folder.is_dir()
             else {}
         )
-        found = datasets.load_dataset(
+        dataset = datasets.load_dataset(
             str(folder) if folder.is_dir() else name, config or None, **options
         )
-    return found if isinstance(found, dict) else {"train": found}
+    return dataset if isinstance(dataset, dict) else {"train": dataset}
 
 
 def _rows(dataset: Any) -> Iterator[Row]:
     return numbered(dataset.with_format("arrow").iter(1000) if len(dataset) else ())
 
 
-def _of_splits(location: str, found: Mapping[str, Any], split: str) -> dict[str, tuple[str, Any]]:
+def _of_splits(location: str, dataset: Mapping[str, Any], split: str) -> dict[str, tuple[str, Any]]:
     """Return the splits by our names, each with the name that it has."""
-    if split and split not in found:
-        raise AnmiError(f'hf:{location} has no split "{split}"; {nearest(split, found)}')
+    if split and split not in dataset:
+        raise AnmiError(f'hf:{location} has no split "{split}"; {nearest(split, dataset)}')
     chosen = {
-        ours: (name, found[name])
+        ours: (name, dataset[name])
         for ours, names in SPLIT_NAMES.items()
         for name in reversed(names)
-        if name in found
+        if name in dataset
     }
-    if split or (len(found) == 1 and not chosen):
-        name = split or next(iter(found))
-        return {"train": (name, found[name])}
+    if split or (len(dataset) == 1 and not chosen):
+        name = split or next(iter(dataset))
+        return {"train": (name, dataset[name])}
     if not chosen:
         raise AnmiError(
-            f"hf:{location} has the splits {', '.join(found)}; name the one to read:"
+            f"hf:{location} has the splits {', '.join(dataset)}; name the one to read:"
             " PATH_OR_NAME:CONFIG:SPLIT"
         )
     return chosen

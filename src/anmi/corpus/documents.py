@@ -330,7 +330,10 @@ def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
     if first is not None and (not title or normalised(title) == normalised(blocks[first].text)):
         title = title or blocks[first].text
         blocks = [*blocks[:first], *blocks[first + 1 :]]
-    ends = ["\n" if one.tight and next_one.tight else "\n\n" for one, next_one in pairwise(blocks)]
+    ends = [
+        "\n" if block_above.tight and block_below.tight else "\n\n"
+        for block_above, block_below in pairwise(blocks)
+    ]
     text = "".join(block.text + end for block, end in zip(blocks, [*ends, ""], strict=False))
     return PlainText(
         title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level)
@@ -385,13 +388,13 @@ def read_docs(location: str, options: Options) -> RawCollection:
                     path, () if blank else read_rows(path), options.columns, clean(name)
                 )
             elif kind in KINDS:
-                found = KINDS[kind](path.read_bytes())
-                if found.title or found.text:
+                document = KINDS[kind](path.read_bytes())
+                if document.title or document.text:
                     metadata = {"path": name} | (
-                        {"headings": found.headings} if found.headings else {}
+                        {"headings": document.headings} if document.headings else {}
                     )
                     documents.add(
-                        clean(name), clean(found.text), metadata, path, 0, clean(found.title)
+                        clean(name), clean(document.text), metadata, path, 0, clean(document.title)
                     )
             else:
                 left_out.append((*entry, f"files of its kind are not read; {_ENDINGS} are"))

@@ -51,22 +51,24 @@ def split_words(text: str) -> list[tuple[str, str]]:
     >>> split_words("don't stop 中文 42")
     [("don't", 'LATIN'), ('stop', 'LATIN'), ('中', 'CJK'), ('文', 'CJK'), ('42', '')]
     """
-    found = []
+    words = []
     for match in _RUN.finditer(text):
         word = ""
         scripts = ""
         before = ("", False)
         for character in match[0]:
-            here = _script(character)
-            if word and (here[1] or before[1] or (here[0] and before[0] and here[0] != before[0])):
-                found.append((word, scripts))
+            current = _script(character)
+            if word and (
+                current[1] or before[1] or (current[0] and before[0] and current[0] != before[0])
+            ):
+                words.append((word, scripts))
                 word = ""
                 scripts = ""
             word = word + character
-            scripts = max(scripts, here[0])
-            before = here
-        found.append((word, scripts))
-    return found
+            scripts = max(scripts, current[0])
+            before = current
+        words.append((word, scripts))
+    return words
 
 
 @lru_cache(maxsize=65536)
@@ -183,8 +185,8 @@ def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> f
     0.4
     """
     of_script = {
-        script: [word.lower() for word, _ in found]
-        for script, found in groupby(
+        script: [word.lower() for word, _ in of_one_script]
+        for script, of_one_script in groupby(
             sorted(words, key=lambda word: word[1]), key=lambda word: word[1]
         )
         if script

@@ -146,9 +146,11 @@ class KnowledgeGraph:
         ([[0, 0, 1]], [0, -1])
         """
         facts = facts[facts.document_id.isin(document_ids)]
-        both = pd.concat([table[_HEADER] for table in (graph, facts)], ignore_index=True)
-        codes, nodes = pd.factorize(pd.concat([entities.uri, both["head"], both["tail"]]))
-        relation, relations = pd.factorize(both.relation)
+        triples_stated = pd.concat([table[_HEADER] for table in (graph, facts)], ignore_index=True)
+        codes, nodes = pd.factorize(
+            pd.concat([entities.uri, triples_stated["head"], triples_stated["tail"]])
+        )
+        relation, relations = pd.factorize(triples_stated.relation)
         head, tail = np.split(codes[len(entities) :], 2)
         numbers = np.stack([head, relation, tail], axis=1).astype(np.int64)
         triples, place = np.unique(numbers, axis=0, return_inverse=True)
@@ -183,13 +185,13 @@ class KnowledgeGraph:
             bool [Q, D].
         """
         present = positives != PADDING
-        own, place = np.unique(positives[present], return_inverse=True)
+        documents, place = np.unique(positives[present], return_inverse=True)
         counted = self.stated.astype(np.int32)
-        needed = counted[own]
+        needed = counted[documents]
         transposed = sparse.csc_array(counted.T)
         size = np.asarray(needed.sum(axis=1)).ravel()
         parts = [sparse.csr_array((0, counted.shape[0]), dtype=np.int32)]
-        for start in range(0, len(own), _BLOCK):
+        for start in range(0, len(documents), _BLOCK):
             shared = sparse.coo_array(needed[start : start + _BLOCK] @ transposed)
             complete = shared.data == size[start + shared.row]
             found = (
@@ -197,7 +199,7 @@ class KnowledgeGraph:
                 (shared.row[complete], shared.col[complete]),
             )
             parts.append(sparse.csr_array(found, shared.shape))
-        of_query = membership(np.nonzero(present)[0], place, (len(positives), len(own)))
+        of_query = membership(np.nonzero(present)[0], place, (len(positives), len(documents)))
         result = sparse.csr_array(
             of_query.astype(np.int32) @ sparse.csr_array(sparse.vstack(parts))
         )
@@ -302,8 +304,8 @@ def stated_facts(
     >>> stated_facts(corpus, graph).to_numpy().tolist()
     [['a', 'a', 'kind', 'function'], ['b', 'x', 'is', 'y']]
     """
-    own = graph[among(graph["head"], corpus["document_id"])]
-    rows = own[["head", *_HEADER]].to_numpy().tolist()
+    of_documents = graph[among(graph["head"], corpus["document_id"])]
+    rows = of_documents[["head", *_HEADER]].to_numpy().tolist()
     telling = containing(corpus["metadata"], '"triples"')
     for document, text in zip(
         *(taken(corpus[name], telling) for name in ("document_id", "metadata")), strict=True
@@ -334,11 +336,11 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
         qrels.assign(row=ids.get_indexer(qrels["document_id"])).groupby("query_id")["row"].agg(list)
     )
     positives = padded_array(pa.chunked_array([labels.tolist()], pa.list_(pa.int32())), PADDING)
-    known = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
-    found = known.entailing(positives)
+    knowledge = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
+    stating = knowledge.entailing(positives)
     pairs = {
-        "query_id": np.repeat(labels.index.to_numpy(object), np.diff(found.indptr)),
-        "document_id": ids.to_numpy(object)[found.indices],
+        "query_id": np.repeat(labels.index.to_numpy(object), np.diff(stating.indptr)),
+        "document_id": ids.to_numpy(object)[stating.indices],
     }
     equal = pd.DataFrame(pairs, dtype="str")
     return equal[~pairs_among(equal, qrels)].reset_index(drop=True)
@@ -394,13 +396,13 @@ def read_kg(location: str, options: Options) -> RawCollection:
     check_share(malformed, "documents", len(raw.documents), options.max_quarantine)
 
     entities = with_ranges(entities, graph)
-    known = set(zip(*(graph[name] for name in _HEADER), strict=True))
+    triples = set(zip(*(graph[name] for name in _HEADER), strict=True))
     # Relations are seldom URIs; those that are none have a name and no short one.
     relations = graph["relation"][graph["relation"].str.contains("://", regex=False)]
-    facts = stated_facts(raw.documents, graph, resolver({*entities["uri"], *relations}, known))
+    facts = stated_facts(raw.documents, graph, resolver({*entities["uri"], *relations}, triples))
     notes: dict[str, Any] = {"graph": [str(path) for path in files]}
     if foreign := sum(
-        fact not in known for fact in zip(*(facts[name] for name in _HEADER), strict=True)
+        fact not in triples for fact in zip(*(facts[name] for name in _HEADER), strict=True)
     ):
         notes["stated triples that the graph lacks"] = foreign
     return replace(
@@ -456,7 +458,7 @@ def read_tables(
         If a file is missing or not in this form, an entity occurs twice, or too many triples are
         damaged.
     """
-    known = read_entities(entities)
+    table_of_entities = read_entities(entities)
     lines = (
         (number, [clean(value).strip() for value in line.split("\t")])
         for number, line in read_lines(triples)
@@ -467,8 +469,8 @@ def read_tables(
             f"{triples} line {first} is not the header; put head<TAB>relation<TAB>tail, and maybe"
             " <TAB>split, in the first line"
         )
-    uris = set(known["uri"])
-    found = list[list[str]]()
+    uris = set(table_of_entities["uri"])
+    sound = list[list[str]]()
     bad = []
     for number, fields in lines:
         if len(fields) not in (3, 4):
@@ -480,14 +482,14 @@ def read_tables(
         elif fields[0] not in uris:
             reason = f"the head is {'a literal' if is_quoted(fields[0]) else 'no entity'}"
         else:
-            found.append(fields[:3])
+            sound.append(fields[:3])
             continue
         bad.append(("triple", fields[0], str(triples), number, reason))
-    if not found and not bad:
+    if not sound and not bad:
         raise AnmiError(f"{triples} has a header and no rows; at least one triple was expected")
-    check_share(table_of(bad), "triples", len(found) + len(bad), max_quarantine)
-    table = pd.DataFrame(found, columns=_HEADER, dtype="str").drop_duplicates(ignore_index=True)
-    return known, table, table_of(bad)
+    check_share(table_of(bad), "triples", len(sound) + len(bad), max_quarantine)
+    table = pd.DataFrame(sound, columns=_HEADER, dtype="str").drop_duplicates(ignore_index=True)
+    return table_of_entities, table, table_of(bad)
 
 
 def read_entities(path: Path) -> pd.DataFrame:
@@ -531,8 +533,8 @@ def last_segment(uri: str) -> str:
     >>> last_segment("http://dbpedia.org/resource/Aarhus_Airport"), last_segment("http://example.org/city#Aarhus")
     ('Aarhus Airport', 'Aarhus')
     """
-    kept = uri.rstrip("/#")
-    return kept[max(kept.rfind("/"), kept.rfind("#")) + 1 :].replace("_", " ").strip() or uri
+    path = uri.rstrip("/#")
+    return path[max(path.rfind("/"), path.rfind("#")) + 1 :].replace("_", " ").strip() or uri
 
 
 def is_quoted(text: str) -> bool:
@@ -598,10 +600,13 @@ def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple
             named[name].append(uri)
 
     def meant(name: str) -> str:
-        found = named.get(name, [name])
+        candidates = named.get(name, [name])
         return (
-            found[0]
-            if all(other.startswith(found[0].removesuffix(name)) for other in found)
+            candidates[0]
+            if all(
+                uri_of_name.startswith(candidates[0].removesuffix(name))
+                for uri_of_name in candidates
+            )
             else name
         )
 
@@ -610,9 +615,11 @@ def resolver(uris: Iterable[str], known: Collection[Triple]) -> Callable[[Triple
         head, relation, tail = triple
         literal = is_quoted(tail)
         tails = (tail, tail[1:-1]) if literal else (tail, *named.get(tail, ()), f'"{tail}"')
-        for found in product(named.get(head, [head]), (relation, *named.get(relation, ())), tails):
-            if found in known:
-                return found
+        for written in product(
+            named.get(head, [head]), (relation, *named.get(relation, ())), tails
+        ):
+            if written in known:
+                return written
         return meant(head), meant(relation), tail if literal else meant(tail)
 
     return resolve
@@ -669,11 +676,8 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     # Everything is one of these, so they make no class; the other kinds of OWL are those of
     # classes.
     instances = (OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
-    classes |= {
-        node
-        for node, kind in graph.subject_objects(RDF.type)
-        if of_schema(kind) and kind not in instances
-    }
+    schema = {kind for kind in graph.objects(None, RDF.type) if of_schema(kind)} - {*instances}
+    classes |= {node for kind in schema for node in graph.subjects(RDF.type, kind)}
     nodes: dict[Any, bool] = {}
     facts = dict[Triple, None]()
     for triple in graph:
@@ -692,11 +696,11 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
             f"{path} holds no triple that names its head and its tail; at least one was expected"
         )
     rows = []
-    for node in (node for node, kept in nodes.items() if kept):
+    for node in (node for node, is_entity in nodes.items() if is_entity):
         kinds = (
             kind
-            for own in graph.objects(node, RDF.type)
-            for kind in graph.transitive_objects(own, above)
+            for class_ in graph.objects(node, RDF.type)
+            for kind in graph.transitive_objects(class_, above)
         )
         types = dict.fromkeys(clean(str(kind)) for kind in kinds if not of_schema(kind))
         rows.append((clean(str(node)), label_of(node), to_json(list(types))))

@@ -168,7 +168,7 @@ def add(path: Path, mark: Mark) -> Mark:
     The file is written aside and renamed, by one process at a time, so that none is lost and no
     half is seen.
     """
-    made = mark.now()
+    dated = mark.now()
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
@@ -178,11 +178,11 @@ def add(path: Path, mark: Mark) -> Mark:
             with aside(path) as file:
                 row = {
                     name: value
-                    for name, value in asdict(made).items()
+                    for name, value in asdict(dated).items()
                     if name in MARK_COLUMNS or value
                 }
                 file.write_text(before + json.dumps(row) + "\n", encoding="utf-8")
-    return made
+    return dated
 
 
 def with_marks(
@@ -232,16 +232,16 @@ def with_marks(
     split = marks["query_id"].map(
         dict(zip(found.queries["query_id"], found.queries["split"], strict=True))
     )
-    known = split.notna() & marks["document_id"].isin(found.corpus["document_id"])
-    counts = known & (split.isin(COUNTED) | marks["query_id"].isin(new["query_id"]))
-    notes = found.notes | _note(marks.assign(known=known, counts=counts), new)
+    is_present = split.notna() & marks["document_id"].isin(found.corpus["document_id"])
+    counts = is_present & (split.isin(COUNTED) | marks["query_id"].isin(new["query_id"]))
+    notes = found.notes | _note(marks.assign(known=is_present, counts=counts), new)
     counted = marks.assign(split=split)[counts].reset_index(drop=True)
     relevant = counted["relevance"] == 1
-    kept = found.qrels[~pairs_among(found.qrels, counted[~relevant])]
-    fresh = counted[relevant.to_numpy() & ~pairs_among(counted, kept)][[*kept]].astype(
-        dict(kept.dtypes)
+    labels = found.qrels[~pairs_among(found.qrels, counted[~relevant])]
+    fresh = counted[relevant.to_numpy() & ~pairs_among(counted, labels)][[*labels]].astype(
+        dict(labels.dtypes)
     )
-    qrels = pd.concat([kept, fresh], ignore_index=True)
+    qrels = pd.concat([labels, fresh], ignore_index=True)
     if (fresh["split"] == "train").any():
         notes.pop("labels", None)
 
@@ -284,11 +284,11 @@ def _with_questions(
     same = [
         names.setdefault(form, name) for form, name in zip(forms, asked["query_id"], strict=True)
     ]
-    other = marks["query_id"].map(dict(zip(asked["query_id"], same, strict=True)))
-    marks = marks.assign(query_id=other.fillna(marks["query_id"]))
+    query_ids = marks["query_id"].map(dict(zip(asked["query_id"], same, strict=True)))
+    marks = marks.assign(query_id=query_ids.fillna(marks["query_id"]))
     marks = marks.drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
-    here = marks["document_id"].isin(found.corpus["document_id"])
-    answered = marks["query_id"][here & (marks["relevance"] == 1)]
+    is_present = marks["document_id"].isin(found.corpus["document_id"])
+    answered = marks["query_id"][is_present & (marks["relevance"] == 1)]
     new = asked.assign(normalised=forms, query_id=same, metadata="{}", same_as="")
     new = new[~new["query_id"].isin(found.queries["query_id"]) & new["query_id"].isin(answered)]
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
@@ -324,5 +324,5 @@ def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
         gone: (~marks["known"]).sum(),
         "of test queries": (marks["known"] & ~marks["counts"]).sum(),
     }
-    told = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
-    return {"marks": f"{text}; without effect: {told}" if told else text}
+    without_effect = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
+    return {"marks": f"{text}; without effect: {without_effect}" if without_effect else text}

@@ -100,38 +100,40 @@ def cut_text(
             sections.append([])
         sections[-1].append(unit)
     path: list[_Unit] = []
-    found = []
+    passages = []
     for group in (
         part for section in _joined(sections, target) for part in _evenly(section, target)
     ):
         leading = list(takewhile(lambda unit: unit.level, group))
         path = _under(path, leading)
-        found.append(Passage(group[0].start, group[-1].end, tuple(one.name for one in path)))
+        passages.append(
+            Passage(group[0].start, group[-1].end, tuple(heading.name for heading in path))
+        )
         # Headings in the middle of a passage stay in its text, and are above the passages that
         # follow.
         path = _under(path, [unit for unit in group[len(leading) :] if unit.level])
-    return found
+    return passages
 
 
 def _under(path: list[_Unit], headings: list[_Unit]) -> list[_Unit]:
     """Return the headings above what follows these headings."""
     for heading in headings:
-        path = [*(one for one in path if one.level < heading.level), heading]
+        path = [*(above for above in path if above.level < heading.level), heading]
     return path
 
 
 def _joined(sections: list[list[_Unit]], target: int) -> list[list[_Unit]]:
     """Return the sections, short ones with a neighbour."""
-    found: list[list[_Unit]] = []
+    joined: list[list[_Unit]] = []
     for section in sections:
         words = sum(unit.words for unit in section)
-        least = _SHORT * target
-        before = sum(unit.words for unit in found[-1]) if found else 0
-        if found and min(words, before) < least and words + before <= target + least:
-            found[-1] += section
+        shortest = _SHORT * target
+        before = sum(unit.words for unit in joined[-1]) if joined else 0
+        if joined and min(words, before) < shortest and words + before <= target + shortest:
+            joined[-1] += section
         else:
-            found.append(section)
-    return found
+            joined.append(section)
+    return joined
 
 
 def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
@@ -144,7 +146,9 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
     for unit in section:
         # A unit that lies mostly beyond the end of a part begins the next one; a heading alone is
         # no part.
-        if size + unit.words / 2 > ends * words / count and any(not other.level for other in part):
+        if size + unit.words / 2 > ends * words / count and any(
+            not member.level for member in part
+        ):
             yield part
             part = []
             ends = ends + 1
@@ -176,8 +180,8 @@ def _units(
         elif words <= target:
             yield _Unit(begin, begin + len(block), words)
         else:
-            for one, other in sentences(block, language):
-                yield from _parts(text, begin + one, begin + other, target)
+            for begins, end in sentences(block, language):
+                yield from _parts(text, begin + begins, begin + end, target)
 
 
 def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
@@ -232,10 +236,12 @@ def cut_collection(
         return replace(found, corpus=corpus)
     whole = ~np.isin(np.arange(len(corpus)), list(cuts))
     new = _passages_of(corpus, cuts, found.language)
-    both = pd.concat([corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True)
-    order = np.argsort(both["row"].to_numpy(), kind="stable")
-    made = both.drop(columns="row").iloc[order].reset_index(drop=True)
-    if len(again := made["document_id"][made["document_id"].duplicated()]):
+    rows_in_any_order = pd.concat(
+        [corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True
+    )
+    order = np.argsort(rows_in_any_order["row"].to_numpy(), kind="stable")
+    cut_corpus = rows_in_any_order.drop(columns="row").iloc[order].reset_index(drop=True)
+    if len(again := cut_corpus["document_id"][cut_corpus["document_id"].duplicated()]):
         raise AnmiError(
             f'the document "{again.iloc[0]}" has the id of a passage; give it another id, or set'
             " ingestion.passages to none"
@@ -247,16 +253,16 @@ def cut_collection(
     )
     forms = forms.take(pa.array(order))
     qrels, equivalents, judged = (
-        spread(table, made) for table in (found.qrels, found.equivalents, found.judged)
+        spread(table, cut_corpus) for table in (found.qrels, found.equivalents, found.judged)
     )
     return replace(
         found,
-        corpus=made,
+        corpus=cut_corpus,
         qrels=qrels,
         equivalents=equivalents,
         judged=judged,
         forms=forms,
-        duplicates=find_duplicates(made["document_id"], forms),
+        duplicates=find_duplicates(cut_corpus["document_id"], forms),
         notes=found.notes | {"passages": note},
     )
 
@@ -281,7 +287,7 @@ def _passages_of(
     corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str
 ) -> pd.DataFrame:
     """Return the passages of the long documents, with the columns of the corpus and the ``row`` of their document."""
-    made = []
+    passages = []
     document: Any
     for (row, parts), document in zip(
         cuts.items(), corpus.iloc[list(cuts)].itertuples(), strict=True
@@ -294,14 +300,16 @@ def _passages_of(
         }
         shared = (to_json(metadata), document.parent)
         lead = _lead(document.text, language)
-        for number, one in enumerate(parts, start=1):
+        for number, part in enumerate(parts, start=1):
             # Without a title or a heading, a later passage would not say what it is about.
-            title = SEPARATOR.join(dict.fromkeys(filter(None, (document.title, *one.headings))))
+            title = SEPARATOR.join(dict.fromkeys(filter(None, (document.title, *part.headings))))
             title = title or (lead if number > 1 else "")
-            text = document.text[one.start : one.end]
-            made.append((f"{document.document_id}#{number}", title, text, *shared, one.start, row))
+            text = document.text[part.start : part.end]
+            passages.append(
+                (f"{document.document_id}#{number}", title, text, *shared, part.start, row)
+            )
     names = ["document_id", "title", "text", "metadata", "parent", "start", "row"]
-    return pd.DataFrame(made, columns=names).astype(dict(corpus.dtypes))
+    return pd.DataFrame(passages, columns=names).astype(dict(corpus.dtypes))
 
 
 def _lead(text: str, language: str) -> str:

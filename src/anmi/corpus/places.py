@@ -59,10 +59,10 @@ def kind_and_place(collection: str) -> tuple[str, str]:
     """
     kind, colon, place = collection.partition(":")
     if kind not in READERS:
-        there = Path(collection)
+        path = Path(collection)
         hint = (
-            f'for what lies there write "{likely_kind(there)}:{collection}"'
-            if there.exists()
+            f'for what lies there write "{likely_kind(path)}:{collection}"'
+            if path.exists()
             else None
         )
         raise AnmiError(f'there is no collection "{collection}": {hint or nearest(kind, READERS)}')
@@ -162,14 +162,14 @@ def files_of_docs(location: str) -> list[tuple[str, Path]]:
         for part in patterns
     ]
     shared = os.path.commonpath([root_of(pattern).absolute() for pattern in patterns])
-    found: dict[Path, tuple[str, Path]] = {}
+    named_files: dict[Path, tuple[str, Path]] = {}
     for pattern in patterns:
         root = root_of(pattern)
-        asked = "/." in f"/{pattern.removeprefix(root.as_posix())}"
+        names_hidden = "/." in f"/{pattern.removeprefix(root.as_posix())}"
         files = [
             path
             for path in find_files(pattern)
-            if asked or "/." not in f"/{path.relative_to(root).as_posix()}"
+            if names_hidden or "/." not in f"/{path.relative_to(root).as_posix()}"
         ]
         if not files:
             raise AnmiError(
@@ -177,10 +177,10 @@ def files_of_docs(location: str) -> list[tuple[str, Path]]:
             )
         for path in files:
             # A link keeps the name that it has where the user sees it.
-            found.setdefault(
+            named_files.setdefault(
                 path.resolve(), (Path(os.path.relpath(path.absolute(), shared)).as_posix(), path)
             )
-    return list(found.values())
+    return list(named_files.values())
 
 
 def find_files(pattern: str) -> list[Path]:

@@ -106,27 +106,27 @@ def near_duplicates(
     >>> near_duplicates(["a b c a b c", "x", "b c a b c a"], least_words=1)
     [(0, 2, 1.0)]
     """
-    given = arrow(forms)
-    frequency = Counter(word for form in given for word in set(_words(form.as_py())))
-    limit = max(_NAME_SHARE * len(given), _LEAST_COMMON)
+    texts = arrow(forms)
+    frequency = Counter(word for form in texts for word in set(_words(form.as_py())))
+    limit = max(_NAME_SHARE * len(texts), _LEAST_COMMON)
     telling = {word for word, count in frequency.items() if count < limit or _is_name(word)}
     del frequency
     groups = defaultdict[int, list[int]](list)
-    for row, form in enumerate(given):
+    for row, form in enumerate(texts):
         words = _words(form.as_py())
         if len(words) >= max(least_words, 1):
             # The key says which names the text has, and how often.
             groups[hash(tuple(sorted(filter(telling.__contains__, words))))].append(row)
-    found = []
+    pairs = []
     for rows in groups.values():
         if len(rows) > 1:
-            runs = {row: _runs(_words(given[row].as_py())) for row in rows}
-            found += [
+            runs = {row: _runs(_words(texts[row].as_py())) for row in rows}
+            pairs += [
                 (i, j, share)
                 for i, j in _sharing(runs, similarity)
                 if (share := len(runs[i] & runs[j]) / len(runs[i] | runs[j])) >= similarity
             ]
-    return sorted(found)
+    return sorted(pairs)
 
 
 def _words(form: str) -> list[str]:
@@ -144,19 +144,19 @@ def _runs(words: list[str]) -> set[tuple[str, ...]]:
 
 def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set[tuple[int, int]]:
     """Return the pairs of texts that share one of the rarest runs of each."""
-    frequency = Counter(run for own in runs.values() for run in own)
+    frequency = Counter(run for text_runs in runs.values() for run in text_runs)
     holding = defaultdict[tuple[str, ...], list[int]](list)
-    found = set()
-    for row, own in runs.items():
+    pairs = set()
+    for row, text_runs in runs.items():
         # A text of n runs shares at least similarity · n of them with a similar text, so at least
         # one of this many.
-        rarest = sorted(own, key=lambda run: (frequency[run], run))[
-            : int((1 - similarity) * len(own) + 1e-9) + 1
+        rarest = sorted(text_runs, key=lambda run: (frequency[run], run))[
+            : int((1 - similarity) * len(text_runs) + 1e-9) + 1
         ]
         for run in (run for run in rarest if frequency[run] > 1):
-            found |= {(other, row) for other in holding[run][-_REACH:]}
+            pairs |= {(earlier, row) for earlier in holding[run][-_REACH:]}
             holding[run].append(row)
-    return found
+    return pairs
 
 
 def find_related(
@@ -211,13 +211,13 @@ def find_related(
         ]
     )
     names = corpus["document_id"].tolist()
-    rest = [(names[i], names[j], kind, share) for i, j, kind, share in pairs]
+    near_and_siblings = [(names[i], names[j], kind, share) for i, j, kind, share in pairs]
     same = [
         (*pair, COPY, 1.0)
         for pair in duplicates[["document_id", "duplicate_of"]].itertuples(index=False)
     ]
     types = dict.fromkeys(["document_id", "other_id", "kind"], "str") | {"similarity": "float32"}
-    return pd.DataFrame([*same, *rest], columns=list(types)).astype(types)
+    return pd.DataFrame([*same, *near_and_siblings], columns=list(types)).astype(types)
 
 
 def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[str, str]:
@@ -231,8 +231,8 @@ def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[st
         ``document_id, parent``: with it, documents whose passages are those of another document,
         one by one.
     """
-    found = related[related["kind"] == COPY]
-    same = dict(zip(found["document_id"], found["other_id"], strict=True))
+    duplicates = related[related["kind"] == COPY]
+    same = dict(zip(duplicates["document_id"], duplicates["other_id"], strict=True))
     if corpus is None or "parent" not in corpus or not same:
         return same
     some = corpus[among(corpus["document_id"], [*same, *same.values()])]
@@ -435,25 +435,28 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     # Rows of a table are named by its path and their line, but they are no parts of it.
     lines = zip(parts["parent"], corpus["metadata"][parts.index], strict=True)
     parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
-    each = parts.groupby("parent")["number"].agg(["size", "min", "max"])
+    by_parent = parts.groupby("parent")["number"].agg(["size", "min", "max"])
     in_a_row = (
-        (each["min"] <= 1)
-        & (each["max"] - each["min"] + 1 == each["size"])
-        & (each["size"] <= limit)
+        (by_parent["min"] <= 1)
+        & (by_parent["max"] - by_parent["min"] + 1 == by_parent["size"])
+        & (by_parent["size"] <= limit)
     )
-    several = in_a_row & (each["size"] > 1)
+    several = in_a_row & (by_parent["size"] > 1)
     if "title" in corpus:
         titled = parts.assign(title=corpus["title"]).query(
             "title != '' and mark not in ('#', '::')"
         )
         several &= (
-            titled.groupby("parent")["title"].nunique().reindex(each.index, fill_value=0) <= 1
+            titled.groupby("parent")["title"].nunique().reindex(by_parent.index, fill_value=0) <= 1
         )
-    if each["size"][several].sum() < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
+    if (
+        by_parent["size"][several].sum() < _LEAST_SHARE * len(corpus)
+        or several.sum() < _LEAST_PARENTS
+    ):
         return parts["parent"][:0]
     # A document that has parts is whole, whatever its own id ends in.
-    whole = corpus["document_id"][parts.index].isin(each.index) | (
-        parts["parent"].map(each["size"]) > limit
+    whole = corpus["document_id"][parts.index].isin(by_parent.index) | (
+        parts["parent"].map(by_parent["size"]) > limit
     )
     return parts["parent"][~whole]
 
@@ -525,39 +528,43 @@ def new_documents(
         "relevant": qrels.relevance > 0,
     }
     named = pd.DataFrame(columns).dropna().astype({"group": int})
-    taken = np.full(len(size), "", object)
-    taken[named.group[named.split == "train"]] = "train"
+    split_of_group = np.full(len(size), "", object)
+    split_of_group[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
         room = max(_MOST_NEW * count, 1)
-        most = wanted
+        queries_wanted = wanted
         if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
             relevant = named[(named.split == split) & named.relevant]
-            asked = relevant.groupby("query_id").group.agg(set)
-            texts = queries.set_index("query_id").text[asked.index]
+            wanted_groups = relevant.groupby("query_id").group.agg(set)
+            texts = queries.set_index("query_id").text[wanted_groups.index]
         else:
             # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so
             # a twentieth is new.
-            most = max(wanted, count // 20)
+            queries_wanted = max(wanted, count // 20)
             room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
             room *= passages >= 2 * _NEW_OF_FEW
-            asked = pd.Series([{number} for number in range(len(size))])
+            wanted_groups = pd.Series([{number} for number in range(len(size))])
             texts = pd.Series(document_texts(corpus)).groupby(group).first()
-        free = np.array([not any(taken[list(found)] == "train") for found in asked], bool)
+        free = np.array(
+            [not any(split_of_group[list(members)] == "train") for members in wanted_groups], bool
+        )
         forms = [normalised(text) for text in texts]
         order = np.argsort(position(seed, f"new/{split}", forms), kind="stable")
         left = np.array([room, max(passages // 5, 1)])
-        for found in asked.iloc[order[free[order]][: min(most, -(-int(free.sum()) // 2))]]:
-            fresh = [number for number in found if not taken[number]]
+        for members in wanted_groups.iloc[
+            order[free[order]][: min(queries_wanted, -(-int(free.sum()) // 2))]
+        ]:
+            fresh = [number for number in members if not split_of_group[number]]
             cost = size[fresh].sum(axis=0)
             if (cost <= left).all():
-                taken[fresh] = split
+                split_of_group[fresh] = split
                 left = left - cost
-    chosen = corpus[["document_id"]].assign(split=column(taken[group]))
+    chosen = corpus[["document_id"]].assign(split=column(split_of_group[group]))
     return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)
 
 
 def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s]:
-    """Return the group of each passage, [N], and how many documents and passages each group has, [G, 2].
+    """Return the group of each passage, [N], and the documents and passages of each group, [G, 2].
 
     What is related is of one group, and so is every part of a document.
     """

@@ -57,7 +57,7 @@ def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
     """
     if not path.is_file():
         raise AnmiError(f"{path} does not exist; check the folder's name and its layout")
-    found = False
+    has_text = False
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -68,10 +68,10 @@ def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
                     f" position {error.start}); convert the file to UTF-8"
                 ) from None
             filled = bool(text.strip())
-            found |= filled
+            has_text |= filled
             if filled or blank:
                 yield number, text
-    if not found:
+    if not has_text:
         raise AnmiError(f"{path} is empty; at least one line was expected")
 
 
@@ -266,7 +266,7 @@ class _Record(NamedTuple):
         return [text for column in columns for text in self._texts_in(column)]
 
     def _texts_in(self, name: str) -> list[tuple[str, str]]:
-        """Return titles and texts of a field: it holds one or a list of them, each a text or an object of both.
+        """Return titles and texts of a field, of one item or a list: a text, or an object of both.
 
         Raises
         ------
@@ -418,8 +418,8 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
     def table(self, kind: str) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
         rows = chain(((name, *row) for name, row in self.items()), self.repeated)
-        found = table(rows, f"{kind}_id", "title", "text", "metadata", "file", "line")
-        return found.drop(columns="title") if kind == "query" else found
+        frame = table(rows, f"{kind}_id", "title", "text", "metadata", "file", "line")
+        return frame.drop(columns="title") if kind == "query" else frame
 
 
 def read_texts(
@@ -445,21 +445,23 @@ def read_texts(
     AnmiError
         See :meth:`TextTable.add_rows`; or there is no row.
     """
-    found = TextTable()
-    found.add_rows(path, read_rows(path) if rows is None else rows, columns)
-    if not found:
+    texts = TextTable()
+    texts.add_rows(path, read_rows(path) if rows is None else rows, columns)
+    if not texts:
         raise AnmiError(f"{path} has no row; at least one was expected")
-    return found.table(kind)
+    return texts.table(kind)
 
 
 def metadata_of(value: Mapping[str, Any], used: Collection[str]) -> dict[str, Any]:
     """Return the metadata of a row, with the columns that are not used for something else."""
-    own = value.get("metadata") if "metadata" not in used else None
-    if isinstance(own, str) and own.startswith("{"):  # In a table, JSON is a text.
+    nested = value.get("metadata") if "metadata" not in used else None
+    if isinstance(nested, str) and nested.startswith("{"):  # In a table, JSON is a text.
         with suppress(ValueError):
-            own = json.loads(own)
-    rest = {key: item for key, item in value.items() if key not in used and key != "metadata"}
-    return rest | (own if isinstance(own, dict) else {} if own is None else {"metadata": own})
+            nested = json.loads(nested)
+    columns = {key: item for key, item in value.items() if key not in used and key != "metadata"}
+    return columns | (
+        nested if isinstance(nested, dict) else {} if nested is None else {"metadata": nested}
+    )
 
 
 # Origin, number, values and split of a row.
@@ -485,17 +487,17 @@ def read_pairs(location: str, options: Options) -> RawCollection:
     counts: dict[str, int] = {}
 
     def rows() -> Iterator[Pair]:
-        seen: set[Path] = set()
+        paths_read: set[Path] = set()
         for pattern, cap, files in files_of_pairs(location):
             counts[pattern] = 0
             # A file that an earlier pattern has read is not read again.
-            for path in (path for path in files if path.resolve() not in seen):
+            for path in (path for path in files if path.resolve() not in paths_read):
                 if kind_of(path) not in ROW_FILES:
                     raise AnmiError(
                         f"{path} is no table; give files that end in {', '.join(sorted(ROW_FILES))}"
                     )
                 if counts[pattern] < cap:
-                    seen.add(path.resolve())
+                    paths_read.add(path.resolve())
                     for number, values in read_rows(path):
                         if counts[pattern] == cap:
                             break
@@ -535,22 +537,22 @@ def gather_pairs(
         used |= {"query_type", "doc_type"}
         shared = {key: item for key, item in values.items() if key not in used}
         of_query, of_document = (
-            {key: values[key] for key in [own] if key in values} | shared
-            for own in ("query_type", "doc_type")
+            {key: values[key] for key in [key_of_type] if key in values} | shared
+            for key_of_type in ("query_type", "doc_type")
         )
         query = queries.added(
             "q" if split == "train" else f"{split}-q", query_texts[0][1], of_query, path, line
         )
-        found = [
-            (documents.added("d", text, of_document, path, line, own or title), score)
-            for (own, text), score in zip(positives, scores, strict=True)
+        labelled = [
+            (documents.added("d", text, of_document, path, line, key_of_type or title), score)
+            for (key_of_type, text), score in zip(positives, scores, strict=True)
         ]
-        found += [
-            (documents.added("d", text, {}, path, line, own), "0")
-            for own, text in record.texts("negative")
+        labelled += [
+            (documents.added("d", text, {}, path, line, key_of_type), "0")
+            for key_of_type, text in record.texts("negative")
             if text.strip()
         ]
-        labels += [(query, document, score, split, str(path), line) for document, score in found]
+        labels += [(query, document, score, split, str(path), line) for document, score in labelled]
     if not labels:
         raise AnmiError(f"{name} gives no pair; name at least one file with a row")
     return RawCollection(

@@ -95,16 +95,16 @@ def sentences(text: str, language: str) -> list[tuple[int, int]]:
     """
     # A lone surrogate, which no encoding knows, is replaced by one character, so places stay the
     # same.
-    known = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-    parts = (line for piece in _pieces(known, language) for line in _lines(text, *piece))
+    plain = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    parts = (line for piece in _pieces(plain, language) for line in _lines(text, *piece))
     if language in _BLANK_ENDS:
         parts = (clause for line in parts for clause in _clauses(text, *line))
-    found = []
+    spans = []
     for start, end in parts:
         part = text[start:end]
         if part.strip():
-            found.append((end - len(part.lstrip()), start + len(part.rstrip())))
-    return found
+            spans.append((end - len(part.lstrip()), start + len(part.rstrip())))
+    return spans
 
 
 def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
@@ -114,16 +114,16 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(text):
         end = min(start + _PART, len(text))
-        found = [
+        spans = [
             (start + piece["start_index"], start + piece["end_index"])
             for piece in get_sentence_boundaries(language, text[start:end])
         ]
         if end < len(text):
             # A sentence near the end of a part may go on behind it, so the next part begins there.
-            found = [piece for piece in found if piece[1] <= end - _PART // 4]
-            found = found or [(start, text.rfind(" ", end - _PART // 4, end) + 1 or end)]
-            end = found[-1][1]
-        yield from found
+            spans = [piece for piece in spans if piece[1] <= end - _PART // 4]
+            spans = spans or [(start, text.rfind(" ", end - _PART // 4, end) + 1 or end)]
+            end = spans[-1][1]
+        yield from spans
         start = end
 
 
@@ -149,16 +149,16 @@ def excerpt(text: str, question: str, length: int) -> str:
     >>> excerpt("It is old. Nobody knows who planted the oaks of Ely.", "Who planted that oak?", 30)
     '… knows who planted the oaks …'
     """
-    asked = {word[:_STEM] for word in _LETTERS.findall(question.lower()) if len(word) >= _TELLING}
+    stems = {word[:_STEM] for word in _LETTERS.findall(question.lower()) if len(word) >= _TELLING}
     words = [
         (match.start(), match[0].lower()[:_STEM]) for match in _LETTERS.finditer(text, 0, _READ)
     ]
-    found = [(start, word) for start, word in words if word in asked]
+    hits = [(start, word) for start, word in words if word in stems]
     counts = [
-        len({word for start, word in found if first <= start < first + length // 2})
-        for first, _ in found
+        len({word for start, word in hits if first <= start < first + length // 2})
+        for first, _ in hits
     ]
-    best = found[counts.index(max(counts))][0] - length // 4 if found else 0
+    best = hits[counts.index(max(counts))][0] - length // 4 if hits else 0
     begin = text.find(" ", best) + 1 if best > 0 else 0
     part = text[begin : begin + length]
     part = f"{part.rsplit(None, 1)[0]} …" if begin + length < len(text) and part.strip() else part
@@ -180,7 +180,7 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _goes_on(before: str, line: str) -> bool:
     """Tell whether a line is the continuation of the one before."""
-    indented = [len(one) - len(one.lstrip()) for one in (before, line)]
+    indented = [len(part) - len(part.lstrip()) for part in (before, line)]
     same = indented[0] == indented[1] or _ITEM.match(before.lstrip()) is not None
     return same and not before.rstrip().endswith(":") and _ITEM.match(line.lstrip()) is None
 
@@ -236,7 +236,7 @@ def language_code(given: str) -> str:
         return _SAME.get(code, code)
     import py3langid
 
-    if code in {known for known, _ in py3langid.rank("")}:
+    if code in {recognised for recognised, _ in py3langid.rank("")}:
         return code
     hint = f'did you mean "{code[:2]}"? Expected' if code[:2] in LANGUAGES else "expected"
     raise AnmiError(
@@ -253,10 +253,10 @@ def detect_language(texts: Texts) -> str:
     import py3langid
 
     spaced = np.linspace(0, len(texts) - 1, min(_SAMPLE, len(texts)))
-    found = taken(texts, np.unique(spaced.astype(int)))
+    sample = taken(texts, np.unique(spaced.astype(int)))
     # Single short utterances are often misread; a handful read together seldom is.
-    parts = [part for part in np.array_split(np.arange(len(found)), 20) if len(part)]
-    chunks = ["\n".join(found[row][:_PARAGRAPH] for row in part.tolist()) for part in parts]
+    parts = [part for part in np.array_split(np.arange(len(sample)), 20) if len(part)]
+    chunks = ["\n".join(sample[row][:_PARAGRAPH] for row in part.tolist()) for part in parts]
     votes = Counter(py3langid.classify(chunk)[0] for chunk in chunks)
     # Ties go to the first code in the alphabet, so that the answer does not depend on the order of
     # documents.

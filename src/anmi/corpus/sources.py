@@ -71,7 +71,7 @@ def load_collection(collection: str, **options: Any) -> Collection:
     AnmiError
         If the string or what it names is wrong.
     """
-    given = Options(**options)
+    settings = Options(**options)
     kind, location = kind_and_place(collection)
     if "\0" in location:
         raise AnmiError(
@@ -79,7 +79,7 @@ def load_collection(collection: str, **options: Any) -> Collection:
         )
     module, _, function = READERS[kind][0].partition(":")
     try:
-        raw: RawCollection = getattr(importlib.import_module(module), function)(location, given)
+        raw: RawCollection = getattr(importlib.import_module(module), function)(location, settings)
     except RecursionError:
         raise
     except (OSError, RuntimeError, EOFError, zlib.error) as error:
@@ -88,7 +88,7 @@ def load_collection(collection: str, **options: Any) -> Collection:
         raise AnmiError(
             f'collection "{collection[:200]}" cannot be read ({error}); check its place'
         ) from error
-    return assemble(collection, raw, given)
+    return assemble(collection, raw, settings)
 
 
 def fingerprint(collection: Collection) -> str:
@@ -139,26 +139,18 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     qrels = valid
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
-    train = (queries["split"] == "train").to_numpy()
-    if options.subset is not None and train.sum() > options.subset:
-        notes["subset"] = (
-            f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's"
-            " text"
-        )
-        kept = ~train
-        kept[train] = choose(queries.loc[train, "words"].tolist(), options.subset, options.seed)
-        queries = queries[kept]
+    queries = _subset(queries, options, notes)
     set_aside = quarantine.table()
     if "train" not in set(valid.loc[valid["relevance"] > 0, "split"]):
         notes["labels"] = "none for training"
-    elif not train.any():
-        most = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
+    elif not (queries["split"] == "train").any():
+        commonest = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
+        cause = (
+            f"most queries were set aside ({commonest[0]})" if commonest else "it has no such label"
+        )
         raise AnmiError(
             f'collection "{name}" has no training query with a positive, so there is nothing to'
-            " mine for: "
-            f"{f'most queries were set aside ({most[0]})' if most else 'it has no such label'};"
-            " label more queries of "
-            "the split train"
+            f" mine for: {cause}; label more queries of the split train"
         )
 
     def plain(table: pd.DataFrame, *names: str) -> pd.DataFrame:
@@ -212,6 +204,19 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
     )
 
 
+def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+    """Return the queries with no more than so many of train, chosen by a hash of their texts."""
+    train = (queries["split"] == "train").to_numpy()
+    if options.subset is None or train.sum() <= options.subset:
+        return queries
+    notes["subset"] = (
+        f"{options.subset} of {train.sum()} training queries, chosen by a hash of the query's text"
+    )
+    is_chosen = ~train
+    is_chosen[train] = choose(queries.loc[train, "words"].tolist(), options.subset, options.seed)
+    return queries[is_chosen]
+
+
 def _check_ids(*tables: pd.DataFrame) -> None:
     """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
     for table in tables:
@@ -220,16 +225,16 @@ def _check_ids(*tables: pd.DataFrame) -> None:
             long = ids.str.len() > _LONGEST_ID
             if (control | long).any():
                 first: Any = table[control | long].iloc[0]
-                what = (
+                problem = (
                     "a control character, such as a tab or a zero byte"
                     if control[first.name]
                     else _LONG
                 )
-                told = (
-                    f"{first['file']} line {first['line']} has an id with {what}"
+                sentence = (
+                    f"{first['file']} line {first['line']} has an id with {problem}"
                     f" ({first[ids.name][:100]!r})"
                 )
-                raise AnmiError(f"{told}; give it another")
+                raise AnmiError(f"{sentence}; give it another")
 
 
 def _once(kind: str, rows: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
@@ -290,8 +295,10 @@ def _labels(
     rows = _highest(rows.astype({"relevance": "int64"}))
     relevant = rows["relevance"] >= options.relevant_from
     rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
-    known = among(rows["document_id"], documents["document_id"])
-    lost = rows[~known & (rows["relevance"] > 0) & ~rows["split"].isin(rows["split"][known])]
+    in_corpus = among(rows["document_id"], documents["document_id"])
+    lost = rows[
+        ~in_corpus & (rows["relevance"] > 0) & ~rows["split"].isin(rows["split"][in_corpus])
+    ]
     if len(lost):
         first = lost.iloc[0]
         raise AnmiError(
@@ -300,7 +307,7 @@ def _labels(
             f"are all others of {first['split']}; give the labels of this corpus, with its ids as"
             " they are written"
         )
-    quarantine.set_aside("qrel", rows, ~known, "the document is not in the corpus")
+    quarantine.set_aside("qrel", rows, ~in_corpus, "the document is not in the corpus")
     return rows
 
 
@@ -429,10 +436,12 @@ def _merged(
     again = (queries["split"] != "test") & (queries["query_id"] != first)
     if not again.any():
         return queries, qrels
-    other = qrels["query_id"].map(dict(zip(queries["query_id"][again], first[again], strict=True)))
+    merged_id = qrels["query_id"].map(
+        dict(zip(queries["query_id"][again], first[again], strict=True))
+    )
     reasons = 'its labels went to the query of the same text "' + first[again] + '"'
     queries = quarantine.set_aside("query", queries, again, reasons)
-    return queries, _highest(qrels.assign(query_id=other.fillna(qrels["query_id"])))
+    return queries, _highest(qrels.assign(query_id=merged_id.fillna(qrels["query_id"])))
 
 
 def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:

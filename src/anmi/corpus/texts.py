@@ -47,12 +47,12 @@ def column(values: Texts) -> pd.Series:
     True
     """
     dtype = pd.Series([], dtype="str").dtype
-    found = arrow(values)
+    array = arrow(values)
     # pandas before 3 has no such kind, and keeps objects.
     return (
-        pd.Series(dtype.__from_arrow__(found))
+        pd.Series(dtype.__from_arrow__(array))
         if hasattr(dtype, "__from_arrow__")
-        else found.to_pandas()
+        else array.to_pandas()
     )
 
 
@@ -159,15 +159,15 @@ def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[s
     ['sae4k', 'unknown', 'unknown']
     """
     # Metadata often repeat, and those without the name (which escapes may hide) need not be parsed.
-    known: dict[str, str] = {}
-    said = json.dumps(name)
+    values: dict[str, str] = {}
+    quoted = json.dumps(name)
     result = []
     for text in metadata:
         key = text if isinstance(text, str) else ""
-        if key not in known:
-            value = json.loads(key).get(name) if said in key or "\\" in key else None
-            known[key] = str(value) if value else default
-        result.append(known[key])
+        if key not in values:
+            value = json.loads(key).get(name) if quoted in key or "\\" in key else None
+            values[key] = str(value) if value else default
+        result.append(values[key])
     return result
 
 
@@ -445,12 +445,12 @@ def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> l
     # The first document of a form comes last, so that it wins.
     first = dict(zip(taken(forms, same[::-1]), taken(ids, same[::-1]), strict=True))
     shared = np.flatnonzero(among(ids, queries["query_id"]))
-    taking = (taken(each, shared) for each in (ids, forms, corpus["text"]))
-    own = {
+    taking = (taken(column_values, shared) for column_values in (ids, forms, corpus["text"]))
+    same_id = {
         identifier: (form, normalised(text)) for identifier, form, text in zip(*taking, strict=True)
     }
-    asked = zip(queries["query_id"].tolist(), queries["normalised"].tolist(), strict=True)
+    forms_by_id = zip(queries["query_id"].tolist(), queries["normalised"].tolist(), strict=True)
     return [
-        identifier if form in own.get(identifier, ()) else first.get(form, "")
-        for identifier, form in asked
+        identifier if form in same_id.get(identifier, ()) else first.get(form, "")
+        for identifier, form in forms_by_id
     ]

@@ -268,21 +268,23 @@ class Quarantine:
         """
         mask = np.asarray(bad, dtype=bool)
         if mask.any():
-            found = rows[mask]
+            set_aside_rows = rows[mask]
             ids = (
-                found["query_id"] + " " + found["document_id"]
+                set_aside_rows["query_id"] + " " + set_aside_rows["document_id"]
                 if kind == "qrel"
-                else found[f"{kind}_id"]
+                else set_aside_rows[f"{kind}_id"]
             )
             self._parts.append(
-                found[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage)
+                set_aside_rows[["file", "line"]].assign(
+                    kind=kind, id=ids, reason=reason, damage=damage
+                )
             )
         return rows[~mask]
 
     def check(self, kind: str, total: int, share: float) -> None:
         """Fail where more than ``share`` of the rows of a kind are damaged; see :func:`check_share`."""
-        found = pd.concat(self._parts)
-        damaged = found[(found["kind"] == kind) & found["damage"]]
+        rows = pd.concat(self._parts)
+        damaged = rows[(rows["kind"] == kind) & rows["damage"]]
         check_share(damaged, "queries" if kind == "query" else f"{kind}s", total, share)
 
     def table(self) -> pd.DataFrame:

@@ -280,9 +280,12 @@ def model_folder(
             # The folder names the module that opens it: MLflow knows no type of its vectors, and no
             # class of ours.
             params = {"role": served.ROLES[0]}
-            own = f"{DISTRIBUTION}=={__version__}"
+            distribution = f"{DISTRIBUTION}=={__version__}"
             signature = infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params)
-            how: dict[str, Any] = {"pip_requirements": [*needed, own], "signature": signature}
+            how: dict[str, Any] = {
+                "pip_requirements": [*needed, distribution],
+                "signature": signature,
+            }
             pyfunc.save_model(
                 str(folder), loader_module=served.__name__, input_example=(_EXAMPLE, params), **how
             )

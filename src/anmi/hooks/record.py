@@ -293,9 +293,9 @@ def package_versions() -> dict[str, str]:
     # Of a folder of sources that is not installed, nothing is known of what it requires.
     with suppress(metadata.PackageNotFoundError):
         required = metadata.requires(DISTRIBUTION) or []
-    wanted = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required}
+    names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required}
     there = {found.metadata["Name"]: found.version for found in metadata.distributions()}
-    return {name: there[name] for name in (DISTRIBUTION, *sorted(wanted)) if name in there}
+    return {name: there[name] for name in (DISTRIBUTION, *sorted(names)) if name in there}
 
 
 def data_root(context: Any) -> str:

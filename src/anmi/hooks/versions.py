@@ -95,19 +95,19 @@ def fix(
 
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded parameters that a result is called by, and what its recipe says apart from training."""
-    own = {name: value for name, value in flatten(parameters).items() if name in _NAMING}
+    naming = {name: value for name, value in flatten(parameters).items() if name in _NAMING}
     recipes = parameters.get("recipes", {})
-    recipe = recipes.get(own.get("recipe"))
+    recipe = recipes.get(naming.get("recipe"))
     if isinstance(recipe, Mapping):
         if isinstance(recipe.get("steps", {}), Mapping):
             # As read: Kedro validates what a node of the run reads, and fills in defaults. Other
             # projects have others.
             with suppress(ValidationError):
-                recipe = plain(RecipeBook(**recipes).get(own["recipe"]))
-        own[f"recipes.{own['recipe']}"] = {
+                recipe = plain(RecipeBook(**recipes).get(naming["recipe"]))
+        naming[f"recipes.{naming['recipe']}"] = {
             name: value for name, value in recipe.items() if name not in _NOT_MINED
         }
-    return own
+    return naming
 
 
 def hashes(asked: Mapping[str, Any], read: Container[str]) -> dict[str, str]:

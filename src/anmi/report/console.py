@@ -56,13 +56,13 @@ def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     """
     rows = []
     for system in reversed(words.systems(results)):
-        found = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
+        entries = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
         change = None if system == words.ZERO_SHOT else words.difference(comparisons, system)
         delta = words.told(change) if change else "–"
         rows.append(
             [
                 words.system_name(system),
-                *(f"{entry['value']:.3f}" if entry else "–" for entry in found),
+                *(f"{entry['value']:.3f}" if entry else "–" for entry in entries),
                 delta,
             ]
         )
@@ -76,13 +76,13 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
     counts = words.bucket_counts(results)
     rows = []
     for system in reversed(words.systems(results)):
-        found = [words.lookup(results, system, words.METRIC, name) for name in counts]
+        entries = [words.lookup(results, system, words.METRIC, name) for name in counts]
         # Two decimals, so that three buckets fit a terminal.
         ends = [
-            words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in found
+            words.between(e["low"], e["high"], "{:.2f}".format, ", ") if e else "" for e in entries
         ]
         cells = [
-            f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(found, ends, strict=True)
+            f"{e['value']:.3f} [{end}]" if e else "–" for e, end in zip(entries, ends, strict=True)
         ]
         rows.append([words.system_name(system), *cells])
     columns = [
@@ -131,10 +131,10 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         "min",
         "max",
     )
-    made = _table("Negatives by source", columns, cells)
-    made.caption = "passed: the positive is within the BM25 top of its query; "
-    made.caption += "examples: positives and negatives; mean, min, max: negatives per row"
-    return made
+    table = _table("Negatives by source", columns, cells)
+    table.caption = "passed: the positive is within the BM25 top of its query; "
+    table.caption += "examples: positives and negatives; mean, min, max: negatives per row"
+    return table
 
 
 def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
@@ -157,10 +157,10 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
     """
     if not expected:
         return ""
-    told = share_sentence(*(expected[name] for name in ("share", "low", "high")))
+    share = share_sentence(*(expected[name] for name in ("share", "low", "high")))
     if expected.get("basis") == "nothing":
-        told = f"at most {100 * expected['high']:.2g} %"
-    sentence = f"The judge expects {told} of {expected['judged']:,} negatives to be relevant"
+        share = f"at most {100 * expected['high']:.2g} %"
+    sentence = f"The judge expects {share} of {expected['judged']:,} negatives to be relevant"
     if expected.get("basis") == "other collections":
         sentence += (
             ", a share assumed from other collections since few queries here have several labels"
@@ -204,9 +204,9 @@ def recipes_table(recipes: pd.DataFrame, summary: Mapping[str, Any]) -> Table:
     ``collection`` and, under ``audit``, the numbers of ``queries`` and, by kind, of ``planted``
     documents.
     """
-    found = summary["audit"]
-    planted = ", ".join(f"{count:,} {kind}" for kind, count in found["planted"].items())
-    title = f"Audit of {summary['collection']}: {found['queries']:,} queries, planted {planted}"
+    audit = summary["audit"]
+    planted = ", ".join(f"{count:,} {kind}" for kind, count in audit["planted"].items())
+    title = f"Audit of {summary['collection']}: {audit['queries']:,} queries, planted {planted}"
     return _table(title, AUDITED, audited(recipes), 2)
 
 
@@ -223,7 +223,7 @@ def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
             if math.isfinite(rate)
             else ["–"] * 3
         )
-        found = [
+        figures = [
             *shares,
             f"{row['coverage']:.1%}",
             f"{row['queries_lost']:,}",
@@ -234,7 +234,7 @@ def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
             (
                 row["recipe"],
                 setting,
-                *(["cannot be run here", *[""] * 5] if row["failed"] else found),
+                *(["cannot be run here", *[""] * 5] if row["failed"] else figures),
             )
         )
     return cells
@@ -244,8 +244,8 @@ def judges_table(judges: pd.DataFrame) -> Table:
     """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
     rows = []
     for row in judges.to_dict("records"):
-        known = f"{row['auc']:.3f}", words.between(row["auc_low"], row["auc_high"])
-        auc = ("–", "–") if math.isnan(row["auc"]) else known
+        measured = f"{row['auc']:.3f}", words.between(row["auc_low"], row["auc_high"])
+        auc = ("–", "–") if math.isnan(row["auc"]) else measured
         rows.append(
             (row["judge"], *auc, *(f"{row[name]:,}" for name in ("planted", "others", "missing")))
         )

@@ -98,7 +98,7 @@ def explain(
     parts = {}
     if fused and fused.get("models") and all(name in row.columns for name in EVIDENCE):
         parts = contributions(row, dict(fused), fold_of_query(fused, query, seed))
-    taken = int(row.negatives.sum())
+    chosen = int(row.negatives.sum())
     candidates = []
     for place in np.flatnonzero(row.filled[0]):
         name = legend[row.verdict[0, place]]
@@ -107,7 +107,7 @@ def explain(
             for n in ("choice", "tier")
         )
         rule = rules.get(name)
-        found = {
+        entry = {
             "place": int(place) + 1,
             **_document(corpus, row.documents[0, place]),
             "source": [source for source, bit in SOURCES.items() if row.source[0, place] & bit],
@@ -122,11 +122,11 @@ def explain(
             "evidence": {n: _plain(part[0, place]) for n, part in parts.items()},
         }
         if row.verdict[0, place] == NEGATIVE:
-            found |= {"verdict": "negative", "step": ""}
+            entry |= {"verdict": "negative", "step": ""}
         elif row.verdict[0, place] == OPEN:
             verdict = "query dropped" if dropped else "not drawn"
-            found |= {"verdict": verdict, "step": dropped, "rule": why_dropped}
-        candidates.append(found | {"why": _why(found, taken, wanted)})
+            entry |= {"verdict": verdict, "step": dropped, "rule": why_dropped}
+        candidates.append(entry | {"why": _why(entry, chosen, wanted)})
     positives = [
         _document(corpus, document)
         | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
@@ -134,11 +134,11 @@ def explain(
         if document != PADDING
     ]
     figures = {name: _plain(values[0]) for name, values in row.query_columns.items()}
-    found = {
+    entry = {
         "dropped": {"step": dropped, "rule": why_dropped} if dropped else None,
         "figures": figures,
     }
-    return found | {"positives": positives, "count": len(candidates), "candidates": candidates}
+    return entry | {"positives": positives, "count": len(candidates), "candidates": candidates}
 
 
 def fold_of_query(fused: Mapping[str, Any], query: str, seed: int) -> int:
@@ -157,20 +157,20 @@ def _document(corpus: pd.DataFrame, index: int) -> dict[str, str]:
 
 
 def _scores(row: Candidates, place: Any) -> dict[str, float | None]:
-    found = {
+    scores = {
         n: _plain(values[0, place])
         for n, values in row.columns.items()
         if n not in ("choice", "tier")
     }
     if "elo" in row.columns and "elo" in row.positive_columns:
-        found["gap"] = _plain(row.positive_columns["elo"][0, 0] - row.columns["elo"][0, place])
-    return found
+        scores["gap"] = _plain(row.positive_columns["elo"][0, 0] - row.columns["elo"][0, place])
+    return scores
 
 
-def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
+def _why(candidate: Mapping[str, Any], negatives: int, wanted: int | None) -> str:
     if candidate["verdict"] == "negative":
         parts = [
-            f"choice {candidate['choice']} of {taken}" if candidate["choice"] else "",
+            f"choice {candidate['choice']} of {negatives}" if candidate["choice"] else "",
             candidate["tier"] or "",
         ]
         return ", ".join(part for part in parts if part)
@@ -178,17 +178,17 @@ def _why(candidate: Mapping[str, Any], taken: int, wanted: int | None) -> str:
         if wanted == 0:
             return "the recipe draws none"
         # Too few were taken although this one was there to be taken.
-        if wanted is not None and taken < wanted:
+        if wanted is not None and negatives < wanted:
             return "the sampler had no value for it"
-        return f"{taken} taken before it"
-    told = (
+        return f"{negatives} taken before it"
+    rule = (
         f"{candidate['rule']} ({candidate['here']})"
         if candidate["here"]
         else str(candidate["rule"])
     )
-    if candidate["step"] == candidate["verdict"] and told:
-        return told
-    return f"{candidate['step']}: {told}" if told else str(candidate["step"])
+    if candidate["step"] == candidate["verdict"] and rule:
+        return rule
+    return f"{candidate['step']}: {rule}" if rule else str(candidate["step"])
 
 
 def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
@@ -267,9 +267,9 @@ def not_a_candidate(
         source: int(((row.source[0] & bit) > 0)[row.filled[0]].sum())
         for source, bit in SOURCES.items()
     }
-    known = ", ".join(f"{count} from {source}" for source, count in counts.items() if count)
+    sources = ", ".join(f"{count} from {source}" for source, count in counts.items() if count)
     return (
-        f"no source retrieved it for this query (candidates: {known or 'none'}); bm25.depth and"
+        f"no source retrieved it for this query (candidates: {sources or 'none'}); bm25.depth and"
         " dense.depth say how deep each goes"
     )
 
@@ -307,14 +307,18 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     table.add_column("weight", justify="right", no_wrap=True)
 
     def add(
-        place: str, row: Mapping[str, Any], source: list[str], told: Sequence[str], style: str
+        place: str,
+        row: Mapping[str, Any],
+        source: list[str],
+        cells_of_row: Sequence[str],
+        style: str,
     ) -> None:
         start = Text(row["start"])
         start.truncate(room, overflow="ellipsis")
         # An id is there to be copied, so it is never cut.
         document = Group(Text(row["document_id"], overflow="fold"), start, Text("+".join(source)))
         scores = [_stacked(row["scores"], name) for name in names]
-        table.add_row(place, document, *map(Text, (*scores, *told)), style=style)
+        table.add_row(place, document, *map(Text, (*scores, *cells_of_row)), style=style)
 
     for place, row in enumerate(found["positives"]):
         add(
@@ -326,8 +330,8 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
         )
     for row in shown:
         why = "\n".join(text for text in (row["why"], strongest(row["evidence"])) if text)
-        told = (row["verdict"], why, number(row["weight"]))
-        add(str(row["place"]), row, row["source"], told, STYLES.get(row["verdict"], ""))
+        cells_of_row = (row["verdict"], why, number(row["weight"]))
+        add(str(row["place"]), row, row["source"], cells_of_row, STYLES.get(row["verdict"], ""))
     counts = ", ".join(
         f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in rows).items()
     )
@@ -341,9 +345,9 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
 def _fitting(rows: Sequence[Mapping[str, Any]], room: int) -> list[str]:
     """Names of the scores that fit into so many cells; those of evidence stand in log-odds elsewhere."""
     measured = {n: None for row in rows for n, value in row["scores"].items() if value is not None}
-    told = KINDS if any(row["evidence"] for row in rows) else ()
+    elsewhere = KINDS if any(row["evidence"] for row in rows) else ()
     names = [n for n in _FIRST if n in measured]
-    names += [n for n in measured if n not in names and n not in told and n not in _HIDDEN]
+    names += [n for n in measured if n not in names and n not in elsewhere and n not in _HIDDEN]
     if all(row["scores"].get("p_evidence") == row["scores"].get("p_relevant") for row in rows):
         names = [n for n in names if n != "p_evidence"]
     fitting: list[str] = []
@@ -378,11 +382,11 @@ def strongest(evidence: Mapping[str, float | None], count: int = 3) -> str:
     >>> strongest({"match": 0.2, "coverage": -1.5, "facts": 0.01})
     'coverage -1.5, match +0.2'
     """
-    known = sorted(
+    ranked = sorted(
         ((abs(v), n, v) for n, v in evidence.items() if v is not None and abs(v) >= _SMALL),
         reverse=True,
     )
-    return ", ".join(f"{name} {value:+.1f}" for _, name, value in known[:count])
+    return ", ".join(f"{name} {value:+.1f}" for _, name, value in ranked[:count])
 
 
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
@@ -417,8 +421,8 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
     }
     for section in (rows, moved):
         table.add_section()
-        for name, told in section.items():
-            add(name, told, number(first["scores"].get(name)))
+        for name, shown in section.items():
+            add(name, shown, number(first["scores"].get(name)))
     return table
 
 

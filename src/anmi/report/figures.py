@@ -147,11 +147,11 @@ def _dots(
     # What is deployed comes first.
     for place, system in enumerate(reversed(names)):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
-        found = [
+        entries = [
             (i + offset, words.lookup(results, system, metric, of))
             for i, (_, metric, of) in enumerate(rows)
         ]
-        shown = [(y, entry) for y, entry in found if entry]
+        shown = [(y, entry) for y, entry in entries if entry]
         traces.append(
             scatter(
                 words.system_name(system),
@@ -235,8 +235,8 @@ def training(log: pd.DataFrame) -> Figure | None:
         return {"name": name, "y": plain(values), "line": style} | more
 
     smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
-    each = line("loss, each step", log["loss"], 1, opacity=0.5)
-    panels = [("loss (nats)", [each, line("loss, moving mean", smooth)])]
+    thin = line("loss, each step", log["loss"], 1, opacity=0.5)
+    panels = [("loss (nats)", [thin, line("loss, moving mean", smooth)])]
     note = (
         "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each"
         " epoch."
@@ -295,13 +295,13 @@ def over_steps(
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
-    known = {
-        name: found
+    curves = {
+        name: curve
         for name, entry in by_name.items()
-        if (found := entry.get("reliability") or {}).get("bins")
+        if (curve := entry.get("reliability") or {}).get("bins")
     }
     figures = []
-    for place, (judge, reliability) in enumerate(known.items()):
+    for place, (judge, reliability) in enumerate(curves.items()):
         bins = pd.DataFrame(reliability["bins"])
         sizes = 7 + 17 * np.sqrt(bins["count"] / max(bins["count"].max(), 1.0))
         traces = [
@@ -346,10 +346,9 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
         "marker": {"color": KEPT, "opacity": 0.9},
         "hovertemplate": "gap %{x:.0f}: %{y:,} negatives",
     }
-    low = min(float(edges[0]), 0.0)
-    high = max(float(edges[-1]), 700.0)
+    low = min(*edges.tolist(), 0.0)
+    high = max(*edges.tolist(), 700.0)
     layout = plot_layout(400, "Elo of the positive − Elo of the negative (points)", "negatives")
-    layout["xaxis"]["range"] = [low, high]
     above = {
         "y": 1,
         "yref": "paper",
@@ -373,18 +372,14 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
     shapes = [line | {"x0": border, "x1": border} for _, border in ZONES[:-1]]
     layout |= {"shapes": shapes, "annotations": notes, "showlegend": False, "bargap": 0}
     layout["margin"] |= {"t": 64}
+    layout["xaxis"] |= {"range": [low, high]}
     note = (
         f"{gap['count']:,} negatives, mean gap {gap['mean']:.0f}, median {gap['median']:.0f}."
         " Dashed lines are the borders of the zones: a small gap means as good as the positive,"
         " hence doubtful."
     )
-    return Figure(
-        "elo-gap",
-        "How far the negatives lie below their positive",
-        note,
-        [bars],
-        layout,
-    )
+    title = "How far the negatives lie below their positive"
+    return Figure("elo-gap", title, note, [bars], layout)
 
 
 def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -397,26 +392,26 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
     bars = [("all candidates", total, "all")]
     for row in steps:
-        way = (
+        outcome = (
             _NOT_DRAWN
             if row["kind"] == "undecided"
             else row["kind"]
             if row["kind"] in _WAYS
             else _TAKEN
         )
-        bars += [(html.escape(str(row["step"]).replace("_", " ")), row["candidates"], way)] * (
+        bars += [(html.escape(str(row["step"]).replace("_", " ")), row["candidates"], outcome)] * (
             row["candidates"] > 0
         )
     bars += [("→ negatives", drawn, "negatives")] if drawn else []
     labels = [label for label, _, _ in bars]
     traces = []
-    for way, (colour, shape) in _WAYS.items():
-        if mine := {label: count for label, count, kind in bars if kind == way}:
+    for outcome, (colour, shape) in _WAYS.items():
+        if mine := {label: count for label, count, kind in bars if kind == outcome}:
             traces.append(
                 {
                     "type": "bar",
                     "orientation": "h",
-                    "name": way,
+                    "name": outcome,
                     "y": [*mine],
                     "x": [*mine.values()],
                     "text": [f"{count:,}{_of_all(count / total)}" for count in mine.values()],
@@ -439,13 +434,8 @@ def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
     note = "The steps in their order, with their share of all candidates."
     note += f" These took nothing: {', '.join(idle)}." if idle else ""
-    return Figure(
-        "funnel",
-        "What each step took out of the candidates",
-        note,
-        traces,
-        layout,
-    )
+    title = "What each step took out of the candidates"
+    return Figure("funnel", title, note, traces, layout)
 
 
 def _of_all(share: float) -> str:
@@ -470,8 +460,8 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
     ):
         rows = pd.DataFrame(found[name]).assign(near=(edges[:-1] + edges[1:]) / 2)
         judged = rows[rows.judged >= _LEAST]
-        known = rows[(rows.known >= _LEAST) & (rows.relevant > 0)]
-        truth += len(known)
+        labelled = rows[(rows.known >= _LEAST) & (rows.relevant > 0)]
+        truth += len(labelled)
         traces += [
             scatter(
                 f"{name}, as the judge expects",
@@ -485,10 +475,10 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
             ),
             scatter(
                 f"{name}, known to be relevant",
-                known.near.tolist(),
-                (100 * known.relevant / known.known).tolist(),
+                labelled.near.tolist(),
+                (100 * labelled.relevant / labelled.known).tolist(),
                 "markers",
-                text=[f"{row.relevant:,} of {row.known:,}" for row in known.itertuples()],
+                text=[f"{row.relevant:,} of {row.known:,}" for row in labelled.itertuples()],
                 hovertemplate="%{y:.2f} %, %{text}",
                 marker={
                     "color": colour,
@@ -513,7 +503,8 @@ def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
             " Open marks show the share of candidates that are known to be relevant though no label"
             " says so."
         )
-    return Figure("nearness", "False negatives against hardness", note, traces, layout)
+    title = "False negatives against hardness"
+    return Figure("nearness", title, note, traces, layout)
 
 
 def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
@@ -550,13 +541,8 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
         "Each dot is a group of about equally many queries, bars are 95 % intervals. Further right"
         " is harder."
     )
-    return Figure(
-        "hardness",
-        "Retrieval quality by the hardness of queries",
-        note,
-        traces,
-        layout,
-    )
+    title = "Retrieval quality by the hardness of queries"
+    return Figure("hardness", title, note, traces, layout)
 
 
 def sources(log: pd.DataFrame) -> Figure | None:

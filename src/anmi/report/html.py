@@ -51,9 +51,9 @@ def page(**values: Any) -> str:
 
 def with_sections(report: str, sections: Sequence[Section]) -> str:
     """Return a page with these sections at its end, their texts escaped."""
-    made = _template("sections.html.jinja").render(sections=sections)
+    rendered = _template("sections.html.jinja").render(sections=sections)
     before, end, after = report.rpartition("</main>")
-    return before + made + end + after
+    return before + rendered + end + after
 
 
 def _template(name: str) -> jinja2.Template:
@@ -110,10 +110,8 @@ def render(found: Mapping[str, Any]) -> str:
     recipe = found["recipe"]
     measured, compared = (pd.DataFrame(results[name]) for name in ("rows", "comparisons"))
     facts = {"collection": info["collection"], "recipe": recipe, "encoder": found["encoder"]}
-    facts |= {
-        "prompts": _prompts(found["training_summary"], found["encoder_info"]),
-        "marks": results.get("marks"),
-    }
+    facts["prompts"] = _prompts(found["training_summary"], found["encoder_info"])
+    facts["marks"] = results.get("marks")
     counts = {
         "documents": info["documents"],
         **{f"{split} queries": count for split, count in info["queries"].items()},
@@ -122,7 +120,7 @@ def render(found: Mapping[str, Any]) -> str:
         name: f"{count:,}"
         for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))
     }
-    said = (
+    notices = (
         words.composition(results.get("hybrid")),
         words.pseudo_query_notice(results.get("test_queries")),
         words.training_notice(results.get("unchanged")),
@@ -147,8 +145,12 @@ def render(found: Mapping[str, Any]) -> str:
         ),
         facts={name: fact for name, fact in facts.items() if fact},
         verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(measured, compared)),
-        sentences=[*filter(None, said)],
-        sections=[made for made in sections if made.sentences or made.rows or any(made.figures)],
+        sentences=[*filter(None, notices)],
+        sections=[
+            section
+            for section in sections
+            if section.sentences or section.rows or any(section.figures)
+        ],
         versions=" · ".join(f"{name} {value}" for name, value in results["versions"].items()),
         parameters=json.dumps(parameters, indent=2, ensure_ascii=False, default=str),
     )
@@ -256,7 +258,7 @@ def _mined(
     selection: Mapping[str, Any], false_negatives: Mapping[str, Any] | None
 ) -> Iterator[Section]:
     truth = "; ".join(map(str.strip, words.false_negatives_lines(false_negatives)))
-    said = [
+    sentences = [
         f"{text[0].upper()}{text[1:]}."
         for text in (truth, expected_sentence(selection.get("expected")))
         if text
@@ -271,15 +273,15 @@ def _mined(
     ]
     yield Section(
         "From candidates to negatives",
-        said,
+        sentences,
         ["step", "candidates", "share", "queries"],
         steps,
         [*drawn, figures.elo_gap(selection["gaps"].get("elo") or {})],
         "kedro anmi explain QUERY shows what became of each candidate of a query.",
     )
     origins = [
-        [f"{kind}: {name}", *told]
-        for kind, name, *told in words.origin_rows(selection.get("origins") or {})
+        [f"{kind}: {name}", *cells]
+        for kind, name, *cells in words.origin_rows(selection.get("origins") or {})
     ]
     yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], origins)
 
@@ -289,18 +291,18 @@ def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
     rows = []
     for kind, counts in kinds.items():
         dropped = sorted((counts.get("dropped") or {}).items(), key=lambda item: -item[1])
-        told = (
+        reasons = (
             ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
         )
-        rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", told])
+        rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", reasons])
     if not rows:
         return Section("What the corpus taught")
-    said = (
+    sentence = (
         f"{sum(counts['kept'] for counts in kinds.values()):,} pseudo-queries were made of"
         f" {summary['documents']:,} documents and kept. Training sees nothing of {summary['new']:,}"
         " documents, to measure what it does with documents that come later."
     )
-    return Section("What the corpus taught", [said], ["kind", "made", "kept", "dropped"], rows)
+    return Section("What the corpus taught", [sentence], ["kind", "made", "kept", "dropped"], rows)
 
 
 def _facts(
@@ -308,14 +310,16 @@ def _facts(
 ) -> Iterator[Section]:
     """Yield what a graph lets one measure: how well facts differ from false variants, and which entity is found."""
     shares = neighbours.get("shares") or {}
-    tested = {system: found for system, found in knowledge.items() if "factuality" in found}
+    tested = {
+        system: measured for system, measured in knowledge.items() if "factuality" in measured
+    }
     # An entity is more than the one document about it only where the shares differ.
     if not tested and len(set(shares.values())) <= 1:
         return
-    kinds = dict.fromkeys(kind for found in tested.values() for kind in found["factuality"])
+    kinds = dict.fromkeys(kind for measured in tested.values() for kind in measured["factuality"])
     rows = []
     for kind in ("", *kinds):
-        cells = [_of_kind(found, kind) for found in tested.values()]
+        cells = [_of_kind(measured, kind) for measured in tested.values()]
         rows.append(
             [
                 kind or "all false kinds",
@@ -341,13 +345,13 @@ def _facts(
     linked = [
         [
             words.system_name(system),
-            *(_value(found, name) for name in _LINKING),
-            f"{found['linking_queries']:,}",
+            *(_value(measured, name) for name in _LINKING),
+            f"{measured['linking_queries']:,}",
         ]
-        for system, found in knowledge.items()
+        for system, measured in knowledge.items()
     ]
     near = {name: f"{100 * share:.1f}\u00a0%" for name, share in shares.items()}
-    said = (
+    sentence = (
         f"Of the {neighbours['depth']} nearest documents of {neighbours['queries']:,} queries"
         f" {near['right']} are labelled relevant, {near['entails']} state all facts of a relevant"
         f" one, and {near['same_uri']} are about the right entity."
@@ -356,7 +360,7 @@ def _facts(
     )
     yield Section(
         "Entities: whose document is found",
-        [said] if said else [],
+        [sentence] if sentence else [],
         ["system", *_LINKING.values(), "queries"],
         linked,
         note=(

@@ -56,15 +56,15 @@ def judge_entries(
     >>> found["cross_encoder"]["method"]
     'Platt scaling, cross-fitted over 3 folds'
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    judges: dict[str, Mapping[str, Any]] = {}
     folds = len(cross_encoder.get("calibration") or [])
     if cross_encoder.get("reliability"):
-        found["cross_encoder"] = {
+        judges["cross_encoder"] = {
             "auc": cross_encoder.get("auc_positive_against_candidates"),
             "reliability": cross_encoder["reliability"],
             "method": "Platt scaling" + (f", cross-fitted over {folds} folds" if folds > 1 else ""),
         }
-    return found | dict((fused_judge or {}).get("judges") or {})
+    return judges | dict((fused_judge or {}).get("judges") or {})
 
 
 def is_step(row: Mapping[str, Any]) -> bool:
@@ -137,9 +137,9 @@ def origin_rows(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...
 
 def systems(results: pd.DataFrame) -> list[str]:
     """Return the recipes of the results: the baselines first, then in order of appearance, the hybrid last."""
-    found = list(dict.fromkeys(results["recipe"])) if "recipe" in results else []
-    trained = [name for name in found if name not in (*_BASELINES, HYBRID)]
-    return [b for b in _BASELINES if b in found] + trained + [HYBRID] * (HYBRID in found)
+    recipes = list(dict.fromkeys(results["recipe"])) if "recipe" in results else []
+    trained = [name for name in recipes if name not in (*_BASELINES, HYBRID)]
+    return [b for b in _BASELINES if b in recipes] + trained + [HYBRID] * (HYBRID in recipes)
 
 
 def system_name(recipe: str) -> str:
@@ -190,8 +190,8 @@ def difference(
     comparisons = of_bucket(comparisons, bucket)
     if not len(comparisons) or ("queries" in comparisons and comparisons["queries"].max() < FEW):
         return None
-    asked = (comparisons["system"] == system) & (comparisons["metric"] == metric)
-    rows = comparisons[asked & (comparisons["baseline"] == baseline)]
+    is_of_system = (comparisons["system"] == system) & (comparisons["metric"] == metric)
+    rows = comparisons[is_of_system & (comparisons["baseline"] == baseline)]
     return _last(rows, ["difference", "low", "high", "p_value"])
 
 
@@ -329,17 +329,17 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
             " answers."
         )
     enough = [name for name in _OF if counts.get(name, 0) >= FEW]
-    said = [
+    sentences = [
         _against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]
     ]
     few = [f"{counts[name]:,} {_OF[name]}" for name in _OF if 0 < counts.get(name, 0) < FEW]
-    said.append(f"Too few to measure: {', '.join(few)}." if few and any(said) else "")
+    sentences.append(f"Too few to measure: {', '.join(few)}." if few and any(sentences) else "")
     if counts and not counts.keys() & _OF.keys():
-        said.append(
+        sentences.append(
             "A training query's label names a document of each, so nothing is known about other"
             " documents."
         )
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, sentences))
 
 
 def told(change: Mapping[str, float]) -> str:
@@ -351,11 +351,11 @@ def told(change: Mapping[str, float]) -> str:
 
 def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, count: int) -> str:
     names = systems(results)
-    own = lookup(results, names[-1], METRIC, bucket) if names else None
+    measured = lookup(results, names[-1], METRIC, bucket) if names else None
     against: dict[str, list[str]] = {}
-    for other in names[:-1]:
-        change = difference(comparisons, names[-1], METRIC, bucket, baseline=other)
-        before = lookup(results, other, METRIC, bucket)
+    for rival in names[:-1]:
+        change = difference(comparisons, names[-1], METRIC, bucket, baseline=rival)
+        before = lookup(results, rival, METRIC, bucket)
         if change and before:
             relation = (
                 "above"
@@ -366,16 +366,16 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
             )
             by = f"{signed(change['difference'])}, {p_value(change['p_value'])}"
             against.setdefault(relation, []).append(
-                f"{system_name(other)} {before['value']:.3f} ({by})"
+                f"{system_name(rival)} {before['value']:.3f} ({by})"
             )
-    if not (own and against):
+    if not (measured and against):
         return ""
-    asked = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
-    said = "; ".join(f"{relation} {', '.join(others)}" for relation, others in against.items())
-    value = f"{own['value']:.3f} [{between(own['low'], own['high'], joint=', ')}]"
+    place = _OF.get(bucket, "on all test queries") + (f" ({count:,} queries)" if count else "")
+    relations = "; ".join(f"{relation} {', '.join(others)}" for relation, others in against.items())
+    value = f"{measured['value']:.3f} [{between(measured['low'], measured['high'], joint=', ')}]"
     return (
-        f"{asked[0].upper()}{asked[1:]}, {system_name(names[-1])} has {metric_name(METRIC)}"
-        f" {value}: {said}."
+        f"{place[0].upper()}{place[1:]}, {system_name(names[-1])} has {metric_name(METRIC)}"
+        f" {value}: {relations}."
     )
 
 
@@ -384,21 +384,21 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
     weights = (hybrid or {}).get("weights")
     if not hybrid or not weights or hybrid.get("method") != "convex":
         return ""
-    made = " + ".join(f"{weight:.2f} {system_name(part)}" for part, weight in weights.items())
+    parts = " + ".join(f"{weight:.2f} {system_name(part)}" for part, weight in weights.items())
     fit = hybrid.get("fit") or {}
     kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     if not fit.get("queries"):
-        return f"hybrid: {made}, weights that no dev query chose."
+        return f"hybrid: {parts}, weights that no dev query chose."
     if fit["kind"] == "none":
         return (
-            f"hybrid: {made}, the default, as {fit['queries']:,} {kind} are too few to choose"
+            f"hybrid: {parts}, the default, as {fit['queries']:,} {kind} are too few to choose"
             " weights."
         )
     which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
-    there = ", ".join(f"{system_name(part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
+    scores = ", ".join(f"{system_name(part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
     return (
-        f"hybrid: {made}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there:"
-        f" {there}."
+        f"hybrid: {parts}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there:"
+        f" {scores}."
     )
 
 
@@ -443,7 +443,7 @@ def false_negatives_lines(found: Mapping[str, Any] | None) -> list[str]:
             f" in truth relevant ({share}, 95 % interval over queries {found['low']:.1%} to"
             f" {found['high']:.1%})"
         ),
-        *(f"  {said}" for said in (hidden, judged_by(found.get("judge") or {})) if said),
+        *(f"  {note}" for note in (hidden, judged_by(found.get("judge") or {})) if note),
     ]
 
 

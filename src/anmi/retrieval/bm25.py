@@ -85,20 +85,22 @@ class BM25Index:
         for first in range(0, len(lengths), _DOCUMENTS):
             ends = counts.indptr[first : first + _DOCUMENTS + 1]
             some = slice(ends[0], ends[-1])
-            own = np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
+            document_scale = np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
             weights[some] = idf[counts.indices[some]] * (
-                counts.data[some] / (own + counts.data[some])
+                counts.data[some] / (document_scale + counts.data[some])
             )
         postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
-        made = bm25s.BM25(method="lucene", k1=k1, b=b)
-        made.scores = {name: getattr(postings, name) for name in _ARRAYS} | {
+        index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        index.scores = {name: getattr(postings, name) for name in _ARRAYS} | {
             "num_docs": len(lengths)
         }
-        made.vocab_dict = terms.vocabulary
-        made.nonoccurrence_array = None
-        made.unique_token_ids_set = set(terms.vocabulary.values())
-        how = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
-        return BM25Index(made, {"documents": len(lengths), **terms.settings, **how}, terms.tokenize)
+        index.vocab_dict = terms.vocabulary
+        index.nonoccurrence_array = None
+        index.unique_token_ids_set = set(terms.vocabulary.values())
+        formula = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
+        return BM25Index(
+            index, {"documents": len(lengths), **terms.settings, **formula}, terms.tokenize
+        )
 
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
@@ -160,8 +162,8 @@ class BM25Index:
     ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
         parts = ((*best(full, k), look(part, full)) for part, full in self.scored(queries, k))
-        documents, scores, seen = map(np.concatenate, zip(*parts, strict=True))
-        return documents, scores, seen
+        documents, scores, looked_up = map(np.concatenate, zip(*parts, strict=True))
+        return documents, scores, looked_up
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
         """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
@@ -193,12 +195,12 @@ class BM25Index:
     def _terms(self, rows: list[list[str]]) -> tuple[Int64s, Int64s]:
         """Return the row and the number of each known token, accents aside if need be, [T] each."""
         number = self._engine.vocab_dict
-        known = (
+        terms = (
             (row, token if token in number else unaccented(token))
             for row, tokens in enumerate(rows)
             for token in tokens
         )
-        numbers = [(row, number[token]) for row, token in known if token in number]
+        numbers = [(row, number[token]) for row, token in terms if token in number]
         pairs = np.array(numbers, np.int64).reshape(-1, 2)
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 

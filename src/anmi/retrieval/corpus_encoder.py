@@ -76,9 +76,9 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     Deerwester et al., "Indexing by latent semantic analysis", JASIS 41, 1990.
     """
     read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
-    given = [part for text in taken(texts, read) for part in _PART.findall(text)]
-    counts, found = counted_texts(given, _cut, alone=True)
-    words = list(found)
+    parts = [part for text in taken(texts, read) for part in _PART.findall(text)]
+    counts, column_of_word = counted_texts(parts, _cut, alone=True)
+    words = list(column_of_word)
     if not words:
         raise AnmiError(
             f"the {len(texts)} documents hold no word, so that they have no encoder of their own"
@@ -89,25 +89,27 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     number = tokenizer.get_vocab()
     names = sorted(number, key=number.__getitem__)
     counts = counts @ counted(
-        [each.tokens for each in tokenizer.encode_batch(words)], number, grow=False
+        [encoding.tokens for encoding in tokenizer.encode_batch(words)], number, grow=False
     )
-    seen = np.asarray(counts.sum(axis=0)).ravel()
-    seen[0] = 0
+    occurrences = np.asarray(counts.sum(axis=0)).ravel()
+    occurrences[0] = 0
     table, idf = _latent(counts, seed)
-    known = np.array([len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)])
+    is_spelled = np.array(
+        [len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)]
+    )
     # What only one document has leads to that document by its own half, and asking for it takes
     # half of the time. Where there are fewer documents than dimensions that half is narrow, of a
     # single document one number.
-    frequency = counts.getnnz(axis=0) * (known & (seen > 0))
-    asked = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
-    if len(asked):
-        meaning = np.zeros((len(names), min(HALF, len(asked))), np.float32)
-        meaning[asked] = _principal(
-            distil([names[place] for place in asked]), seen[asked], meaning.shape[1]
+    frequency = counts.getnnz(axis=0) * (is_spelled & (occurrences > 0))
+    distilled = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
+    if len(distilled):
+        meaning = np.zeros((len(names), min(HALF, len(distilled))), np.float32)
+        meaning[distilled] = _principal(
+            distil([names[place] for place in distilled]), occurrences[distilled], meaning.shape[1]
         )
         table = np.hstack([table, weight * meaning])
     table *= idf[:, None]
-    table[seen == 0] = 0
+    table[occurrences == 0] = 0
     log.info("The corpus's own encoder has %d pieces of words, of %d dimensions", *table.shape)
     return tokenizer, np.ascontiguousarray(table)
 
@@ -176,25 +178,25 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
 
 def _spelled(texts: Sequence[str], spelled: Any) -> list[list[str]]:
     """Return the pieces that MiniLM cuts each text into."""
-    found = spelled.encode_batch(list(texts), add_special_tokens=False)
+    encodings = spelled.encode_batch(list(texts), add_special_tokens=False)
     # Its file asks for padding.
-    return [encoding.tokens[: sum(encoding.attention_mask)] for encoding in found]
+    return [encoding.tokens[: sum(encoding.attention_mask)] for encoding in encodings]
 
 
 def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
     """Return the weight of what MiniLM says, by how well it spells the most frequent words."""
-    most = np.argsort(-times, kind="stable")[:PIECES]
-    chosen = [words[place] for place in most]
+    frequent = np.argsort(-times, kind="stable")[:PIECES]
+    chosen = [words[place] for place in frequent]
     pieces, characters = (
-        np.array(list(map(len, each))) for each in (_spelled(chosen, spelled), chosen)
+        np.array(list(map(len, texts))) for texts in (_spelled(chosen, spelled), chosen)
     )
-    share = float(times[most] @ characters) / max(float(times[most] @ pieces), 1.0)
+    share = float(times[frequent] @ characters) / max(float(times[frequent] @ pieces), 1.0)
     return 1.0 if share >= _KNOWN_SCRIPT else 0.5
 
 
-def _principal(vectors: Float32s, seen: NDArray[Any], width: int) -> Float32s:
+def _principal(vectors: Float32s, occurrences: NDArray[Any], width: int) -> Float32s:
     """Return unit vectors of fewer dimensions, [V, K], without what all words share."""
-    centred = vectors - np.average(vectors, axis=0, weights=seen).astype(np.float32)
+    centred = vectors - np.average(vectors, axis=0, weights=occurrences).astype(np.float32)
     values, directions = np.linalg.eigh(centred.T @ centred)
     return _unit(centred @ directions[:, np.argsort(-values)[:width]])
 

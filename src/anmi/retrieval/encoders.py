@@ -76,10 +76,10 @@ def verify(file: Path, sha256: str) -> None:
     --------
     >>> verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     """
-    found = hash_file(file, "sha256")
-    if found != sha256:
+    checksum = hash_file(file, "sha256")
+    if checksum != sha256:
         raise AnmiError(
-            f"{file}: SHA-256 is {found[:12]}… but {sha256[:12]}… was expected; "
+            f"{file}: SHA-256 is {checksum[:12]}… but {sha256[:12]}… was expected; "
             "the weights are damaged or not the ones meant: install the package again"
         )
 
@@ -254,9 +254,9 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
     extra = (*extra, "dot") if kinds.is_dot(model) else tuple(extra)
-    rest = [_as_text(value) for value in (prompts, getattr(model, "truncate_dim", None), extra)]
+    settings = [_as_text(value) for value in (prompts, getattr(model, "truncate_dim", None), extra)]
     if (table := table_of(model)) is not None:
-        return hash_text(f"[{','.join([table.described, *rest])}]")
+        return hash_text(f"[{','.join([table.described, *settings])}]")
     import torch
 
     state = hashlib.blake2b(digest_size=16)
@@ -264,7 +264,7 @@ def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
         state.update(f"[{name!r},{tensor.dtype},{_as_text(tuple(tensor.shape))}]".encode())
         state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     state.update(
-        f"[{','.join([_as_text(_modules_of(model)), *rest])}]".encode(errors="surrogatepass")
+        f"[{','.join([_as_text(_modules_of(model)), *settings])}]".encode(errors="surrogatepass")
     )
     return state.hexdigest()
 
@@ -292,7 +292,7 @@ _TOKENIZER_SETTINGS: Final = (
 def _as_text(value: Any) -> str:
     """Write a value the same way in every process: dictionaries and sets in the order of what they hold."""
     if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{key!r}:{_as_text(each)}' for key, each in value.items()))}}}"
+        return f"{{{','.join(sorted(f'{key!r}:{_as_text(item)}' for key, item in value.items()))}}}"
     if isinstance(value, set | frozenset):
         return f"{{{','.join(sorted(map(_as_text, value)))}}}"
     if isinstance(value, list | tuple):
@@ -302,8 +302,8 @@ def _as_text(value: Any) -> str:
 
 def _modules_of(model: Any) -> list[Any]:
     """Return what each module does besides its weights: kind of pooling, activation, heads, tokens and their number."""
-    found: list[Any] = []
-    seen: set[int] = set()
+    modules: list[Any] = []
+    objects: set[int] = set()
     for path, module in model.named_modules():
         if not path:
             continue
@@ -314,28 +314,28 @@ def _modules_of(model: Any) -> list[Any]:
         longest = (
             None if type(module).__name__ == "Router" else getattr(module, "max_seq_length", None)
         )
-        found.append((path, type(module).__name__, settings, longest))
+        modules.append((path, type(module).__name__, settings, longest))
         # The layers of a network share its configuration, the routes of a model may share a
         # tokenizer.
         config: Any = getattr(module, "config", None)
         tokenizer: Any = getattr(module, "tokenizer", None)
-        if hasattr(config, "to_dict") and id(config) not in seen:
-            found.append(_without_origin(config.to_dict()))
-        if tokenizer is not None and id(tokenizer) not in seen:
-            found.append(_tokenizer_settings(tokenizer))
-        seen |= {id(config), id(tokenizer)}
-    return found
+        if hasattr(config, "to_dict") and id(config) not in objects:
+            modules.append(_without_origin(config.to_dict()))
+        if tokenizer is not None and id(tokenizer) not in objects:
+            modules.append(_tokenizer_settings(tokenizer))
+        objects |= {id(config), id(tokenizer)}
+    return modules
 
 
 def _without_origin(value: Any) -> Any:
     """Leave out, at any depth, the settings that say where a model comes from or how it is run."""
     if isinstance(value, Mapping):
         return {
-            key: _without_origin(each)
-            for key, each in value.items()
+            key: _without_origin(item)
+            for key, item in value.items()
             if not _ORIGIN.fullmatch(str(key))
         }
-    return [_without_origin(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_without_origin(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _tokenizer_settings(tokenizer: Any) -> Any:
@@ -410,22 +410,22 @@ def encode(
             " encode texts of which it is not known what they are; use one without here"
         )
 
-    asked = table_of(model) or model
+    encoder = table_of(model) or model
     if not texts:
-        return np.zeros((0, asked.get_embedding_dimension() or 0), np.float32)
+        return np.zeros((0, encoder.get_embedding_dimension() or 0), np.float32)
     if store is None:
-        return embed(asked, list(texts), precision, batch_size, role)
+        return embed(encoder, list(texts), precision, batch_size, role)
     compute: Callable[[list[str]], Float32s]
-    compute = partial(embed, asked, precision=precision, batch_size=batch_size, role=role)
+    compute = partial(embed, encoder, precision=precision, batch_size=batch_size, role=role)
     # Each commit is a wait for the disk.
-    batch = 4096 if is_static(asked) else 1024
+    batch = 4096 if is_static(encoder) else 1024
     run = cast(Run, map)
     if elsewhere is not None:
         # Small enough for several workers to have some of even a small change.
         compute = elsewhere
         batch = batch_size
         run = store.run
-    prints = embedding_fingerprint(asked, precision, role)
+    prints = embedding_fingerprint(encoder, precision, role)
     with tqdm(
         total=len(texts), desc=description, unit="text", disable=not description or None, delay=2
     ) as bar:
@@ -459,9 +459,9 @@ def embed(
                 **route,
             )
             # The last module may have computed in less.
-            found = encoded.float()
-            found = found if by_dot else torch.nn.functional.normalize(found, dim=1)
-            result[group] = found.cpu().numpy()
+            vectors = encoded.float()
+            vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
+            result[group] = vectors.cpu().numpy()
     return _checked(result, texts)
 
 
@@ -498,7 +498,7 @@ def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> 
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
 
     minilm: Any = load_encoder("minilm", store.path / "models")
-    made = corpus_encoder(
+    parts = corpus_encoder(
         texts,
         seed,
         spelled=minilm.tokenizer.backend_tokenizer,
@@ -506,4 +506,4 @@ def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> 
             minilm, words, store, batch_size=512, description="reading words"
         ),
     )
-    save(*made, folder)
+    save(*parts, folder)

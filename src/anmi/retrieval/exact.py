@@ -125,11 +125,11 @@ def nearest(
     step = max(1, min(_ROWS, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         some = np.ascontiguousarray(queries[start : start + step], np.float32)
-        found = _among_the_best(some, embeddings, k, longest)
+        candidates = _among_the_best(some, embeddings, k, longest)
         # Vectors of a training that diverged are NaN, and nothing is near them.
-        values = np.nan_to_num(similarities(some, embeddings, found), nan=-np.inf)
-        order = np.lexsort((found, -values))[:, :k]
-        documents[start : start + step] = in_rows(found, order)
+        values = np.nan_to_num(similarities(some, embeddings, candidates), nan=-np.inf)
+        order = np.lexsort((candidates, -values))[:, :k]
+        documents[start : start + step] = in_rows(candidates, order)
         scores[start : start + step] = in_rows(values, order)
     return documents, scores
 
@@ -140,7 +140,7 @@ def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: fl
     # Both sums of D products are off by D roundings at most, each way.
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
     slack = reach * np.float32(4 * size * np.finfo(np.float32).eps)
-    least = np.full(len(queries), -np.inf, np.float32)
+    threshold = np.full(len(queries), -np.inf, np.float32)
     rows = np.zeros(0, np.int64)
     documents = np.zeros(0, np.int64)
     values = np.zeros(0, np.float32)
@@ -149,8 +149,8 @@ def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: fl
         block = embeddings[start : start + _BLOCK]
         scores = np.matmul(queries, block.T, out=room[:, : len(block)])
         if start == 0 and len(block) > k:
-            least = np.partition(scores, len(block) - k, axis=1)[:, len(block) - k] - slack
-        row, place = np.divmod(np.flatnonzero(scores >= least[:, None]), len(block))
+            threshold = np.partition(scores, len(block) - k, axis=1)[:, len(block) - k] - slack
+        row, place = np.divmod(np.flatnonzero(scores >= threshold[:, None]), len(block))
         rows = np.concatenate([rows, row])
         documents = np.concatenate([documents, place + start])
         values = np.concatenate([values, scores[row, place]])
@@ -162,12 +162,12 @@ def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: fl
             documents = documents[order]
             values = values[order]
             kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
-            least[rows[kth]] = np.maximum(least[rows[kth]], values[kth] - slack[rows[kth]])
-            kept = values >= least[rows]
-            rows = rows[kept]
-            documents = documents[kept]
-            values = values[kept]
+            threshold[rows[kth]] = np.maximum(threshold[rows[kth]], values[kth] - slack[rows[kth]])
+            is_above = values >= threshold[rows]
+            rows = rows[is_above]
+            documents = documents[is_above]
+            values = values[is_above]
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    found = np.full((len(queries), max(int(place.max(initial=-1)) + 1, k)), -1, np.int32)
-    found[rows, place] = documents
-    return found
+    candidates = np.full((len(queries), max(int(place.max(initial=-1)) + 1, k)), -1, np.int32)
+    candidates[rows, place] = documents
+    return candidates

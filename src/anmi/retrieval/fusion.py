@@ -191,16 +191,17 @@ def fuse(
     >>> found.documents.tolist(), found.part_ranks["bm25"].tolist(), found.part_ranks["dense"].tolist()
     ([[1, 3]], [[2.0, 1.0]], [[1.0, 3.0]])
     """
-    found = aligned(lists)
-    given = weights or equal(lists)
+    union = aligned(lists)
+    part_weights = weights or equal(lists)
     if method == "rrf":
-        scores = fused_rank(*found.part_ranks.values())
+        scores = fused_rank(*union.part_ranks.values())
     else:
         scores = mixed(
-            [given[name] for name in lists], [*comparable(found, lists, spreads or {}).values()]
+            [part_weights[name] for name in lists],
+            [*comparable(union, lists, spreads or {}).values()],
         )
-    scores = np.where(found.documents == PADDING, -np.inf, scores)
-    best = _taken(found._replace(scores=scores), np.argsort(-scores, kind="stable")[:, :k])
+    scores = np.where(union.documents == PADDING, -np.inf, scores)
+    best = _taken(union._replace(scores=scores), np.argsort(-scores, kind="stable")[:, :k])
     return best._replace(
         scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
     )
@@ -263,9 +264,9 @@ def aligned(lists: Lists) -> Fused:
     for name, part in lists.items():
         row, rank = np.nonzero(part.documents != PADDING)
         place = np.searchsorted(keys.ravel(), row * size + part.documents[row, rank])
-        for found, values in ((ranks, rank + 1), (scores, part.scores[row, rank])):
-            found[name] = np.full(union.shape, np.nan, np.float32)
-            np.put(found[name], place, values)
+        for by_part, values in ((ranks, rank + 1), (scores, part.scores[row, rank])):
+            by_part[name] = np.full(union.shape, np.nan, np.float32)
+            np.put(by_part[name], place, values)
     order = np.argsort(-fused_rank(*ranks.values()), kind="stable")
     return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
 
@@ -280,9 +281,9 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float3
         # What a list of terms does not hold shares none where there was room for it. A dense
         # retriever's padding was never scored.
         listed = np.where(part.documents == PADDING, np.inf if name == _DENSE else 0, part.scores)
-        least = listed.min(axis=1, initial=np.inf, keepdims=True)
+        lowest = listed.min(axis=1, initial=np.inf, keepdims=True)
         values = found.part_scores[name]
-        filled = np.where(np.isnan(values), np.where(np.isfinite(least), least, 0), values)
+        filled = np.where(np.isnan(values), np.where(np.isfinite(lowest), lowest, 0), values)
         spread = np.asarray(spreads.get(name, 1.0), np.float32)
         unit = spread.reshape(-1, 1)
         scaled[name] = np.divide(
@@ -291,7 +292,7 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float3
     return scaled
 
 
-def _taken(found: Fused, order: NDArray[np.intp]) -> Fused:
-    listed: Any = (in_rows(values, order) for values in found[:2])
-    parts = ({name: in_rows(part[name], order) for name in part} for part in found[2:])
+def _taken(ranking: Fused, order: NDArray[np.intp]) -> Fused:
+    listed: Any = (in_rows(values, order) for values in ranking[:2])
+    parts = ({name: in_rows(part[name], order) for name in part} for part in ranking[2:])
     return Fused(*listed, *parts)

@@ -147,11 +147,11 @@ def pruned(vectors: sparse.csr_matrix, share: float) -> sparse.csr_matrix:
     >>> pruned(sparse.csr_matrix([[1.0, 4.0], [1.0, 0.0]]), 0.5).toarray().tolist()
     [[0.0, 4.0], [1.0, 0.0]]
     """
-    kept = sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
-    largest = kept.max(axis=1).toarray().ravel()
-    kept.data[kept.data < share * np.repeat(largest, np.diff(kept.indptr))] = 0
-    kept.eliminate_zeros()
-    return kept
+    heavy = sparse.csr_matrix(vectors, dtype=np.float32, copy=True)
+    largest = heavy.max(axis=1).toarray().ravel()
+    heavy.data[heavy.data < share * np.repeat(largest, np.diff(heavy.indptr))] = 0
+    heavy.eliminate_zeros()
+    return heavy
 
 
 class SparseIndex:
@@ -213,13 +213,13 @@ class SparseIndex:
                 "a term of a document weighs less than 0 or is not finite: train again at a smaller"
                 " rate"
             )
-        kept = pruned(vectors, share)
-        if not kept.nnz:
+        heavy = pruned(vectors, share)
+        if not heavy.nnz:
             raise AnmiError(
                 "no document has a term, so nothing could be found: train with a smaller penalty on"
                 " them"
             )
-        return SparseIndex(kept.T.tocsr(), list(document_ids))
+        return SparseIndex(heavy.T.tocsr(), list(document_ids))
 
     def search(self, queries: sparse.csr_matrix, k: int) -> tuple[Int32s, Float32s]:
         """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
@@ -284,11 +284,11 @@ class TermTable:
         rows = [np.unique(np.asarray(encoding.ids, np.int64)) for encoding in encoded]
         tokens = np.concatenate([np.zeros(0, np.int64), *rows])
         starts = np.cumsum([0, *map(len, rows)])
-        found = sparse.csr_matrix(
+        terms = sparse.csr_matrix(
             (self.weights[tokens], tokens, starts), (len(rows), len(self.weights))
         )
-        found.eliminate_zeros()
-        return found
+        terms.eliminate_zeros()
+        return terms
 
     def by_token(self) -> dict[str, float]:
         """Return the weight of every token by its name, those of weight 0 left out."""
@@ -316,8 +316,10 @@ def term_table(folder: Path) -> TermTable | None:
     tokenizer.no_truncation()
     weights = load_file(place / "model.safetensors")["weight"].astype(np.float32)
     if (count := tokenizer.get_vocab_size()) != len(weights):
-        told = f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights"
-        raise AnmiError(f"{told}; take both from one model, or train it again")
+        mismatch = (
+            f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights"
+        )
+        raise AnmiError(f"{mismatch}; take both from one model, or train it again")
     return TermTable(tokenizer, weights)
 
 
@@ -365,10 +367,10 @@ def spread_of_scores(queries: Vectors, documents: Vectors) -> float:
     >>> spread_of_scores(documents[:1], documents), spread_of_scores(documents[:0], sparse.csr_matrix(documents))
     (0.5, 0.5)
     """
-    asked = (queries if queries.shape[0] else documents)[:_MOST].astype(np.float64)
+    sample = (queries if queries.shape[0] else documents)[:_MOST].astype(np.float64)
     count = max(documents.shape[0], 1)
     if isinstance(documents, sparse.spmatrix):
-        products = asked @ documents.T.tocsr().astype(np.float64)
+        products = sample @ documents.T.tocsr().astype(np.float64)
         mean = np.asarray(products.sum(axis=1)).ravel() / count
         square = np.asarray(products.multiply(products).sum(axis=1)).ravel() / count
         variance = square - mean**2
@@ -377,9 +379,10 @@ def spread_of_scores(queries: Vectors, documents: Vectors) -> float:
         centre = documents.mean(axis=0, dtype=np.float64)
         moments = (documents.T @ documents).astype(np.float64) / count
         variance = (
-            np.einsum("qd,de,qe->q", asked, moments, asked, optimize=True) - (asked @ centre) ** 2
+            np.einsum("qd,de,qe->q", sample, moments, sample, optimize=True)
+            - (sample @ centre) ** 2
         )
-    found = float(np.sqrt(np.maximum(variance, 0)).mean()) if asked.shape[0] else 0.0
+    spread = float(np.sqrt(np.maximum(variance, 0)).mean()) if sample.shape[0] else 0.0
     # Of one document, or of documents that are all alike, nothing is put in order by the encoder
     # anyway.
-    return round(found, 6) if found > 1e-6 else 1.0
+    return round(spread, 6) if spread > 1e-6 else 1.0

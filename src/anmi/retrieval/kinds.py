@@ -244,9 +244,9 @@ def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
     >>> prompts_of(SimpleNamespace(prompts={"query": "query: ", "document": "", "passage": "passage: "}))
     {'query': 'query: ', 'document': 'passage: '}
     """
-    known = getattr(model, "prompts", None) or {}
-    document = next((known[name] for name in _DOCUMENT if known.get(name)), "")
-    return {"query": known.get(_QUERY) or "", "document": document}
+    prompts = getattr(model, "prompts", None) or {}
+    document = next((prompts[name] for name in _DOCUMENT if prompts.get(name)), "")
+    return {"query": prompts.get(_QUERY) or "", "document": document}
 
 
 def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = OWN) -> None:
@@ -262,21 +262,21 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
         Those that are not None win over the model's own.
     """
     before = dict(model.prompts)
-    found = prompts_of(model)
+    by_role = prompts_of(model)
     default = before.get(model.default_prompt_name)
-    if prompts.document is None and found["document"] != (before.get("document") or ""):
+    if prompts.document is None and by_role["document"] != (before.get("document") or ""):
         tell(
-            f'documents get the prompt "{found["document"]}", which the model calls otherwise than'
-            ' "document", so that encode_document of sentence-transformers would leave it out;'
+            f'documents get the prompt "{by_role["document"]}", which the model calls otherwise'
+            ' than "document", so that encode_document of sentence-transformers would leave it out;'
             " dense.prompt_document sets another, '' none"
         )
-    if prompts == OWN and default and default not in found.values():
+    if prompts == OWN and default and default not in by_role.values():
         tell(
             f'the default prompt "{default}" of the model is not used, as encode_query and'
             " encode_document of sentence-transformers do not; dense.prompt_query and"
             " dense.prompt_document set it"
         )
-    model.prompts = before | found
+    model.prompts = before | by_role
     if prompts.query is not None:
         model.prompts[_QUERY] = prompts.query
     if prompts.document is not None:

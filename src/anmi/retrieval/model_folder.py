@@ -94,8 +94,8 @@ def loading(what: str, cure: str) -> Iterator[None]:
     except (AnmiError, MemoryError):
         raise
     except Exception as error:
-        told = f"{what} could not be loaded ({first_line(error)}); {cure}"
-        raise AnmiError(f"{told}, or set ANMI_ONLINE=1 to fetch it from the hub") from error
+        failure = f"{what} could not be loaded ({first_line(error)}); {cure}"
+        raise AnmiError(f"{failure}, or set ANMI_ONLINE=1 to fetch it from the hub") from error
 
 
 _SHOWN_WEIGHTS: Final = 3
@@ -156,8 +156,8 @@ def _check_weights(what: str, folder: Path, network: Any, report: Any) -> None:
 
 def _shown(keys: list[str]) -> str:
     """Write how many weights there are, and the first by name."""
-    more = ", …" if len(keys) > _SHOWN_WEIGHTS else ""
-    return f"{len(keys)} ({', '.join(keys[:_SHOWN_WEIGHTS])}{more})"
+    ending = ", …" if len(keys) > _SHOWN_WEIGHTS else ""
+    return f"{len(keys)} ({', '.join(keys[:_SHOWN_WEIGHTS])}{ending})"
 
 
 def is_folder(name: str) -> bool:
@@ -283,14 +283,14 @@ def _wrong(key: str, value: Any) -> Iterator[str]:
             if isinstance(value, Mapping)
             else [item.get("name") for item in value if isinstance(item, Mapping)]
         )
-        for other in (str(name) for name in named if not is_plain_name(str(name))):
-            yield f'has a chat template named "{other}", which can be no file\'s name'
+        for wrong_name in (str(name) for name in named if not is_plain_name(str(name))):
+            yield f'has a chat template named "{wrong_name}", which can be no file\'s name'
     # Of plain word embeddings, where a name without a dot is a class of transformers; of a router,
     # class by module.
     kinds = [value] if key == "tokenizer_class" and "." in str(value) else []
     kinds = list(value.values()) if key == "types" and isinstance(value, Mapping) else kinds
-    for other in (str(kind) for kind in kinds if not _OWN_CLASS.fullmatch(str(kind))):
-        yield f'names the class "{other}", which is none of sentence-transformers'
+    for wrong_name in (str(kind) for kind in kinds if not _OWN_CLASS.fullmatch(str(kind))):
+        yield f'names the class "{wrong_name}", which is none of sentence-transformers'
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -362,10 +362,10 @@ def is_sparse_folder(folder: Path) -> bool:
 def _read(file: Path) -> dict[str, Any]:
     """Return an object of settings; nothing where there is none."""
     try:
-        found = read_json(file)
+        settings = read_json(file)
     except (OSError, ValueError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        settings = None
+    return settings if isinstance(settings, dict) else {}
 
 
 def check_base(name: str) -> None:

@@ -33,10 +33,10 @@ class Positives:
 
     def __init__(self, qrels: pd.DataFrame, document_index: Mapping[str, int]) -> None:
         places = qrels.document_id.map(document_index)
-        there = (qrels.relevance > 0) & places.notna()
-        codes, names = pd.factorize(qrels.query_id[there])
+        is_positive = (qrels.relevance > 0) & places.notna()
+        codes, names = pd.factorize(qrels.query_id[is_positive])
         order = np.argsort(codes, kind="stable")
-        documents = places[there].to_numpy(np.int32)[order]
+        documents = places[is_positive].to_numpy(np.int32)[order]
         starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
         # Queries without a positive have the last row.
         rows = np.ones(len(documents)), documents, np.append(starts, len(documents))
@@ -107,13 +107,13 @@ def best_passages(
                 score / score.groupby([parts.row, parts.document]).transform("max")
             ).fillna(0)
     of = parts.groupby(["row", "document"]).score
-    kept = (parts.score >= _NEAR * of.transform("max")) & (
+    is_best = (parts.score >= _NEAR * of.transform("max")) & (
         of.rank(method="first", ascending=False) <= np.maximum(of.transform("size") // 2, 1)
     )
     # All passages of a document.
-    kept |= of.transform("size") < np.bincount(document[document >= 0])[parts.document]
+    is_best |= of.transform("size") < np.bincount(document[document >= 0])[parts.document]
     left = positives.copy()
-    left[row[~kept], slot[~kept]] = PADDING
+    left[row[~is_best], slot[~is_best]] = PADDING
     return compacted(left)[0]
 
 
@@ -145,9 +145,9 @@ def median_first(positives: Int32s, values: Float32s) -> Int64s:
     >>> median_first(np.array([[4, 5, 6, 7]], np.int32), np.array([[0.9, 0.3, 0.5, np.nan]], np.float32)).tolist()
     [[2, 0, 1, 3]]
     """
-    known = np.isfinite(values)
-    ranked = np.lexsort((positives, np.where(known, values, np.inf)))
-    middle = np.maximum(known.sum(axis=1, keepdims=True) - 1, 0) // 2
+    is_known = np.isfinite(values)
+    ranked = np.lexsort((positives, np.where(is_known, values, np.inf)))
+    middle = np.maximum(is_known.sum(axis=1, keepdims=True) - 1, 0) // 2
     place = in_rows(ranked, middle)
     return np.argsort(np.arange(positives.shape[1]) != place, kind="stable")
 
@@ -235,13 +235,19 @@ def merged(
     >>> [x.tolist() for x in merged((a, a.astype(np.float32), "bm25"), (b, b.astype(np.float32), "dense"))]
     [[[1, 2, 3]], [[3, 2, 1]], [[1.0, 2.0, 3.0]]]
     """
-    documents = np.concatenate([each for each, _, _ in lists], axis=1)
+    documents = np.concatenate([values_of_list for values_of_list, _, _ in lists], axis=1)
     bits = np.concatenate(
-        [np.full(each.shape, SOURCES[name], np.uint8) for each, _, name in lists], axis=1
+        [
+            np.full(values_of_list.shape, SOURCES[name], np.uint8)
+            for values_of_list, _, name in lists
+        ],
+        axis=1,
     )
-    values = np.concatenate([each for _, each, _ in lists], axis=1)
+    values = np.concatenate([values_of_list for _, values_of_list, _ in lists], axis=1)
     order = np.argsort(documents, kind="stable")
-    documents, bits, values = (in_rows(each, order) for each in (documents, bits, values))
+    documents, bits, values = (
+        in_rows(values_of_list, order) for values_of_list in (documents, bits, values)
+    )
     same = documents[:, 1:] == documents[:, :-1]
     for _ in lists[1:]:
         bits[:, :-1] |= np.where(same, bits[:, 1:], 0).astype(np.uint8)
@@ -282,9 +288,9 @@ def known_from(scores: Float32s, kept: Bools, depth: int, ranks: int) -> Float32
     place = np.maximum(last, ranks - 1)[:, None]
     if not scores.shape[1]:
         return np.full((len(scores), 1), np.inf, np.float32)
-    least = np.where(place < 0, np.inf, in_rows(scores, np.maximum(place, 0)))
+    lowest = np.where(place < 0, np.inf, in_rows(scores, np.maximum(place, 0)))
     # Where not even so many were found, nothing lies beyond the list.
-    return np.where(count[:, -1:] < depth, -np.inf, least).astype(np.float32)
+    return np.where(count[:, -1:] < depth, -np.inf, lowest).astype(np.float32)
 
 
 def listed_ranks(scores: Float32s, listed: Float32s, least: Float32s) -> Float32s:
@@ -388,16 +394,16 @@ def draw(
         everything = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
         order = np.argsort(seeds.uniform(seed, _STEP, query_ids, everything)).astype(np.int32)
         return compacted(without(order, excluded))[0][:, :count]
-    wanted = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
+    needed = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
     width = count + excluded.shape[1] + _SMALL
     while True:
         slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
         # More draws only go on from the earlier ones, so rows that need them change nothing for the
         # others.
         drawn = (seeds.uniform(seed, _STEP, query_ids, slots) * documents).astype(np.int32)
-        found = compacted(without(repeats_blanked(drawn), excluded))[0][:, :count]
-        if ((found != PADDING).sum(axis=1) >= wanted).all():
-            return found
+        documents_drawn = compacted(without(repeats_blanked(drawn), excluded))[0][:, :count]
+        if ((documents_drawn != PADDING).sum(axis=1) >= needed).all():
+            return documents_drawn
         width *= 2
 
 
@@ -481,10 +487,10 @@ class RelatedDocuments:
         near = (table["kind"] == "near").to_numpy()
         family[place[1][~near]] = place[0][~near]
         first, second = (group[rows[near]].astype(np.int64) for rows in place)
-        one = np.concatenate([first, second])
-        other = np.concatenate([second, first])
+        left = np.concatenate([first, second])
+        right = np.concatenate([second, first])
         return RelatedDocuments(
-            group, _matrix(one[one != other], other[one != other], count), family
+            group, _matrix(left[left != right], right[left != right], count), family
         )
 
     def __len__(self) -> int:
@@ -521,10 +527,11 @@ class RelatedDocuments:
             padding.
         """
         row = np.arange(len(documents), dtype=np.int64)[:, None]
-        wanted = np.where(documents == PADDING, -1, row * len(self) + self._group[documents])
-        related = (each.tocoo() for each in self._of_rows(positives))
+        codes = np.where(documents == PADDING, -1, row * len(self) + self._group[documents])
+        related = (matrix.tocoo() for matrix in self._of_rows(positives))
         near, sibling = (
-            np.isin(wanted, each.row.astype(np.int64) * len(self) + each.col) for each in related
+            np.isin(codes, matrix.row.astype(np.int64) * len(self) + matrix.col)
+            for matrix in related
         )
         return np.where(near, KINDS["near"], np.where(sibling, KINDS["sibling"], 0)).astype(
             np.uint8
@@ -554,9 +561,9 @@ class RelatedDocuments:
     def _texts(self, documents: Int32s) -> sparse.csr_matrix:
         """Return which groups the documents of each row belong to, [Q, N], 1 each."""
         row, slot = np.nonzero(documents != PADDING)
-        found = _matrix(row, self._group[documents[row, slot]], len(self), len(documents))
-        found.data[:] = 1
-        return found
+        groups = _matrix(row, self._group[documents[row, slot]], len(self), len(documents))
+        groups.data[:] = 1
+        return groups
 
     def _of_rows(self, positives: Int32s) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         """Return which groups are near-duplicates of a positive of the row, and which are siblings, [Q, N]."""

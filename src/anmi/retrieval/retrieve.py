@@ -105,44 +105,44 @@ class Retrieve:
         some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
         queries = queries._replace(positives=some)
         drawn = self._drawn(queries.query_ids, excluded)
-        wanted = np.concatenate([drawn, some, known_positives], axis=1)
+        looked_up = np.concatenate([drawn, some, known_positives], axis=1)
         near, near_scores = self._nearest(queries, excluded.shape[1])
-        found, scores, values = self._lexical(
-            queries, excluded.shape[1], np.concatenate([wanted, near], axis=1)
+        lexical_documents, scores, values = self._lexical(
+            queries, excluded.shape[1], np.concatenate([looked_up, near], axis=1)
         )
         nearest = self._candidates(near, excluded)
-        lexical = self._candidates(found, excluded)
-        known = {
+        lexical = self._candidates(lexical_documents, excluded)
+        rank_bounds = {
             "bm25_rank": pool.known_from(scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
             "dense_rank": pool.known_from(
                 near_scores, nearest >= 0, self.dense_depth, self.dense_ranks
             ),
         }
         ends = np.cumsum([drawn.shape[1], some.shape[1], known_positives.shape[1]])
-        random_values, own_values, given, near_values = np.split(values, ends, axis=1)
+        random_values, own_values, label_values, near_values = np.split(values, ends, axis=1)
         documents, source, values = pool.merged(
             (*_first(self.bm25_depth, lexical, scores), "bm25"),
             (*_first(self.dense_depth, nearest, near_values), "dense"),
             (drawn, random_values, "random"),
         )
-        best = np.fmax.reduce(given, axis=1, keepdims=True)
+        best = np.fmax.reduce(label_values, axis=1, keepdims=True)
         higher = self._higher(queries.texts, np.concatenate([own_values, best], axis=1), scores)
         columns, own, of_query = (dict[str, Float32s]() for _ in range(3))
         if self.bm25 is not None:
             columns["bm25"] = values
             own["bm25"] = own_values
-            columns["bm25_rank"] = pool.listed_ranks(values, scores, known["bm25_rank"])
+            columns["bm25_rank"] = pool.listed_ranks(values, scores, rank_bounds["bm25_rank"])
             own["bm25_rank"] = higher[:, :-1]
             of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
         if self.vectors is not None:
             cosines = exact.similarities(
                 queries.vectors, self.vectors, np.concatenate([documents, some], axis=1)
             )
-            ranks = pool.listed_ranks(cosines, near_scores, known["dense_rank"])
+            ranks = pool.listed_ranks(cosines, near_scores, rank_bounds["dense_rank"])
             for name, said in (("dense", cosines), ("dense_rank", ranks)):
                 columns[name] = said[:, : documents.shape[1]]
                 own[name] = said[:, documents.shape[1] :]
-        lists = [columns[name] for name in known if name in columns]
+        lists = [columns[name] for name in rank_bounds if name in columns]
         columns["fused"] = (
             pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
         )

@@ -25,11 +25,11 @@ def _compiled(function: Callable[..., Any], allowed: Collection[str] = ()) -> Ca
     """Compile a function, with the freedoms in arithmetic that LLVM calls by these names."""
     options = {"nogil": True, "fastmath": {*allowed}}
     try:
-        made: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         # There is no folder to keep it in.
-        made = numba.njit(**options)(function)
-    return made
+        compiled = numba.njit(**options)(function)
+    return compiled
 
 
 # A sum may be made of several that are added up side by side; always of the same ones.

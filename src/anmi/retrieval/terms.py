@@ -111,12 +111,12 @@ class Terms:
     def changed(self, rows: Int64s, texts: Sequence[str]) -> Terms:
         """Return the terms with other texts in some rows; only these are cut."""
         vocabulary = dict(self.vocabulary)
-        other = counted(self.tokenize(texts), vocabulary, grow=True)
+        new_counts = counted(self.tokenize(texts), vocabulary, grow=True)
         before = self.counts.copy()
-        before.resize(len(self.lengths), other.shape[1])
+        before.resize(len(self.lengths), new_counts.shape[1])
         place = np.arange(len(self.lengths))
         place[rows] = len(place) + np.arange(len(rows))
-        counts = sparse.vstack([before, other], format="csr")[place]
+        counts = sparse.vstack([before, new_counts], format="csr")[place]
         return Terms(counts, vocabulary, self.tokenize, self.settings)
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_matrix:
@@ -205,9 +205,9 @@ class Terms:
             unsigned(self.counts.indptr),
             unsigned(self.counts.indices),
             right.data,
-            tuple(unsigned(each.indptr) for each in left),
-            tuple(unsigned(each.indices) for each in left),
-            tuple(each.data for each in left),
+            tuple(unsigned(matrix.indptr) for matrix in left),
+            tuple(unsigned(matrix.indices) for matrix in left),
+            tuple(matrix.data for matrix in left),
             np.zeros((len(self.idf), 2), np.float32),
             found,
         )
@@ -238,7 +238,7 @@ def counted_texts(
     vocabulary: dict[Term, int] = {}
     number = defaultdict[str, int]()
     number.default_factory = number.__len__
-    known = sparse.csr_matrix((0, 1), dtype=np.float32)
+    run_counts = sparse.csr_matrix((0, 1), dtype=np.float32)
     parts = [sparse.csr_matrix((0, 1), dtype=np.float32)]
     for start in range(0, len(texts), _CUT_AT_ONCE):
         some = texts[start : start + _CUT_AT_ONCE]
@@ -249,9 +249,9 @@ def counted_texts(
         before = len(number)
         places = np.array([number[run] for run in runs], np.int32)
         new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
-        known.resize(before, new.shape[1])
-        known = sparse.vstack([known, new], "csr")
-        parts.append(counted_columns(places[held], np.diff(starts), len(number)) @ known)
+        run_counts.resize(before, new.shape[1])
+        run_counts = sparse.vstack([run_counts, new], "csr")
+        parts.append(counted_columns(places[held], np.diff(starts), len(number)) @ run_counts)
         parts[-1].sort_indices()
     for part in parts:
         part.resize(part.shape[0], max(len(vocabulary), 1))

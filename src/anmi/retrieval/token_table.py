@@ -86,21 +86,23 @@ class TokenTable:
     def encode(self, texts: Sequence[str], prompt: str = "") -> Float32s:
         """Return vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
-        found, lengths = self._mean(texts, self._cuts_words_alone)
+        vectors, lengths = self._mean(texts, self._cuts_words_alone)
         longest = (self._tokenizer.truncation or {}).get("max_length", np.inf)
         if len(long := np.flatnonzero(lengths > longest)):
-            found[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
+            vectors[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
         # Once by the module, if any, and once because unit vectors are asked for.
         times = 1 + self.normalised if self.normalised or self.similarity_fn_name == _COSINE else 0
         for _ in range(times):
-            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(_LEAST))
-        return found
+            vectors /= np.maximum(
+                np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(_LEAST)
+            )
+        return vectors
 
     def _mean(self, texts: Sequence[str], alone: bool) -> tuple[Float32s, Float32s]:
         """Return the mean vectors, and the number of tokens of each text."""
-        counts, found = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
+        counts, columns = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.
-        numbers = np.array([*found] or [0])
+        numbers = np.array([*columns] or [0])
         if (largest := int(numbers.max())) >= len(self._table):
             raise AnmiError(
                 f"the static encoder has {len(self._table):,} vectors and none of the token"
@@ -117,24 +119,25 @@ class TokenTable:
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
         return [
-            each.ids for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            encoding.ids
+            for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         ]
 
     def _cut_words(self, words: Sequence[str]) -> list[list[int]]:
         """Do what :meth:`_cut` does to words that may come again."""
-        known = _known_words(self._tokenizer.to_str())
-        new = [word for word in words if word not in known]
-        found = dict(zip(new, self._cut(new), strict=True))
-        if len(known) < _MOST_WORDS:
-            known.update(found)
-        return [found[word] if word in found else known[word] for word in words]
+        tokens_of_word = _known_words(self._tokenizer.to_str())
+        new = [word for word in words if word not in tokens_of_word]
+        new_tokens = dict(zip(new, self._cut(new), strict=True))
+        if len(tokens_of_word) < _MOST_WORDS:
+            tokens_of_word.update(new_tokens)
+        return [new_tokens[word] if word in new_tokens else tokens_of_word[word] for word in words]
 
     @cached_property
     def _cuts_words_alone(self) -> bool:
         """Whether what lies between blanks gets the same tokens whatever stands around it, as in BERT's tokenizer."""
         parts = json.loads(self._tokenizer.to_str())
         normalizer = parts["normalizer"] or {"type": None}
-        kinds = [each["type"] for each in normalizer.get("normalizers", [normalizer])]
+        kinds = [step["type"] for step in normalizer.get("normalizers", [normalizer])]
         cutter = repr(self._tokenizer.pre_tokenizer)
         return (
             kinds in (["BertNormalizer"], ["NFC", "BertNormalizer"])
@@ -168,16 +171,16 @@ def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Seque
     """Train a Unigram tokenizer (Kudo 2018, arXiv 1804.10959), the same in every process; one special is ``[UNK]``."""
     from tokenizers import models, trainers
 
-    given = {"special_tokens": list(special), "unk_token": "[UNK]", "show_progress": False}
-    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=size, **given))
-    found = json.loads(tokenizer.to_str())["model"]["vocab"]
+    options = {"special_tokens": list(special), "unk_token": "[UNK]", "show_progress": False}
+    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=size, **options))
+    vocabulary = json.loads(tokenizer.to_str())["model"]["vocab"]
     # Sums differ in their last digits from process to process, and with them the order.
     pieces = sorted(
-        ((piece, round(score, 3)) for piece, score in found[len(special) :]),
+        ((piece, round(score, 3)) for piece, score in vocabulary[len(special) :]),
         key=lambda one: (-one[1], one),
     )
     tokenizer.model = models.Unigram(
-        [*map(tuple, found[: len(special)]), *pieces], list(special).index("[UNK]")
+        [*map(tuple, vocabulary[: len(special)]), *pieces], list(special).index("[UNK]")
     )
 
 

@@ -121,9 +121,9 @@ def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
         pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " "), " "
     )
     # Only different runs become strings of Python.
-    found = rows.flatten().dictionary_encode()
+    runs = rows.flatten().dictionary_encode()
     starts = np.concatenate([[0], np.cumsum(pc.list_value_length(rows).to_numpy())])
-    return found.dictionary.to_pylist(), found.indices.to_numpy(), starts
+    return runs.dictionary.to_pylist(), runs.indices.to_numpy(), starts
 
 
 def _composed(text: str) -> str:
@@ -190,11 +190,11 @@ def _kiwi(language: str) -> Tokenize:
     # All cores; the order and the morphemes are the same with any number of them.
     kiwi = installed("kiwipiepy", "this collection", "korean").Kiwi(num_workers=-1)
     # Content morphemes: nouns, verbs, adjectives, adverbs, roots, foreign words, numbers.
-    kept = ("N", "V", "M", "X", "SL", "SN", "SH")
+    content_tags = ("N", "V", "M", "X", "SL", "SN", "SH")
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         return [
-            [t.form.lower() for t in row if t.tag.startswith(kept)]
+            [t.form.lower() for t in row if t.tag.startswith(content_tags)]
             for row in kiwi.tokenize([UNBROKEN.sub(r"\g<0> ", text) for text in texts])
         ]
 

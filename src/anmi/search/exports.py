@@ -142,11 +142,11 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
                     some.astype(np.float32).ravel(), some.shape[1]
                 )
                 continue
-            for what, values in (
+            for part, values in (
                 ("indices", some.indices.astype(np.uint32)),
                 ("values", some.data.astype(np.float32)),
             ):
-                columns[f"{name}_{what}"] = pa.ListArray.from_arrays(
+                columns[f"{name}_{part}"] = pa.ListArray.from_arrays(
                     some.indptr.astype(np.int32), values
                 )
         table = pa.table(columns)

@@ -53,8 +53,8 @@ def grid(parts: int) -> Float64s:
     ([[1.0, 0.0], [0.95, 0.05]], 66)
     """
     steps = STEPS if parts <= 2 else STEPS_OF_THREE
-    rest = itertools.product(range(steps + 1), repeat=parts - 1)
-    points = [(steps - sum(others), *others) for others in rest if sum(others) <= steps]
+    products = itertools.product(range(steps + 1), repeat=parts - 1)
+    points = [(steps - sum(others), *others) for others in products if sum(others) <= steps]
     return np.array(points) / steps
 
 
@@ -123,27 +123,27 @@ def fit_weights(
         name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen]
         for name, spread in spreads.items()
     }
-    asked = spreads, labelled[chosen], grades[chosen]
+    measured = spreads, labelled[chosen], grades[chosen]
     points = grid(len(lists))
-    values = ndcg_by_weights(lists, *asked, points)
+    values = ndcg_by_weights(lists, *measured, points)
     best = bagged(values, points, seed)
     weights = np.round(best.mean(axis=0), 3)
     # What rounding leaves is BM25's, the first part.
     weights[0] = round(1 - weights[1:].sum(), 3)
     reached = {
-        name: ndcg_by_weights({name: part}, *asked, np.ones((1, 1))).mean()
+        name: ndcg_by_weights({name: part}, *measured, np.ones((1, 1))).mean()
         for name, part in lists.items()
     }
-    reached["hybrid"] = ndcg_by_weights(lists, *asked, weights[None]).mean()
-    given, least, most = (
+    reached["hybrid"] = ndcg_by_weights(lists, *measured, weights[None]).mean()
+    chosen_weights, low, high = (
         dict(zip(lists, of.tolist(), strict=True))
         for of in (weights, *np.quantile(best, [0.025, 0.975], axis=0))
     )
     curve = zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)
     return {
-        "weights": given,
-        "low": least,
-        "high": most,
+        "weights": chosen_weights,
+        "low": low,
+        "high": high,
         "queries": int(chosen.sum()),
         "kind": "unlabelled" if chosen is unlabelled else "all",
         "curve": [
@@ -165,15 +165,15 @@ def ndcg_by_weights(
 
     Linear gain, as in trec_eval; a query without a relevant document has 0.
     """
-    found = aligned(lists)
-    parts = list(comparable(found, lists, spreads).values())
-    hidden = found.documents == PADDING
-    gains = np.zeros(found.documents.shape)
+    union = aligned(lists)
+    parts = list(comparable(union, lists, spreads).values())
+    hidden = union.documents == PADDING
+    gains = np.zeros(union.documents.shape)
     for document, grade in zip(labelled.T, np.maximum(grades, 0).T, strict=True):
-        gains += np.where((found.documents == document[:, None]) & ~hidden, grade[:, None], 0)
+        gains += np.where((union.documents == document[:, None]) & ~hidden, grade[:, None], 0)
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
-    given = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
-    top = -np.sort(-given)[:, :CUT]
+    relevance = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
+    top = -np.sort(-relevance)[:, :CUT]
     ideal = top @ discounts[: top.shape[1]]
     rows = []
     for weights in points.tolist():
@@ -201,15 +201,15 @@ def bagged(values: Float64s, points: Float64s, seed: int) -> Float64s:
     count = values.shape[1]
     rng = seeds.stream(seed, STREAM)
     step = max(1, min(_RESAMPLES, _CELLS // count))
-    found = []
+    best = []
     for start in range(0, _RESAMPLES, step):
         drawn = rng.multinomial(
             count, np.full(count, 1 / count), size=min(step, _RESAMPLES - start)
         )
         means = values @ drawn.T / count
         is_best = means >= means.max(axis=0) - 1e-12
-        found.append(is_best.T @ points / is_best.sum(axis=0)[:, None])
-    return np.concatenate(found)
+        best.append(is_best.T @ points / is_best.sum(axis=0)[:, None])
+    return np.concatenate(best)
 
 
 def fit_on_dev(
@@ -248,53 +248,56 @@ def fit_on_dev(
         With fewer queries all parts get the same weight.
     """
     run = dev_run[dev_run["rank"] <= depth]
-    asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
-    here = (
-        qrels.query_id.isin(asked.query_id)
+    dev_queries = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
+    is_usable = (
+        qrels.query_id.isin(dev_queries.query_id)
         & qrels.document_id.isin(corpus.document_id)
         & (qrels.relevance > 0)
     )
-    truth = of_documents(qrels[here], corpus)
-    asked = asked[asked.query_id.isin(truth.query_id)]
-    if len(asked) < least:
-        return all_equal((BM25, *spreads), len(asked))
-    ranking = Ranking.of(asked, truth, corpus, depth)
-    lists, units = _lists_of_parts(bm25, asked, ranking, run, spreads)
-    rows = np.asarray(truth.query_id.map(_places(asked)), np.int64)
+    truth = of_documents(qrels[is_usable], corpus)
+    dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
+    if len(dev_queries) < least:
+        return all_equal((BM25, *spreads), len(dev_queries))
+    ranking = Ranking.of(dev_queries, truth, corpus, depth)
+    lists, units = _lists_of_parts(bm25, dev_queries, ranking, run, spreads)
+    rows = np.asarray(truth.query_id.map(_places(dev_queries)), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
-    seen = set(hits_of(corpus)[corpus.document_id.isin(positives)])
-    known = (
-        np.bincount(rows, truth.document_id.isin(seen).to_numpy(float), minlength=len(asked)) > 0
+    trained_on = set(hits_of(corpus)[corpus.document_id.isin(positives)])
+    is_labelled = (
+        np.bincount(
+            rows, truth.document_id.isin(trained_on).to_numpy(float), minlength=len(dev_queries)
+        )
+        > 0
     )
     return fit_weights(
         lists,
         units,
-        side_by_side(rows, documents, len(asked)),
-        _padded_values(rows, truth.relevance, len(asked)),
-        ~known,
+        side_by_side(rows, documents, len(dev_queries)),
+        _padded_values(rows, truth.relevance, len(dev_queries)),
+        ~is_labelled,
         seed=seed,
     )
 
 
 def _lists_of_parts(
     bm25: BM25Index,
-    asked: pd.DataFrame,
+    queries: pd.DataFrame,
     ranking: Ranking,
     run: pd.DataFrame,
     spreads: Mapping[str, float],
 ) -> tuple[dict[str, Ranked], dict[str, Any]]:
     """Return what each part found, and in what units its scores are."""
-    search, spread = bm25.search_of(asked.text.tolist())
+    search, spread = bm25.search_of(queries.text.tolist())
     lists = {BM25: ranking.lists(search)}
     lists |= {
-        name: lists_of(run[run.retriever == name], _places(asked), ranking.place)
+        name: lists_of(run[run.retriever == name], _places(queries), ranking.place)
         for name in spreads
     }
     return lists, {BM25: spread, **spreads}
 
 
-def _places(asked: pd.DataFrame) -> dict[str, int]:
-    return dict(zip(asked.query_id, range(len(asked)), strict=True))
+def _places(queries: pd.DataFrame) -> dict[str, int]:
+    return dict(zip(queries.query_id, range(len(queries)), strict=True))
 
 
 def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
@@ -312,15 +315,15 @@ def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[s
         "rank", kind="stable"
     )
     rows = np.asarray(run.query_id.map(queries), np.int64)
-    found = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
-    return Ranked(found, _padded_values(rows, run.score, len(queries)))
+    lists = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
+    return Ranked(lists, _padded_values(rows, run.score, len(queries)))
 
 
 def _padded_values(rows: Int64s, values: Any, count: int) -> Float32s:
     """Values in the places that :func:`anmi.evaluation.retrieval.side_by_side` gives their documents; 0 in padding."""
     numbers = side_by_side(rows, np.arange(len(rows)), count)
-    given = np.append(np.asarray(values, np.float32), np.float32(0))
-    return np.where(numbers == PADDING, 0, given[numbers]).astype(np.float32)
+    padded = np.append(np.asarray(values, np.float32), np.float32(0))
+    return np.where(numbers == PADDING, 0, padded[numbers]).astype(np.float32)
 
 
 def with_bm25(
@@ -347,10 +350,10 @@ def with_bm25(
     k
         Documents per query.
     """
-    asked = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
-    ranking = Ranking.of(asked, qrels, corpus, how["depth"])
+    run_queries = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
+    ranking = Ranking.of(run_queries, qrels, corpus, how["depth"])
     lists, units = _lists_of_parts(
-        bm25, asked, ranking, run[run["rank"] <= how["depth"]], how["spreads"]
+        bm25, run_queries, ranking, run[run["rank"] <= how["depth"]], how["spreads"]
     )
     fused = fuse(lists, k, units, how["method"], how["weights"])
     return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)

@@ -105,7 +105,7 @@ class Documents:
         if not isinstance(self._source, Path):
             records: Any = _columns(self._source.iloc[list(rows)]).to_dict("records")
             return dict(zip(rows, records, strict=True))
-        found: dict[int, dict[str, str]] = {}
+        texts: dict[int, dict[str, str]] = {}
         for group in sorted({row // _GROUP for row in rows}):
             try:
                 table = self._file.read_row_group(group)
@@ -113,9 +113,9 @@ class Documents:
                 raise AnmiError(
                     f"{self._source} is damaged ({error}): export or copy the search again"
                 ) from error
-            own = [row for row in set(rows) if row // _GROUP == group]
-            found |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in own}
-        return found
+            in_group = [row for row in set(rows) if row // _GROUP == group]
+            texts |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in in_group}
+        return texts
 
     @cached_property
     def results(self) -> Int32s:
@@ -246,8 +246,8 @@ class Retriever:
         if (terms := term_table(self.model)) is not None:
             return terms
         model = cached_encoder(str(self.model), self.model.parent, self.how["max_length"])
-        how: dict[str, Any] = {name: self.how[name] for name in ("precision", "batch_size")}
-        return lambda texts: encode(model, texts, role="query", **how)
+        options: dict[str, Any] = {name: self.how[name] for name in ("precision", "batch_size")}
+        return lambda texts: encode(model, texts, role="query", **options)
 
     def search_of(self, queries: Sequence[str]) -> Search:
         """Return the search for some queries, from a number of passages to the best ones."""
@@ -353,7 +353,7 @@ class HybridSearch:
             for part in parts
         ]
         spreads: dict[str, float] = {
-            made.kind: part.spread for made, part in zip(retrievers, parts, strict=True)
+            retriever.kind: part.spread for retriever, part in zip(retrievers, parts, strict=True)
         }
         settings = {
             **(about or {}),
@@ -453,16 +453,16 @@ class HybridSearch:
         AnmiError
             An empty question, k below 1, or an unknown system.
         """
-        asked = [queries] if isinstance(queries, str) else list(queries)
-        if system not in (known := ("hybrid", _BM25, *self.retrievers)):
-            raise AnmiError(f'unknown system "{system}"; {nearest(system, known)}')
+        questions = [queries] if isinstance(queries, str) else list(queries)
+        if system not in (systems := ("hybrid", _BM25, *self.retrievers)):
+            raise AnmiError(f'unknown system "{system}"; {nearest(system, systems)}')
         if k < 1:
             raise AnmiError(f"k is {k}, and a search returns at least 1 document")
-        if blank := [place for place, text in enumerate(asked, start=1) if not text.strip()]:
+        if blank := [place for place, text in enumerate(questions, start=1) if not text.strip()]:
             raise AnmiError(f"question {blank[0]} is empty: ask something")
-        if not asked:
+        if not questions:
             return []
-        return self.hits(self.ranked(asked, k, system))
+        return self.hits(self.ranked(questions, k, system))
 
     def ranked(self, queries: Sequence[str], k: int, system: System = "hybrid") -> Fused:
         """Return the rows of the best passages of the best documents, [Q, k], see :meth:`fused`."""
@@ -543,9 +543,9 @@ class HybridSearch:
         parts["score"] = found.scores.tolist()
 
         def hit(row: int, place: int, document: int) -> Hit:
-            said = {name: values[row][place] for name, values in parts.items()}
+            figures = {name: values[row][place] for name, values in parts.items()}
             copies = self._documents.copies.get(texts[document]["document_id"], ())
-            return Hit(**{"rank": place + 1, **texts[document], **said}, copies=copies)
+            return Hit(**{"rank": place + 1, **texts[document], **figures}, copies=copies)
 
         return [
             [

@@ -63,7 +63,7 @@ class Terms:
             raise AnmiError(f'the role of texts is "{role}": give {" or ".join(ROLES)}')
         table: Any = model_input
         table = table.iloc[:, 0] if getattr(table, "ndim", 1) == 2 else table
-        found = []
+        answers = []
         vectors = sparse_vectors(
             self.model, [str(text) for text in table], cast(Literal["query", "document"], role)
         )
@@ -71,8 +71,8 @@ class Terms:
             order = np.argsort(-row.data, kind="stable")
             terms = self._words[row.indices[order]]
             weights = row.data[order].astype(float)
-            found.append({"terms": terms.tolist(), "weights": weights.tolist()})
-        return found
+            answers.append({"terms": terms.tolist(), "weights": weights.tolist()})
+        return answers
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Terms:

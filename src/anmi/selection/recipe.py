@@ -39,9 +39,9 @@ def with_probabilities(block: Candidates) -> Candidates:
         or "p_judged" in block.columns
     ):
         return block
-    said = block.columns["p_relevant"]
-    known = np.where(block.columns[MARKED] == 0, np.float32(0), said)
-    return block.with_columns({"p_relevant": known, "p_judged": said})
+    judged = block.columns["p_relevant"]
+    probability = np.where(block.columns[MARKED] == 0, np.float32(0), judged)
+    return block.with_columns({"p_relevant": probability, "p_judged": judged})
 
 
 def needed(requires: Collection[str]) -> set[str]:
@@ -70,7 +70,7 @@ class Step(Params):
     def of(cls, name: str, params: Any) -> Step:
         """Validate the parameters of a step; raises ValueError, which names the step and what is wrong with it."""
         name, params = named(
-            {name: params}, {known: kind.params for known, kind in STEPS.items()}, "step "
+            {name: params}, {step_name: kind.params for step_name, kind in STEPS.items()}, "step "
         )
         try:
             return cls(name=name, params=STEPS[name].params(**params))
@@ -85,9 +85,9 @@ class Step(Params):
     @property
     def threshold(self) -> str | None:
         """The step's threshold: of several that exclude each other the one that is set, else the first."""
-        known = self.type.thresholds
-        given = (name for name in known if getattr(self.params, name) is not None)
-        return next(given, known[0] if known else None)
+        names = self.type.thresholds
+        set_names = (name for name in names if getattr(self.params, name) is not None)
+        return next(set_names, names[0] if names else None)
 
 
 def _on_dev(item: Step) -> bool:
@@ -210,9 +210,10 @@ class Recipe(Params):
     @property
     def requires(self) -> set[str]:
         """Columns the recipe reads and does not make; stages that make none of them are passed through."""
-        made = {column for item in self.steps for column in item.type.makes}
+        own_columns = {column for item in self.steps for column in item.type.makes}
         return (
-            set(self.reads).union(*(item.type.requires(item.params) for item in self.steps)) - made
+            set(self.reads).union(*(item.type.requires(item.params) for item in self.steps))
+            - own_columns
         )
 
     @property
@@ -228,9 +229,11 @@ class Recipe(Params):
     @property
     def sources(self) -> frozenset[str]:
         """The retrievers of candidates: ``bm25``, ``dense``, both or neither; judges need both."""
-        wanted = {"bm25": OF_BM25, "dense": OF_ENCODER}
+        columns_of_source = {"bm25": OF_BM25, "dense": OF_ENCODER}
         return frozenset(
-            name for name, columns in wanted.items() if self.judged or self.requires & columns
+            name
+            for name, columns in columns_of_source.items()
+            if self.judged or self.requires & columns
         )
 
     def deepest_rank(self, column: str) -> int:
@@ -269,9 +272,9 @@ class RecipeBook(BaseModel):
         if not isinstance(value, dict):
             return value
         # Its results would be taken for theirs.
-        if taken := [name for name in cls.reserved if name in value]:
+        if reused := [name for name in cls.reserved if name in value]:
             raise ValueError(
-                f"{taken[0]}: results use the name for another system; call the recipe otherwise"
+                f"{reused[0]}: results use the name for another system; call the recipe otherwise"
             )
         return {name: inherited(name, value) for name in value}
 
@@ -284,8 +287,8 @@ class RecipeBook(BaseModel):
                     f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of"
                     " them"
                 )
-            if found := _sampler_problem(recipe) or _order_problem(recipe.steps):
-                raise ValueError(f"{name}: {found}")
+            if problem := _sampler_problem(recipe) or _order_problem(recipe.steps):
+                raise ValueError(f"{name}: {problem}")
         return self
 
     def names(self) -> list[str]:
@@ -321,10 +324,10 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     >>> inherited("mine", {"base": base, "mine": {"extends": "base", "steps": {"shift": {"last": 50}}}})["steps"]
     {'shift': {'skip': 3, 'last': 50}, 'top': {}}
     """
-    own = recipes[name]
-    if not isinstance(own, Mapping) or own.get("extends") is None:
-        return own
-    parent = str(own["extends"])
+    recipe = recipes[name]
+    if not isinstance(recipe, Mapping) or recipe.get("extends") is None:
+        return recipe
+    parent = str(recipe["extends"])
     chain = (*chain, name)
     if parent in chain:
         raise ValueError(
@@ -338,17 +341,17 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     base = inherited(parent, recipes, chain)
     if not isinstance(base, Mapping):
         raise ValueError(f'{name}: extends "{parent}", which has no fields to take')
-    found = {**base, **own}
+    fields = {**base, **recipe}
     for key, join in (
         ("steps", merged),
         ("mining", merged),
         ("training", lambda theirs, ours: {**theirs, **ours}),
     ):
         theirs = base.get(key)
-        ours = own.get(key)
+        ours = recipe.get(key)
         if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
-            found[key] = join(theirs, ours)
-    return found
+            fields[key] = join(theirs, ours)
+    return fields
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,9 +362,9 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     >>> merged({"bm25": {"k1": 1.5, "b": 0.75}}, {"bm25": {"b": 0.4}, "elo": {"depth": 50}})
     {'bm25': {'k1': 1.5, 'b': 0.4}, 'elo': {'depth': 50}}
     """
-    both = {**below, **above}
+    united = {**below, **above}
     inner = [name for name in below.keys() & above.keys() if isinstance(above[name], Mapping)]
-    return both | {
+    return united | {
         name: merged(below[name], above[name]) for name in inner if isinstance(below[name], Mapping)
     }
 
@@ -420,15 +423,15 @@ def _sampler_problem(recipe: Recipe) -> str | None:
 def _order_problem(steps: Sequence[Step]) -> str | None:
     """Say which step reads a column before the step that makes it."""
     makers = {column: name for name, kind in STEPS.items() for column in kind.makes}
-    made: set[str] = set()
+    columns_made: set[str] = set()
     for place, item in enumerate(steps):
-        for column in sorted(item.type.requires(item.params) - made):
+        for column in sorted(item.type.requires(item.params) - columns_made):
             if column in makers:
                 return (
                     f'step {place + 1}, "{item.name}", reads {column}, which "{makers[column]}"'
                     " makes; put that step before it"
                 )
-        made.update(item.type.makes)
+        columns_made.update(item.type.makes)
     return None
 
 
@@ -462,8 +465,10 @@ class Runner:
         """
         for place, item in enumerate(self.recipe.steps):
             if item.type.fit is not None and place not in self._fitted:
-                seen = dev if dev is not None and _on_dev(item) else self._before(place, shards)
-                self._fitted[place] = item.type.fit(seen, item.params, self._context(place))
+                fitted_on = (
+                    dev if dev is not None and _on_dev(item) else self._before(place, shards)
+                )
+                self._fitted[place] = item.type.fit(fitted_on, item.params, self._context(place))
 
     def _before(self, place: int, shards: CandidateShards) -> CandidateShards:
         """Return the shards as a step finds them; the next one is read while one is looked at."""

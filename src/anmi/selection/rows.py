@@ -80,13 +80,13 @@ class TrainingRows:
         """Write a Parquet file, one row group a block."""
         blocks = self.blocks()
         first = next(blocks)
-        how: dict[str, Any] = {
+        options: dict[str, Any] = {
             "compression": "zstd",
             "dictionary_pagesize_limit": _PAGE,
             "write_page_checksum": True,
         }
         # Without Arrow's schema, so that every reader is given plain texts.
-        with pq.ParquetWriter(path, first.schema, store_schema=False, **how) as writer:
+        with pq.ParquetWriter(path, first.schema, store_schema=False, **options) as writer:
             for block in chain([first], blocks):
                 writer.write_table(block)
 
@@ -101,8 +101,10 @@ class TrainingRows:
             for new, values in ((name, self.ids), (JOINED[name], self.texts)):
                 if new:
                     # Copies have one text: with it twice, the writer would give up the dictionary.
-                    told = values.take(pa.array(numbers)).dictionary_encode()
-                    columns[new] = _like(column, told.indices.to_numpy()[place], told.dictionary)
+                    encoded = values.take(pa.array(numbers)).dictionary_encode()
+                    columns[new] = _like(
+                        column, encoded.indices.to_numpy()[place], encoded.dictionary
+                    )
         return pa.table(columns)
 
 
@@ -112,11 +114,11 @@ def _values(column: pa.Array) -> pa.Array:
 
 def _like(column: pa.Array, place: Int64s, values: pa.Array) -> pa.Array:
     """Return a column of the values at these places, in lists as long as those of another column."""
-    found = pa.DictionaryArray.from_arrays(pa.array(place, pa.int32()), values)
+    encoded = pa.DictionaryArray.from_arrays(pa.array(place, pa.int32()), values)
     return (
-        listed(found, column.value_lengths().to_numpy(zero_copy_only=False))
+        listed(encoded, column.value_lengths().to_numpy(zero_copy_only=False))
         if column.type != pa.int32()
-        else found
+        else encoded
     )
 
 
@@ -164,8 +166,8 @@ def frame(table: pa.Table) -> pd.DataFrame:
 def _arrays(column: pa.ListArray) -> list[NDArray[Any]]:
     values = column.flatten()
     if pa.types.is_dictionary(values.type):
-        known = np.array([*values.dictionary.to_pylist(), None], dtype=object)[:-1]
-        flat = known[values.indices.to_numpy()]
+        texts = np.array([*values.dictionary.to_pylist(), None], dtype=object)[:-1]
+        flat = texts[values.indices.to_numpy()]
     else:
         flat = values.to_numpy(zero_copy_only=False)
     ends = np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False)).tolist()
@@ -281,14 +283,14 @@ class _RowMaker:
 
     def __call__(self, block: Candidates) -> pa.Table:
         block = block.take(block.query_verdict == OPEN)
-        own = block.positives[:, 0]
+        first_positives = block.positives[:, 0]
         promoted = block.of_kind("promoted")
-        (found,) = compacted(np.where(promoted, block.documents, PADDING))
+        (promoted_documents,) = compacted(np.where(promoted, block.documents, PADDING))
         queries = block.query_ids.tolist()
-        known = block.positives if self.labels is None else self.labels.of(queries)
-        positives = np.concatenate([known, found], axis=1)
+        labelled = block.positives if self.labels is None else self.labels.of(queries)
+        positives = np.concatenate([labelled, promoted_documents], axis=1)
         selves = np.array([self.own.get(query, PADDING) for query in queries], np.int32)[:, None]
-        copies = self.related.excluded(found[:, :0], found)
+        copies = self.related.excluded(promoted_documents[:, :0], promoted_documents)
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
         if len(row):
             order = np.lexsort((block.columns["choice"][row, slot], row))
@@ -296,8 +298,8 @@ class _RowMaker:
             slot = slot[order]
         chosen = block.documents[row, slot]
         self.used[chosen] = self.used[block.documents[promoted]] = True
-        self.used[known[known != PADDING]] = True
-        itself = self.related.excluded(found[:, :0], selves)
+        self.used[labelled[labelled != PADDING]] = True
+        itself = self.related.excluded(promoted_documents[:, :0], selves)
         self.used[itself[itself != PADDING]] = True
         lengths = np.bincount(row, minlength=len(block))
 
@@ -315,7 +317,7 @@ class _RowMaker:
             table["split"] = pa.array([self.splits[query] for query in queries], pa.string())
         table |= {
             "origin": pa.array(["qrels"] * len(block), pa.string()),
-            "positive_id": pa.array(own),
+            "positive_id": pa.array(first_positives),
             "positive_ids": lists(positives, positives != PADDING),
             "negative_ids": by_row(chosen),
             "weights": by_row(block.weight[row, slot]),
@@ -340,14 +342,14 @@ class _RowMaker:
     def known(self, table: pa.Table) -> pa.Table:
         """Return the table with those excluded documents alone that some row uses."""
         column = table.column("excluded_ids").combine_chunks()
-        kept = self.used[column.flatten().to_numpy()]
+        is_used = self.used[column.flatten().to_numpy()]
         row = np.repeat(
             np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False)
         )
-        lengths = np.bincount(row[kept], minlength=len(column))
+        lengths = np.bincount(row[is_used], minlength=len(column))
         place = table.column_names.index("excluded_ids")
         return table.set_column(
-            place, "excluded_ids", listed(column.flatten().filter(pa.array(kept)), lengths)
+            place, "excluded_ids", listed(column.flatten().filter(pa.array(is_used)), lengths)
         )
 
     def _by_positive(self, table: pa.Table, block: Candidates, promoted: Bools) -> pa.Table:
@@ -357,23 +359,23 @@ class _RowMaker:
         new, slot = np.nonzero(promoted)
         # In the order of the queries, so that it does not depend on where a block ends.
         order = np.argsort(np.concatenate([row, new]), kind="stable")
-        made = table.take(pa.array(np.concatenate([row, new])[order]))
+        repeated = table.take(pa.array(np.concatenate([row, new])[order]))
         weight = np.concatenate([np.ones(len(row), np.float32), probability[new, slot]])[order]
         changed: dict[str, Any] = {
             "origin": pa.array(np.where(order < len(row), "qrels", "promoted"), pa.string()),
             "positive_id": _both(block.positives[row, place], block.documents[new, slot], order),
             "query_weight": pa.array(
-                (made.column("query_weight").to_numpy() * weight).astype(np.float32)
+                (repeated.column("query_weight").to_numpy() * weight).astype(np.float32)
             ),
         }
         for name in table.column_names:
             score = name.removeprefix("positive_")
             if name.startswith("positive_") and score in block.positive_columns:
                 # Gaps in Elo are to the first positive, beside which the candidates were rated.
-                own = block.positive_columns[score][row, 0 if score in _OF_FIRST else place]
-                changed[name] = _both(own, block.columns[score][new, slot], order)
+                of_positive = block.positive_columns[score][row, 0 if score in _OF_FIRST else place]
+                changed[name] = _both(of_positive, block.columns[score][new, slot], order)
         return pa.table(
-            {name: changed.get(name, made.column(name)) for name in table.column_names}
+            {name: changed.get(name, repeated.column(name)) for name in table.column_names}
         ).combine_chunks()
 
 
@@ -392,13 +394,13 @@ def pair_rows(
         ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types,
         source and language are those of the collection's metadata where it has them.
     """
-    kept = rows[np.fromiter(map(len, rows.negative_ids), np.int64, len(rows)) > 0]
-    kept = kept.rename(columns={"positive": "positive_doc", "negatives": "hard_negatives"})
-    kept["doc_type"] = kept.positive_id.map(
+    pairs = rows[np.fromiter(map(len, rows.negative_ids), np.int64, len(rows)) > 0]
+    pairs = pairs.rename(columns={"positive": "positive_doc", "negatives": "hard_negatives"})
+    pairs["doc_type"] = pairs.positive_id.map(
         values_by_id(corpus, "document_id", "doc_type", "document")
     )
     for name, default in (("query_type", "query"), ("source", collection), ("language", language)):
-        kept[name] = kept.query_id.map(values_by_id(queries, "query_id", name, default))
+        pairs[name] = pairs.query_id.map(values_by_id(queries, "query_id", name, default))
     columns = [
         "query",
         "positive_doc",
@@ -408,4 +410,4 @@ def pair_rows(
         "source",
         "language",
     ]
-    return kept[columns].reset_index(drop=True)
+    return pairs[columns].reset_index(drop=True)

@@ -153,12 +153,12 @@ def bucket_queries(
         corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels)
     )
     present = of_documents(qrels[qrels.document_id.isin(corpus.document_id)], corpus)
-    found = buckets(scores.query_id.unique(), present, positives, new).reset_index()
+    table = buckets(scores.query_id.unique(), present, positives, new).reset_index()
     documents = pseudo_queries.document_id.map(
         dict(zip(corpus.document_id, documents_of(corpus), strict=True))
     )
-    asked_by = found.query_id.map(dict(zip(pseudo_queries.query_id, documents, strict=True)))
-    return found.assign(asked_by=asked_by.fillna(found.query_id))
+    asked_by = table.query_id.map(dict(zip(pseudo_queries.query_id, documents, strict=True)))
+    return table.assign(asked_by=asked_by.fillna(table.query_id))
 
 
 def compare_systems(

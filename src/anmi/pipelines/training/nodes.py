@@ -139,18 +139,18 @@ def train_retriever(
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     results, start = [], place_of(encoder, corpus_encoder)
     chosen_for_companion = params.options.get("companion") or {}
-    for asked, chosen, output in (
+    for planned, chosen, output in (
         (merged.alone, params.options, folder),
         (merged.companion and merged.of_companion, chosen_for_companion, folder / COMPANION),
     ):
-        if not asked:
+        if not planned:
             continue
-        options = asked
-        if isinstance(how := getattr(asked.loss, "tau_plus", None), str):
-            loss = asked.loss.model_copy(
+        options = planned
+        if isinstance(how := getattr(planned.loss, "tau_plus", None), str):
+            loss = planned.loss.model_copy(
                 update={"tau_plus": estimate_tau_plus(how, rows, len(corpus))}
             )
-            options = asked.model_copy(update={"loss": loss})
+            options = planned.model_copy(update={"loss": loss})
         log.info("Training a %s retriever", options.retriever)
         untrained = _start(start, options, dense, old, store)
         options = by_inner_products(options, untrained, chosen)

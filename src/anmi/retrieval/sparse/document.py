@@ -121,10 +121,10 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
             / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
         )
         factor = self.log_factor.exp()[token]
-        own = saturated * factor * (factor > _LEAST)
+        of_terms = saturated * factor * (factor > _LEAST)
         every = torch.cat([near[0], row]), torch.cat([near[1], token])
         features["sentence_embedding"] = torch.zeros_like(similarity).index_put(
-            every, torch.cat([further, own]), accumulate=True
+            every, torch.cat([further, of_terms]), accumulate=True
         )
         return features
 

@@ -41,13 +41,13 @@ def lexicon(
     many pieces as sub-words of the corpus (unigram language model, Kudo 2018, arXiv 1804.10959), as
     it does where it was made for another language.
     """
-    own = Tokenizer.from_str(encoder[0].tokenizer.to_str())
-    own.no_truncation()
-    own.no_padding()
+    own_tokenizer = Tokenizer.from_str(encoder[0].tokenizer.to_str())
+    own_tokenizer.no_truncation()
+    own_tokenizer.no_padding()
     sample = list(texts[:: max(1, len(texts) // _SAMPLE)])
     corpus = _trained(sample)
-    if _length(own, sample) <= _MOST_TIMES * _length(corpus, sample):
-        return _as_transformers(own), encoder[0].embedding.weight.detach().cpu().float()
+    if _length(own_tokenizer, sample) <= _MOST_TIMES * _length(corpus, sample):
+        return _as_transformers(own_tokenizer), encoder[0].embedding.weight.detach().cpu().float()
     corpus = _trained(texts)
     return _as_transformers(corpus), _from_documents(
         corpus, texts, encoder.get_embedding_dimension() or 256
@@ -55,11 +55,11 @@ def lexicon(
 
 
 def _trained(texts: Sequence[str]) -> Tokenizer:
-    made = Tokenizer(models.Unigram())
-    made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    learn_pieces(made, texts, _SIZE, ["[PAD]", "[UNK]"])
-    return made
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    learn_pieces(tokenizer, texts, _SIZE, ["[PAD]", "[UNK]"])
+    return tokenizer
 
 
 def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) -> torch.Tensor:
@@ -67,17 +67,20 @@ def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) 
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    rows = [found.ids for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    rows = [
+        encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    ]
     counts = _counts(rows, tokenizer.get_vocab_size())
     weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     width = max(1, min(dimension, *(size - 1 for size in counts.shape)))
-    found = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
-    return torch.from_numpy(np.pad(found, ((0, 0), (0, dimension - width))).astype(np.float32))
+    encoding = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
+    return torch.from_numpy(np.pad(encoding, ((0, 0), (0, dimension - width))).astype(np.float32))
 
 
 def _length(tokenizer: Tokenizer, texts: Sequence[str]) -> int:
     return sum(
-        len(found.ids) for found in tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        len(encoding.ids)
+        for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
     )
 
 
@@ -87,10 +90,10 @@ def _as_transformers(own: Tokenizer) -> PreTrainedTokenizerBase:
         for name in _SPECIAL
         if own.token_to_id(name) is not None
     }
-    made = PreTrainedTokenizerFast(tokenizer_object=own, **named)
-    if made.pad_token is None:
-        made.pad_token = made.convert_ids_to_tokens(0)
-    return made
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=own, **named)
+    if wrapped.pad_token is None:
+        wrapped.pad_token = wrapped.convert_ids_to_tokens(0)
+    return wrapped
 
 
 # Share of all terms that a document begins with beside its own, by cosine. Many, because a term
@@ -247,8 +250,8 @@ def _rows(
 
 def _threshold(table: torch.Tensor, rows: Sequence[Sequence[int]]) -> float:
     """Return the cosine that :data:`FURTHER` of all pairs of a document and a term exceed."""
-    known = [row for row in rows if len(row)]
-    sample = known[:: max(1, len(known) // _SAMPLED)]
+    nonempty = [row for row in rows if len(row)]
+    sample = nonempty[:: max(1, len(nonempty) // _SAMPLED)]
     unit = torch.nn.functional.normalize
     cosines = (
         unit(torch.stack([table[list(row)].mean(dim=0) for row in sample]), dim=1)

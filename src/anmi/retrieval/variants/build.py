@@ -137,9 +137,9 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     facts_of = membership(*context.parts[:2], (slots, len(context.fact)))
     uniform = _uniform(context, seed, "swap", 3, draws)
     row = np.repeat(np.arange(documents), draws)
-    slot, known = picked(uniform[:, 0].ravel(), slots_of, row)
-    slot = slot[known]
-    uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)[known]
+    slot, has_slot = picked(uniform[:, 0].ravel(), slots_of, row)
+    slot = slot[has_slot]
+    uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)[has_slot]
     pool, placed = picked(uniform[:, 1], pools_of, slot)
     slot = slot[placed]
     uniform = uniform[placed]
@@ -147,10 +147,10 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     name = pools.name[entity]
     code = context.slot_row[slot] * len(graph.nodes) + entity
     # An entity with another label than the slot's that stands in no fact of the document.
-    other = (
+    is_other = (
         (name != pools.name[context.slot_entity[slot]]) & (name > 0) & ~np.isin(code, context.pairs)
     )
-    keep = np.flatnonzero(other)
+    keep = np.flatnonzero(is_other)
     keep = keep[
         np.sort(np.unique(slot[keep] * len(graph.uris) + entity[keep], return_index=True)[1])
     ]
@@ -170,8 +170,8 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
             "place": row,
             "kind": "swap",
             "text": [
-                replaced(context.texts[place], context.slot_spans[one], graph.labels[new])
-                for place, one, new in zip(
+                replaced(context.texts[place], context.slot_spans[slot_number], graph.labels[new])
+                for place, slot_number, new in zip(
                     row.tolist(), slot.tolist(), entity.tolist(), strict=True
                 )
             ],
@@ -187,8 +187,8 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
 
 def _uniform(context: Context, seed: int, step: str, numbers: int, draws: int) -> Float64s:
     """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
-    each = np.arange(numbers * draws, dtype=np.int32)
-    places = np.broadcast_to(each, (len(context.ids), len(each)))
+    numbers_of_document = np.arange(numbers * draws, dtype=np.int32)
+    places = np.broadcast_to(numbers_of_document, (len(context.ids), len(numbers_of_document)))
     uniform = seeds.uniform(seed, f"variants/{step}", context.ids, places)
     return uniform.reshape(-1, numbers, draws)
 
@@ -266,8 +266,8 @@ def make_counterparts(context: Context, count: int, seed: int) -> pd.DataFrame:
     drawn = drawn.drop_duplicates(["place", "other"])
     drawn = drawn[first_of_each(drawn["place"].to_numpy(), count)]
     relations = [context.graph.relations[relation] for relation in drawn["relation"]]
-    place, other = (drawn[name].to_numpy() for name in ("place", "other"))
-    return _documents_as_variants(context, "counterpart", place, other, relations)
+    place, counterpart = (drawn[name].to_numpy() for name in ("place", "other"))
+    return _documents_as_variants(context, "counterpart", place, counterpart, relations)
 
 
 def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
@@ -282,20 +282,20 @@ def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
     document = np.repeat(np.arange(documents), np.diff(graph.stated.indptr))
     triple = graph.triples[graph.stated.indices]
     relation = triple[:, 1]
-    own = triple[:, 0] == graph.about[document]
+    is_own = triple[:, 0] == graph.about[document]
     # A sum of random words is the same in any order, and another for other relations as good as
     # surely.
     words = seeds.stream(0, "variants/pattern").integers(0, 2**63, 2 * relations).astype(np.uint64)
     degrees = []
     first = np.zeros(documents, np.int64)
-    for chosen in (np.ones(len(own), bool), own):
+    for chosen in (np.ones(len(is_own), bool), is_own):
         sums = np.zeros(documents, np.uint64)
-        np.add.at(sums, document[chosen], words[2 * relation[chosen] + own[chosen]])
+        np.add.at(sums, document[chosen], words[2 * relation[chosen] + is_own[chosen]])
         some = np.unique(document[chosen])
         patterns, number = np.unique(sums[some], return_inverse=True)
         degrees.append(membership(number.ravel(), some, (len(patterns), documents)))
-    first[document[own][::-1]] = relation[own][::-1]
-    return [*degrees, membership(relation[own], document[own], (relations, documents))], first
+    first[document[is_own][::-1]] = relation[is_own][::-1]
+    return [*degrees, membership(relation[is_own], document[is_own], (relations, documents))], first
 
 
 def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
@@ -306,12 +306,14 @@ def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
     parts = []
     for degree, groups in enumerate(degrees):
         uniform = _uniform(context, seed, f"counterpart/{degree}", 2, draws)
-        group, there = picked(uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place)
-        where = place[there]
-        other, _ = picked(uniform[:, 1].ravel()[there], groups, group[there])
-        relation = group[there] if degree == _ONE_RELATION else first[documents[where]]
+        group, has_group = picked(
+            uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place
+        )
+        where = place[has_group]
+        partner, _ = picked(uniform[:, 1].ravel()[has_group], groups, group[has_group])
+        relation = group[has_group] if degree == _ONE_RELATION else first[documents[where]]
         parts.append(
-            pd.DataFrame({"place": where, "other": other, "degree": degree, "relation": relation})
+            pd.DataFrame({"place": where, "other": partner, "degree": degree, "relation": relation})
         )
     return pd.concat(parts, ignore_index=True)
 
@@ -348,23 +350,23 @@ def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
         documents = context.documents[start : start + _BLOCK]
         shared = sparse.csr_array(stated[documents] @ transposed)
         row = np.repeat(np.arange(len(documents)), np.diff(shared.indptr))
-        own = size[documents][row]
-        other = size[shared.indices]
-        likeness = shared.data / own + shared.data / other
+        own_size = size[documents][row]
+        shared_size = size[shared.indices]
+        likeness = shared.data / own_size + shared.data / shared_size
         # Equals are in an order of their own, the same in whichever block the first of a pair is.
         lengths = np.diff(shared.indptr)
-        there = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        slots = np.zeros(there.shape, np.int32)
-        slots[there] = shared.indices
+        is_filled = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        slots = np.zeros(is_filled.shape, np.int32)
+        slots[is_filled] = shared.indices
         tie = seeds.uniform(seed, "variants/neighbour", context.ids[start : start + _BLOCK], slots)[
-            there
+            is_filled
         ]
         order = np.lexsort((tie, -likeness, row))
-        order = order[(shared.data < own)[order]]
+        order = order[(shared.data < own_size)[order]]
         order = order[first_of_each(row[order], count)]
         parts.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
-    place, found = np.concatenate(parts).T
-    return _documents_as_variants(context, "neighbour", place, found, [""] * len(found))
+    place, neighbour = np.concatenate(parts).T
+    return _documents_as_variants(context, "neighbour", place, neighbour, [""] * len(neighbour))
 
 
 def _documents_as_variants(
@@ -443,20 +445,27 @@ def edited(ask: Ask, longest: int, texts: Sequence[str]) -> list[list[str]]:
     AnmiError
         The endpoint refuses requests as such: wrong address, model or key.
     """
-    asked = [place for place, text in enumerate(texts) if text.strip() and len(text) <= longest]
-    made: list[list[str]] = [[] for _ in texts]
+    edited_places = [
+        place for place, text in enumerate(texts) if text.strip() and len(text) <= longest
+    ]
+    edits: list[list[str]] = [[] for _ in texts]
     problems: Counter[str] = Counter()
-    for number, reply in ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in asked]):
-        new = edit_in(reply.text, texts[asked[number]])
+    for number, reply in ask(
+        [(_SYSTEM, _QUESTION.format(texts[place])) for place in edited_places]
+    ):
+        new = edit_in(reply.text, texts[edited_places[number]])
         if new is None:
             problems[reply.problem or "no edit of the text"] += 1
         else:
-            made[asked[number]].append(new)
+            edits[edited_places[number]].append(new)
     if problems:
         log.warning(
-            "%d of %d texts were not edited (%s)", problems.total(), len(asked), reasons(problems)
+            "%d of %d texts were not edited (%s)",
+            problems.total(),
+            len(edited_places),
+            reasons(problems),
         )
-    return made
+    return edits
 
 
 def edit_in(answer: str, text: str) -> str | None:
@@ -467,8 +476,8 @@ def edit_in(answer: str, text: str) -> str | None:
     >>> edit_in("<text>It is blue.</text>", "It is red.")
     'It is blue.'
     """
-    found = _WRAPPING.match(answer)
-    new = found["text"] if found else ""
+    wrapped = _WRAPPING.match(answer)
+    new = wrapped["text"] if wrapped else ""
     shortest, longest = (share * len(text.strip()) for share in _LENGTHS)
     if not shortest <= len(new) <= longest or " ".join(new.split()) == " ".join(text.split()):
         return None
@@ -516,24 +525,24 @@ def make_variants(
         document; other ids are ``<document_id>#<kind>:<number>``. ``old`` and ``new`` are URIs. No
         two variants of a document have the same text, and none has the document's own.
     """
-    wanted = np.unique(documents)
+    numbers = np.unique(documents)
     pools = Pools(graph)
     parts = []
-    for start in range(0, len(wanted), _AT_ONCE):
-        context = Context.of(graph, wanted[start : start + _AT_ONCE], ids, texts)
-        made = [make_swaps(context, pools, params.swaps, seed)]
+    for start in range(0, len(numbers), _AT_ONCE):
+        context = Context.of(graph, numbers[start : start + _AT_ONCE], ids, texts)
+        tables = [make_swaps(context, pools, params.swaps, seed)]
         if params.counterparts:
-            made.append(make_counterparts(context, params.counterparts, seed))
+            tables.append(make_counterparts(context, params.counterparts, seed))
         if params.neighbours:
-            made.append(make_neighbours(context, params.neighbours, seed))
+            tables.append(make_neighbours(context, params.neighbours, seed))
         if edit is not None:
             rows = [
                 (place, "generated", text)
                 for place, new in enumerate(edit(context.texts))
                 for text in new
             ]
-            made.append(pd.DataFrame(rows, columns=["place", "kind", "text"]))
-        parts.append(_named(context, pd.concat(made, ignore_index=True)))
+            tables.append(pd.DataFrame(rows, columns=["place", "kind", "text"]))
+        parts.append(_named(context, pd.concat(tables, ignore_index=True)))
     return pd.concat(parts, ignore_index=True) if parts else empty(*VARIANT_COLUMNS)
 
 
@@ -545,19 +554,19 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     >>> counts_of(pd.DataFrame({"kind": ["swap", "swap"], "document_id": ["a", "b"]}))
     {'swap': {'variants': 2, 'documents': 2}}
     """
-    found = variants.groupby("kind").document_id.agg(["size", "nunique"])
-    counts = {kind: map(int, found.loc[kind]) for kind in KINDS if kind in found.index}
+    by_kind = variants.groupby("kind").document_id.agg(["size", "nunique"])
+    counts = {kind: map(int, by_kind.loc[kind]) for kind in KINDS if kind in by_kind.index}
     return {
-        kind: dict(zip(("variants", "documents"), each, strict=True))
-        for kind, each in counts.items()
+        kind: dict(zip(("variants", "documents"), numbers, strict=True))
+        for kind, numbers in counts.items()
     }
 
 
 def _named(context: Context, made: pd.DataFrame) -> pd.DataFrame:
     """Return the variants that were made, without repeats, each with its id."""
     made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]))
-    own = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
-    made = made[made["text"] != own]
+    unchanged = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
+    made = made[made["text"] != unchanged]
     made = made.assign(order=made["kind"].map({kind: order for order, kind in enumerate(KINDS)}))
     made = made.sort_values(["place", "order"], kind="stable").drop_duplicates(["place", "text"])
     names = pd.Series(
@@ -574,9 +583,13 @@ def _existing(context: Context, made: pd.DataFrame) -> pd.DataFrame:
     """Name a made text that a document has after that document, or drop it if that document states the same facts."""
     # The first of equal texts comes last, so that it wins.
     texts = context.corpus_texts
-    found = made["text"].map(dict(zip(texts[::-1], range(len(texts) - 1, -1, -1), strict=True)))
-    hit = np.flatnonzero(found.notna() & made["variant_id"].isna())
-    place, same = (values.iloc[hit].to_numpy(np.int64) for values in (made["place"], found))
+    document_of_text = made["text"].map(
+        dict(zip(texts[::-1], range(len(texts) - 1, -1, -1), strict=True))
+    )
+    hit = np.flatnonzero(document_of_text.notna() & made["variant_id"].isna())
+    place, same = (
+        values.iloc[hit].to_numpy(np.int64) for values in (made["place"], document_of_text)
+    )
     name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
     name[hit] = [context.corpus_ids[document] for document in same.tolist()]
     kind[hit] = "counterpart"

@@ -94,10 +94,12 @@ class Context:
         nodes = np.split(node, np.searchsorted(owner, np.arange(1, len(documents))))
         for place, (text, mine) in enumerate(zip(own_texts, nodes, strict=False)):
             # Literals are looked for as well, lest a part of one is taken for an entity.
-            mentions = find_mentions(text, [graph.names[one] for one in mine.tolist()])
-            for one, spans in zip(mine.tolist(), mentions, strict=True):
-                if spans and one < len(graph.uris):
-                    slots.append((place, one))
+            mentions = find_mentions(
+                text, [graph.names[node_number] for node_number in mine.tolist()]
+            )
+            for node_number, spans in zip(mine.tolist(), mentions, strict=True):
+                if spans and node_number < len(graph.uris):
+                    slots.append((place, node_number))
                     slot_spans.append(spans)
         slot_row, slot_entity = np.array(slots, np.int64).reshape(-1, 2).T
         own_ids = tuple(ids[document] for document in documents)
@@ -120,13 +122,13 @@ class Context:
     def parts(self) -> tuple[Int64s, Int64s, Bools]:
         """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
         slots = self.slot_row * len(self.graph.nodes) + self.slot_entity
-        found = []
+        matched = []
         for end in (2, 0):
             slot, fact = matches(
                 slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end]
             )
-            found.append((slot, fact, np.full(len(slot), end == 0)))
-        slot, fact, head = (np.concatenate(each) for each in zip(*found, strict=True))
+            matched.append((slot, fact, np.full(len(slot), end == 0)))
+        slot, fact, head = (np.concatenate(arrays) for arrays in zip(*matched, strict=True))
         return slot, fact, head
 
     def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> Bools:
@@ -147,8 +149,8 @@ def matches(known: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     if not len(known):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found = np.flatnonzero(known[place] == wanted)
-    return place[found], found
+    hits = np.flatnonzero(known[place] == wanted)
+    return place[hits], hits
 
 
 def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[Int64s, Bools]:
@@ -162,11 +164,11 @@ def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[
     """
     start = groups.indptr[group].astype(np.int64)
     size = np.diff(groups.indptr)[group].astype(np.int64)
-    there = size > 0
+    is_nonempty = size > 0
     member = np.zeros(len(group), np.int64)
     place = start + (uniform * size).astype(np.int64)
-    member[there] = groups.indices[place[there]]
-    return member, there
+    member[is_nonempty] = groups.indices[place[is_nonempty]]
+    return member, is_nonempty
 
 
 def first_of_each(rows: Int64s, count: int) -> Bools:
@@ -205,22 +207,22 @@ def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
     [[(18, 22)], [(0, 11)]]
     """
     times = Counter(labels)
-    taken: list[Span] = []
-    found: dict[str, list[Span]] = {}
-    for label in sorted(times, key=lambda one: (-len(one), one)):
-        found[label] = []
+    spans: list[Span] = []
+    mentions: dict[str, list[Span]] = {}
+    for label in sorted(times, key=lambda name: (-len(name), name)):
+        mentions[label] = []
         if not label:
             continue
         start = text.find(label)
         while start >= 0:
             end = start + len(label)
-            if _is_whole(text, start, end) and not overlaps(taken, start, end):
-                insort(taken, (start, end))
-                found[label].append((start, end))
+            if _is_whole(text, start, end) and not overlaps(spans, start, end):
+                insort(spans, (start, end))
+                mentions[label].append((start, end))
                 start = text.find(label, end)
             else:
                 start = text.find(label, start + 1)
-    return [found[label] if times[label] == 1 else [] for label in labels]
+    return [mentions[label] if times[label] == 1 else [] for label in labels]
 
 
 def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:

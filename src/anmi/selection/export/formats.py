@@ -139,8 +139,8 @@ def flatten(
             f'this is no table of training rows: it has no column "{missing[0]}"; run selection'
             " again"
         )
-    if score is not None and score not in (known := _scores(rows)):
-        raise AnmiError(f'the training rows have no score "{score}"; {nearest(score, known)}')
+    if score is not None and score not in (judgments := _scores(rows)):
+        raise AnmiError(f'the training rows have no score "{score}"; {nearest(score, judgments)}')
     used = rows.query_weight.to_numpy() > 0 if "query_weight" in rows else np.ones(len(rows), bool)
     table = rows[used].reset_index(drop=True)
     lengths = table.negative_ids.map(len).to_numpy(np.int64)
@@ -148,15 +148,15 @@ def flatten(
     def listed(column: str, kind: Any) -> NDArray[Any]:
         return np.fromiter(chain.from_iterable(table[column]), kind, count=int(lengths.sum()))
 
-    own = table_of({name: table[name].to_numpy(object) for name in _TEXTS})
+    positives_table = table_of({name: table[name].to_numpy(object) for name in _TEXTS})
     others = {
         "row": np.repeat(np.arange(len(table)), lengths),
         "id": listed("negative_ids", object),
     }
     negative = table_of(others | {"text": listed("negatives", object)})
-    own["score"] = np.nan if score is None else positive_scores(table, score)
+    positives_table["score"] = np.nan if score is None else positive_scores(table, score)
     negative["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
-    flat = Flat(own, negative, options, collection, score)
+    flat = Flat(positives_table, negative, options, collection, score)
     flat.leave_out("rows of weight 0", int((~used).sum()))
     if "weights" in table:
         flat.drop(listed("weights", np.float64) <= 0, "negatives of weight 0")
@@ -180,7 +180,7 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     >>> table_of({"a": np.array(["x"], dtype=object), "b": np.array([1])}).dtypes.tolist()
     [dtype('O'), dtype('int64')]
     """
-    kept = {
+    typed = {
         name: (
             pd.Series(values, dtype=object)
             if getattr(values, "dtype", np.dtype(float)).kind == "O"
@@ -188,7 +188,7 @@ def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
         )
         for name, values in columns.items()
     }
-    return pd.DataFrame(kept)
+    return pd.DataFrame(typed)
 
 
 def positive_scores(rows: pd.DataFrame, score: str) -> Float64s:
@@ -253,7 +253,7 @@ def share_text(shares: dict[str, float]) -> str:
     >>> share_text({"dense": 1.0, "cross": 0.3412})
     'dense (known for 100.0 %), cross (known for 34.1 %)'
     """
-    best = sorted(shares.items(), key=lambda each: -each[1])
+    best = sorted(shares.items(), key=lambda item: -item[1])
     return (
         ", ".join(f"{name} (known for {100 * share:.1f} %)" for name, share in best if share)
         or "none is measured"
@@ -269,29 +269,29 @@ def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = flat.rows
     negatives = flat.negatives
     query = pd.factorize(rows.query_id)[0]
-    own = {
+    positives = {
         "group": query,
         "id": rows.positive_id,
         "text": rows.positive,
         "score": rows.score,
         "positive": True,
     }
-    other = negatives.assign(group=query[negatives["row"]], positive=False)
-    both = pd.concat([table_of(own), other[list(own)]], ignore_index=True).drop_duplicates(
-        ["group", "id"]
-    )
+    negatives_of_query = negatives.assign(group=query[negatives["row"]], positive=False)
+    documents = pd.concat(
+        [table_of(positives), negatives_of_query[list(positives)]], ignore_index=True
+    ).drop_duplicates(["group", "id"])
     if flat.score is not None:
-        flat.leave_out(f"positives without {flat.score}", int(both.score.isna().sum()))
-        both = both[both.score.notna()]
-    asked = rows.iloc[np.unique(query, return_index=True)[1]]
+        flat.leave_out(f"positives without {flat.score}", int(documents.score.isna().sum()))
+        documents = documents[documents.score.notna()]
+    queries = rows.iloc[np.unique(query, return_index=True)[1]]
     if contrast:
-        kinds = both.groupby("group").positive.nunique()
-        mixed = (kinds.reindex(range(len(asked))) == 2).to_numpy()
+        kinds = documents.groupby("group").positive.nunique()
+        mixed = (kinds.reindex(range(len(queries))) == 2).to_numpy()
         flat.leave_out("queries without a positive or without negatives", int((~mixed).sum()))
-        both = both[mixed[both.group]]
-    both = both.sort_values("group", kind="stable")
-    kept, numbers = np.unique(both.group, return_inverse=True)
-    return asked.iloc[kept], both.assign(group=numbers)
+        documents = documents[mixed[documents.group]]
+    documents = documents.sort_values("group", kind="stable")
+    groups, numbers = np.unique(documents.group, return_inverse=True)
+    return queries.iloc[groups], documents.assign(group=numbers)
 
 
 def _lists(documents: pd.DataFrame, column: str, queries: int) -> Any:
@@ -313,18 +313,22 @@ def _labels(documents: pd.DataFrame, flat: Flat, hard: Any) -> NDArray[Any]:
 
 def labelled_pair(flat: Flat) -> pd.DataFrame:
     """Return ``query, document, label``: 1 for a positive and 0 for a negative, or the score asked for."""
-    queries, found = _grouped(flat, contrast=False)
-    asked = queries["query"].to_numpy()[found.group]
+    queries, documents = _grouped(flat, contrast=False)
+    query_texts = queries["query"].to_numpy()[documents.group]
     return table_of(
-        {"query": asked, "document": found.text.to_numpy(), "label": _labels(found, flat, np.int64)}
+        {
+            "query": query_texts,
+            "document": documents.text.to_numpy(),
+            "label": _labels(documents, flat, np.int64),
+        }
     )
 
 
 def labelled_list(flat: Flat) -> pd.DataFrame:
     """Return ``query, documents, labels``, one line per query with both kinds of documents."""
-    queries, found = _grouped(flat, contrast=True)
-    found = found.assign(label=_labels(found, flat, np.float32))
-    texts, labels = (_lists(found, column, len(queries)) for column in ("text", "label"))
+    queries, documents = _grouped(flat, contrast=True)
+    documents = documents.assign(label=_labels(documents, flat, np.float32))
+    texts, labels = (_lists(documents, column, len(queries)) for column in ("text", "label"))
     return table_of({"query": queries["query"].to_numpy(), "documents": texts, "labels": labels})
 
 
@@ -333,11 +337,13 @@ def flagembedding(flat: Flat) -> pd.DataFrame:
 
     ``type`` is what the in-context trainer asks for; the others take it or leave it.
     """
-    queries, found = _grouped(flat, contrast=True)
+    queries, documents = _grouped(flat, contrast=True)
     table: dict[str, Any] = {"query": queries["query"].to_numpy()}
     for column, end in (("text", ""), *([("score", "_scores")] if flat.score is not None else [])):
         for kind, name in ((True, "pos"), (False, "neg")):
-            table[f"{name}{end}"] = _lists(found[found.positive == kind], column, len(queries))
+            table[f"{name}{end}"] = _lists(
+                documents[documents.positive == kind], column, len(queries)
+            )
     if flat.options.prompt is not None:
         table["prompt"] = flat.options.prompt
     return table_of(table | {"type": "normal"})
@@ -349,23 +355,23 @@ def tevatron(flat: Flat) -> pd.DataFrame:
     Tevatron joins title and text by a blank, as we do; so a known title is taken off the text's
     beginning.
     """
-    queries, found = _grouped(flat, contrast=True)
+    queries, documents = _grouped(flat, contrast=True)
     titles: dict[Any, Any] = {}
     if flat.collection is not None:
         titles = flat.collection.corpus.set_index("document_id")["title"].to_dict()
     passages = []
-    for document, text in zip(found["id"], found.text, strict=True):
+    for document, text in zip(documents["id"], documents.text, strict=True):
         title = str(titles.get(document) or "").strip()
         title = title if text.startswith(f"{title} ") else ""
-        rest = text[len(title) + 1 :] if title else text
-        passages.append({"docid": str(document), "title": title, "text": rest})
-    found = found.assign(passage=pd.Series(passages, found.index, dtype=object))
+        body = text[len(title) + 1 :] if title else text
+        passages.append({"docid": str(document), "title": title, "text": body})
+    documents = documents.assign(passage=pd.Series(passages, documents.index, dtype=object))
     return table_of(
         {
             "query_id": queries.query_id.to_numpy(),
             "query": queries["query"].to_numpy(),
-            "positive_passages": _lists(found[found.positive], "passage", len(queries)),
-            "negative_passages": _lists(found[~found.positive], "passage", len(queries)),
+            "positive_passages": _lists(documents[documents.positive], "passage", len(queries)),
+            "negative_passages": _lists(documents[~documents.positive], "passage", len(queries)),
         }
     )
 
@@ -385,11 +391,11 @@ def pairs(flat: Flat) -> pd.DataFrame:
             " ingestion first"
         )
     _note_empty(flat)
-    for kind, table, key, asked in (
+    for kind, table, key, ids_of_rows in (
         ("document", collection.corpus, "document_id", flat.rows.positive_id),
         ("query", collection.queries, "query_id", flat.rows.query_id),
     ):
-        unknown = asked[~asked.isin(table[key])]
+        unknown = ids_of_rows[~ids_of_rows.isin(table[key])]
         if len(unknown):
             raise AnmiError(
                 f'the newest collection has no {kind} "{unknown.iloc[0]}" of the training rows, so'
@@ -432,19 +438,19 @@ def n_tuple(flat: Flat) -> pd.DataFrame:
         unknown = flat.rows.score.isna().to_numpy() & (counts > 0)
         flat.leave_out(f"rows whose positive has no {flat.score}", int(unknown.sum()))
         counts = np.where(unknown, 0, counts)
-    wanted = max(flat.options.negatives or int(counts.max(initial=0)), 1)
-    full = counts >= wanted
+    length = max(flat.options.negatives or int(counts.max(initial=0)), 1)
+    full = counts >= length
     short = counts[(counts > 0) & ~full]
     if len(short):
         # Tuples must be of one length; what would keep all rows is the least that any of them has.
-        least = f"--negatives {short.min()} keeps every row that has any"
-        flat.leave_out(f"rows with fewer than {wanted} negatives ({least})", len(short))
+        advice = f"--negatives {short.min()} keeps every row that has any"
+        flat.leave_out(f"rows with fewer than {length} negatives ({advice})", len(short))
     rows = flat.rows[full]
     negatives = flat.negatives[full[flat.negatives["row"]]]
     texts, scores = (
-        negatives[name].to_numpy().reshape(len(rows), wanted) for name in ("text", "score")
+        negatives[name].to_numpy().reshape(len(rows), length) for name in ("text", "score")
     )
-    named = {f"negative_{place + 1}": texts[:, place] for place in range(wanted)}
+    named = {f"negative_{place + 1}": texts[:, place] for place in range(length)}
     table = table_of(
         {"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy(), **named}
     )
@@ -558,11 +564,13 @@ def find_format(name: str, options: ExportOptions) -> Format:
     """
     if name not in FORMATS:
         raise AnmiError(f'there is no format "{name}"; {nearest(name, FORMATS)}')
-    found = FORMATS[name]
-    for option, given in options.model_dump(include={"score", "prompt", "by_source"}).items():
-        if given not in (None, False) and option not in found.takes:
-            others = ", ".join(other for other, kind in FORMATS.items() if option in kind.takes)
+    chosen = FORMATS[name]
+    for option, value in options.model_dump(include={"score", "prompt", "by_source"}).items():
+        if value not in (None, False) and option not in chosen.takes:
+            others = ", ".join(
+                format_name for format_name, kind in FORMATS.items() if option in kind.takes
+            )
             raise AnmiError(
                 f'format "{name}" has no place for {option}; leave it out, or take one of {others}'
             )
-    return found
+    return chosen

@@ -110,11 +110,11 @@ class Exported:
         lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
         lines += [] if self.score is None else [f"Scores: {self.score}."]
         if any(self.prompts.values()):
-            told = (
+            prompt_note = (
                 f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are"
                 " without them: give them "
             )
-            lines += ["", f"{told}to your trainer if it trains the same encoder."]
+            lines += ["", f"{prompt_note}to your trainer if it trains the same encoder."]
         if self.left_out:
             lines += [
                 "",
@@ -157,21 +157,21 @@ def make_export(
         export.
     """
     options = options or ExportOptions()
-    found = find_format(name, options)
+    kind = find_format(name, options)
     score = options.score or (
-        formats.preferred_score(rows) if found.needs_score and len(rows) else None
+        formats.preferred_score(rows) if kind.needs_score and len(rows) else None
     )
     laid = formats.flatten(rows, options, collection, score)
-    table = found.make(laid)
+    table = kind.make(laid)
     if not len(table):
         lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
-        known = (
+        scores = (
             f"; scores of these rows: {formats.share_text(formats.known_shares(rows))}"
             if score
             else ""
         )
         raise AnmiError(
-            f'nothing is left to export as "{name}": {lost or "there are no training rows"}{known}'
+            f'nothing is left to export as "{name}": {lost or "there are no training rows"}{scores}'
         )
     prompts = (encoder_info or {}).get("prompts") or {}
     parted = "source" if options.by_source else None
@@ -193,12 +193,12 @@ def card_header(
             "config_name": name,
             "description": description,
             "data_files": (
-                found
-                if isinstance(found, str)
-                else [{"split": split, "path": path} for split, path in found.items()]
+                paths
+                if isinstance(paths, str)
+                else [{"split": split, "path": path} for split, path in paths.items()]
             ),
         }
-        for name, found in files.items()
+        for name, paths in files.items()
     ]
     # JSON is YAML.
     head = {"license": "unknown", "tags": ["anmi"], "configs": configs} | (
@@ -211,12 +211,12 @@ def card_header(
 
 def card_lines(mined: Mapping[str, str]) -> list[str]:
     """Return what a card says of how it was made, and of the licence."""
-    told = [f"- {what}: {value}" for what, value in mined.items() if value]
+    facts = [f"- {what}: {value}" for what, value in mined.items() if value]
     licence = (
         "The licence is that of the texts: put it in place of `unknown` above before you pass"
         " this on."
     )
-    return ["", *told, "", licence] if told else ["", licence]
+    return ["", *facts, "", licence] if facts else ["", licence]
 
 
 _TASK: Final = '''"""The collection as a task: ``mteb.evaluate(model, [Task()])``."""
@@ -264,8 +264,10 @@ def export_collection(
     (folder / "qrels").mkdir(parents=True)
     whole = documents_of(collection.corpus)
     corpus = _with_places(collection.corpus)
-    asked = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text", "metadata"]]
-    for name, table in (("corpus", corpus), ("queries", asked)):
+    question_table = collection.queries.rename(columns={"query_id": "_id"})[
+        ["_id", "text", "metadata"]
+    ]
+    for name, table in (("corpus", corpus), ("queries", question_table)):
         if lines:
             metadata = [json.loads(text or "{}") for text in table["metadata"]]
             write_lines(table.assign(metadata=metadata), folder / f"{name}.jsonl")
@@ -300,7 +302,7 @@ def export_collection(
     counts = {
         "Collection": collection.name,
         "Documents": f"{whole.nunique():,}{passages}",
-        "Queries": f"{len(asked):,}",
+        "Queries": f"{len(question_table):,}",
         "Labels": f"{len(qrels):,}",
     }
     text = "\n".join([head, "# A collection", *card_lines(counts), ""])

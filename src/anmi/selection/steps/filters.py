@@ -269,10 +269,12 @@ def fit_max_ratio(
     ratio = max(
         (ratio for ratio in RATIOS if shares[ratio].share <= _MOST_EXPECTED), default=RATIOS[0]
     )
-    told = share_sentence(shares[ratio].share, *shares[ratio].interval)
+    expected = share_sentence(shares[ratio].share, *shares[ratio].interval)
     level = logging.INFO if shares[ratio].share <= _MOST_EXPECTED else logging.WARNING
-    log.log(level, "max_ratio: auto takes %g; expected share of false negatives %s", ratio, told)
-    return ratio, f", chosen at an expected share of false negatives of {told}"
+    log.log(
+        level, "max_ratio: auto takes %g; expected share of false negatives %s", ratio, expected
+    )
+    return ratio, f", chosen at an expected share of false negatives of {expected}"
 
 
 @step(

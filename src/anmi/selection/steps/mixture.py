@@ -103,21 +103,21 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     parts = [
         _fit(values[start : start + _ROWS], count) for start in range(0, max(len(values), 1), _ROWS)
     ]
-    return Gaussians(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    return Gaussians(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s, Bools]:
     """Means, deviations and shares [Q, K], and whether K are better than one, [Q]; fitted on standardised rows."""
-    known = np.isfinite(values).astype(np.float64)
-    filled = np.where(known > 0, values, 0.0).astype(np.float64)
-    number = np.maximum(total(known), 1.0)
+    is_known = np.isfinite(values).astype(np.float64)
+    filled = np.where(is_known > 0, values, 0.0).astype(np.float64)
+    number = np.maximum(total(is_known), 1.0)
     centre = total(filled) / number
-    spread = np.sqrt(total(known * (filled - centre) ** 2) / number)
+    spread = np.sqrt(total(is_known * (filled - centre) ** 2) / number)
     spread = np.where(spread > 0, spread, 1.0)
-    z = known * (filled - centre) / spread
-    least = _LEAST_VARIANCE / spread**2
-    belongs = _lloyd(z, known, count)
-    means, variances, shares = _maximised(z, belongs, number, least)
+    z = is_known * (filled - centre) / spread
+    floor = _LEAST_VARIANCE / spread**2
+    belongs = _lloyd(z, is_known, count)
+    means, variances, shares = _maximised(z, belongs, number, floor)
     last = np.full((len(z), 1), -np.inf)
     moving = np.ones((len(z), 1), np.bool_)
     for _ in range(_MOST_STEPS):
@@ -125,23 +125,23 @@ def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s
         highest = logs.max(axis=2, keepdims=True)
         weights = np.exp(logs - highest)
         sums = weights.sum(axis=2, keepdims=True)
-        likelihood = total(known * (np.log(sums) + highest)[:, :, 0]) / number
+        likelihood = total(is_known * (np.log(sums) + highest)[:, :, 0]) / number
         moving &= likelihood - last > _CONVERGED
         last = np.where(moving, likelihood, last)
         if not moving.any():
             break
-        found = _maximised(z, known[:, :, None] * weights / sums, number, least)
+        updated = _maximised(z, is_known[:, :, None] * weights / sums, number, floor)
         # A row that has converged keeps its parameters, however long the others take.
         means, variances, shares = (
             np.where(moving, new, old)
-            for new, old in zip(found, (means, variances, shares), strict=True)
+            for new, old in zip(updated, (means, variances, shares), strict=True)
         )
     # Of values that are all alike the variance is 0, not 1.
-    variance = total(z * z) / number + least
-    single = -0.5 * np.log(variance) - 0.5 * (variance - least) / variance
+    variance = total(z * z) / number + floor
+    single = -0.5 * np.log(variance) - 0.5 * (variance - floor) / variance
     sound = (2 * number * (last - single) > 3 * (count - 1) * np.log(number))[:, 0]
     order = np.argsort(means, kind="stable")
-    means, variances, shares = (in_rows(each, order) for each in (means, variances, shares))
+    means, variances, shares = (in_rows(array, order) for array in (means, variances, shares))
     return centre + spread * means, spread * np.sqrt(variances), shares, sound
 
 
@@ -227,8 +227,8 @@ class Betas:
         lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
         x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
         lower, upper = _beta_log_densities(x.reshape(1, -1), self.alphas, self.betas, self.shares)
-        found: Float64s = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
-        return found.reshape(x.shape)
+        probability: Float64s = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
+        return probability.reshape(x.shape)
 
 
 def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
@@ -277,8 +277,8 @@ def _moments(x: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     mass = np.maximum(total(weights), 1e-300)
     mean = np.clip(total(weights * x) / mass, _LEAST, 1 - _LEAST)
     variance = np.maximum(total(weights * (x - mean) ** 2) / mass, _LEAST)
-    both = np.maximum(mean * (1 - mean) / variance - 1, 1e-6)
-    return mean * both, (1 - mean) * both
+    concentration = np.maximum(mean * (1 - mean) / variance - 1, 1e-6)
+    return mean * concentration, (1 - mean) * concentration
 
 
 def _beta_log_densities(
@@ -320,10 +320,10 @@ class Mixture(Params):
     @model_validator(mode="after")
     def _of_gaussians(self) -> Mixture:
         for name in ("components", "per"):
-            kept = type(self).model_fields[name].default
-            if self.family != "gaussian" and getattr(self, name) not in (kept, "dev"):
+            usual = type(self).model_fields[name].default
+            if self.family != "gaussian" and getattr(self, name) not in (usual, "dev"):
                 raise ValueError(
-                    f"{name} is {kept} with family {self.family}; take gaussian, or leave out"
+                    f"{name} is {usual} with family {self.family}; take gaussian, or leave out"
                     f" {name}"
                 )
         return self
@@ -339,8 +339,8 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         return None
     parts = [np.zeros(0)]
     for block in blocks:
-        found = _measured(block, params)[block.undecided]
-        parts.append(found[np.isfinite(found)])
+        measured = _measured(block, params)[block.undecided]
+        parts.append(measured[np.isfinite(measured)])
     values = np.sort(np.concatenate(parts))
     if len(values) < params.fewest:
         log.warning("mixture: %d values are too few to fit a mixture; weights stay 1", len(values))
@@ -351,9 +351,11 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         fit_gaussians(some, params.components) if params.family == "gaussian" else fit_betas(some)
     )
     if not fitted.sound[0]:
-        one = "Gaussian" if params.family == "gaussian" else "Beta distribution"
+        distribution = "Gaussian" if params.family == "gaussian" else "Beta distribution"
         log.warning(
-            "mixture: one %s fits as well as %d (by BIC); weights stay 1", one, params.components
+            "mixture: one %s fits as well as %d (by BIC); weights stay 1",
+            distribution,
+            params.components,
         )
         return None
     return fitted
@@ -370,8 +372,8 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
     probability: Float64s = scipy.special.expit(5 * (0.5 - similarity))
     if enough.any():
-        own = np.sort(np.where(block.undecided[enough], values[enough], np.nan))
-        probability[enough] = fit_gaussians(own, params.components).posterior(values[enough])
+        rows = np.sort(np.where(block.undecided[enough], values[enough], np.nan))
+        probability[enough] = fit_gaussians(rows, params.components).posterior(values[enough])
     return probability
 
 

@@ -146,9 +146,9 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     heldout = [np.zeros(0, np.float32)]
     sample = _Sample(context.seed)
     count = _PromotionCount()
-    for each in blocks:
+    for measured in blocks:
         # What a language model said of some changes what becomes of those, not the thresholds.
-        block = each.with_columns({params.column: unread(each.columns, params.column)})
+        block = measured.with_columns({params.column: unread(measured.columns, params.column)})
         none = np.full(block.positives.shape, np.nan, np.float32)
         held = unread({"p_heldout": none} | block.positive_columns, "p_heldout")
         held = np.where((block.query_verdict == OPEN)[:, None], held, np.nan)
@@ -164,19 +164,19 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
         else params.negative
     )
     positive = count.threshold(positives) if params.positive is None else params.positive
-    found = ExpectedShare()
-    found.add(drawn.below(negative), queries)
+    expected = ExpectedShare()
+    expected.add(drawn.below(negative), queries)
     thresholds = Thresholds(float(negative), float(max(negative, positive)))
     sure = (
         f"positives P ≥ {thresholds.positive:.3g}"
         if thresholds.positive <= 1
         else "nothing is surely a positive"
     )
-    if found.documents:
+    if expected.documents:
         log.info("route: negatives have P < %.3g, %s", thresholds.negative, sure)
         log.info(
             "route: expected share of relevant ones among them: %s",
-            share_sentence(found.share, *found.interval),
+            share_sentence(expected.share, *expected.interval),
         )
     return thresholds
 
@@ -189,20 +189,20 @@ def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> fl
         and len(others)
     ):
         labels = np.repeat([1, 0], [len(positives), len(others)])
-        found = threshold_for(
+        fitted = threshold_for(
             np.concatenate([positives, others]), labels, params.max_false_negative_rate
         )
         log.info(
             "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
-            *(100 * share for share in (found.rate, found.low, found.high)),
-            found.positives,
+            *(100 * share for share in (fitted.rate, fitted.low, fitted.high)),
+            fitted.positives,
         )
-        return found.threshold
+        return fitted.threshold
     tried = _grid(*_NEGATIVE_GRID)
     tried = (
         tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
     )
-    shares = np.array([drawn.share(each) for each in tried])
+    shares = np.array([drawn.share(probability) for probability in tried])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
         log.warning(
@@ -233,26 +233,26 @@ class _Drawn:
         self._fill = min(params.at_least, count)
         # The least doubted of each row, of which one that is likelier relevant than that is none in
         # any case.
-        least = np.sort(values)[:, : self._fill]
-        self._least = np.where(least < _EVEN, least, np.nan)
+        lowest = np.sort(values)[:, : self._fill]
+        self._least = np.where(lowest < _EVEN, lowest, np.nan)
 
     def below(self, threshold: float) -> Float32s:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
         below = self.values < threshold
-        taken = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
+        chosen = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
         if self._fill:
             # Of a row with fewer below the threshold than are to be filled, all below it are among
             # the least doubted.
             short = below.sum(axis=1, keepdims=True) < self._fill
-            taken = np.concatenate(
-                [np.where(short, np.nan, taken), np.where(short, self._least, np.nan)], axis=1
+            chosen = np.concatenate(
+                [np.where(short, np.nan, chosen), np.where(short, self._least, np.nan)], axis=1
             )
-        return taken
+        return chosen
 
     def share(self, threshold: float) -> float:
         """Return the mean probability of what is taken; 0 of nothing."""
-        taken = self.below(threshold)
-        return float(np.nanmean(taken)) if np.isfinite(taken).any() else 0.0
+        chosen = self.below(threshold)
+        return float(np.nanmean(chosen)) if np.isfinite(chosen).any() else 0.0
 
 
 class _PromotionCount:
@@ -266,18 +266,18 @@ class _PromotionCount:
         self._rows += int((block.query_verdict == OPEN).sum())
         values = block.columns[column]
         undecided = block.undecided
-        known = np.isfinite(held)
+        is_known = np.isfinite(held)
         self._all += _at_least(values[undecided])
-        self._rivals += _at_least(values[undecided & known.any(axis=1, keepdims=True)])
-        share = np.broadcast_to(1 / np.maximum(known.sum(axis=1, keepdims=True), 1), held.shape)
-        self._found += _at_least(held[known], share[known])
+        self._rivals += _at_least(values[undecided & is_known.any(axis=1, keepdims=True)])
+        share = np.broadcast_to(1 / np.maximum(is_known.sum(axis=1, keepdims=True), 1), held.shape)
+        self._found += _at_least(held[is_known], share[is_known])
 
     def threshold(self, positives: Float32s) -> float:
         """Return the lowest threshold that meets the rate of false promotions; infinite where there is none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
-        found = self._found.round(6)
-        meets = (found > 0) & (len(positives) >= _LEAST_POSITIVES)
-        for promoted, right in ((self._all, self._rows), (self._rivals, found)):
+        right_promotions = self._found.round(6)
+        meets = (right_promotions > 0) & (len(positives) >= _LEAST_POSITIVES)
+        for promoted, right in ((self._all, self._rows), (self._rivals, right_promotions)):
             meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
         return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
 
@@ -317,9 +317,9 @@ class _Sample:
         values = np.where(part.undecided, part.columns[column], np.nan)
         values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
         new: tuple[NDArray[Any], ...] = (draws[rows], part.query_ids, values)
-        parts = [stacked(both) for both in zip(self._parts, new, strict=True)]
-        kept = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
-        self._parts = tuple(each[kept] for each in parts)
+        parts = [stacked(pair) for pair in zip(self._parts, new, strict=True)]
+        smallest = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
+        self._parts = tuple(array[smallest] for array in parts)
 
     def rows(self) -> tuple[NDArray[np.str_], Float32s]:
         """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
@@ -347,11 +347,11 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
         else "the judge is never sure enough"
     )
     if GRADE in block.columns:
-        wanted = params.positive or SURE
+        required = params.positive or SURE
         read = np.isfinite(block.columns[GRADE])
-        rule = f"{params.column} ≥ {wanted:g} after a language model read it"
+        rule = f"{params.column} ≥ {required:g} after a language model read it"
         block = block.rejected(
-            "promote", read & (judged >= wanted), rule, "promoted", in_batch=True
+            "promote", read & (judged >= required), rule, "promoted", in_batch=True
         )
         before = np.where(
             read, np.minimum(before, np.nextafter(np.float32(thresholds.positive), 0)), before
@@ -364,8 +364,8 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     between = block.undecided & (doubted >= thresholds.negative)
     if params.at_least:
         doubt = np.where(block.undecided, doubted, np.inf)
-        least = places(block.documents, doubt) < min(params.at_least, context.negatives)
-        spared = between & least & (doubt < _EVEN)
+        is_filled = places(block.documents, doubt) < min(params.at_least, context.negatives)
+        spared = between & is_filled & (doubt < _EVEN)
         # What is doubtful comes after what is safe, however far away that is.
         tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
         block = block.with_columns(

@@ -42,16 +42,16 @@ def choose(
     # What cannot be used is behind the last tier; one number sorts faster than three.
     group = np.where(usable, 2 * tier + late, np.inf)
     place = places(block.documents, -key, group)
-    taken = usable & (place < count)
-    block = block.with_columns({"choice": np.where(taken, place + 1, np.nan)})
-    return replace(block, verdict=np.where(taken, np.int16(NEGATIVE), block.verdict))
+    chosen = usable & (place < count)
+    block = block.with_columns({"choice": np.where(chosen, place + 1, np.nan)})
+    return replace(block, verdict=np.where(chosen, np.int16(NEGATIVE), block.verdict))
 
 
 def row_keys(block: Candidates) -> list[str]:
     """Names of the rows' random streams: the query and its first positive."""
     return [
-        f"{query}\x1f{own}"
-        for query, own in zip(block.query_ids, block.positives[:, 0], strict=True)
+        f"{query}\x1f{positive}"
+        for query, positive in zip(block.query_ids, block.positives[:, 0], strict=True)
     ]
 
 
@@ -162,11 +162,11 @@ def _least_similar_half(block: Candidates, among: np.ndarray) -> np.ndarray:
     # Most columns hold what was retrieved.
     some = np.flatnonzero(among.any(axis=0))
     similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
-    found = among.copy()
-    found[:, some] &= (
+    half = among.copy()
+    half[:, some] &= (
         places(block.documents[:, some], similarity) < np.ceil(among.sum(axis=1) / 2)[:, None]
     )
-    return found
+    return half
 
 
 log = logging.getLogger(__name__)
@@ -210,8 +210,8 @@ def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) ->
         return 1.0
     gaps = [np.zeros(0)]
     for block in blocks:
-        found = _gaps(block)[block.undecided]
-        gaps.append(found[np.isfinite(found)])
+        gaps_of_block = _gaps(block)[block.undecided]
+        gaps.append(gaps_of_block[np.isfinite(gaps_of_block)])
     # Sorted, since the last bits of a sum depend on its order.
     variance = float(np.var(np.sort(np.concatenate(gaps)))) if sum(map(len, gaps)) else 0.0
     if variance < 1e-12:
@@ -245,9 +245,9 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> Flo
     a, b = params.constants
     if params.form == "rank":
         rank = block.columns["dense_rank"].astype(np.float64) - 1
-        own = block.positive_columns["dense_rank"][:, :1].astype(np.float64) - 1
+        positive_rank = block.positive_columns["dense_rank"][:, :1].astype(np.float64) - 1
         behind = np.max(np.nan_to_num(rank, nan=-1.0), axis=1, keepdims=True, initial=-1.0) + 1
-        energy = -a * np.abs(rank - b * np.where(np.isnan(own), behind, own))
+        energy = -a * np.abs(rank - b * np.where(np.isnan(positive_rank), behind, positive_rank))
     else:
         peak = b if params.form == "score" else -b
         energy = -(a / variance) * (_gaps(block) - peak) ** 2
