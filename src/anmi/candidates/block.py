@@ -224,7 +224,8 @@ class Candidates:
         return replace(self, query_verdict=verdict, legend=legend, rules=rules)
 
     def _code(self, step: str, rule: Rule) -> tuple[tuple[str, ...], int, dict[str, Rule]]:
-        name, number = step, 1
+        name = step
+        number = 1
         while name in self.legend and self.rules.get(name, Rule()) != rule:
             number += 1
             name = f"{step} {number}"
@@ -409,7 +410,8 @@ def _write(parts: Iterable[bytes], folder: Path) -> list[Part]:
     """Write parts into a folder under their numbers."""
     written = []
     for number, data in enumerate(parts):
-        name, rows = f"part-{number:05d}.parquet", pq.read_metadata(pa.BufferReader(data)).num_rows
+        name = f"part-{number:05d}.parquet"
+        rows = pq.read_metadata(pa.BufferReader(data)).num_rows
         (folder / name).write_bytes(data)
         written.append(Part(name, rows, hashlib.blake2b(data, digest_size=16).hexdigest()))
     return written
@@ -555,7 +557,8 @@ class CandidateShards:
     def __init__(
         self, blocks: Callable[[], Iterable[Layer | Layers]], files: Sequence[Path] | None = None
     ) -> None:
-        self._blocks, self.files = blocks, files
+        self._blocks = blocks
+        self.files = files
 
     @staticmethod
     def of(blocks: Sequence[Candidates]) -> CandidateShards:

@@ -425,7 +425,8 @@ def audit_judges(
     (those it did not, which are left out). Larger is taken for more relevant. ``auc`` is NaN where
     either kind is absent.
     """
-    labels, queries = [np.zeros(0, bool)], [np.zeros(0, np.str_)]
+    labels = [np.zeros(0, bool)]
+    queries = [np.zeros(0, np.str_)]
     values: dict[str, list[NDArray[np.float32]]] = {}
     for block in shards:
         near = block.filled & (block.columns["dense_rank"] <= depth)
@@ -433,10 +434,8 @@ def audit_judges(
         queries.append(np.broadcast_to(block.query_ids[:, None], near.shape)[near])
         for name in (name for name in block.columns if not name.endswith(_NO_JUDGMENT)):
             values.setdefault(name, []).append(block.columns[name][near])
-    truth, query = (
-        np.concatenate(labels),
-        np.unique(np.concatenate(queries), return_inverse=True)[1],
-    )
+    truth = np.concatenate(labels)
+    query = np.unique(np.concatenate(queries), return_inverse=True)[1]
     rows = []
     for name, parts in values.items():
         scores = np.concatenate(parts)
@@ -496,16 +495,19 @@ def clustered_auc(
     >>> auc
     1.0
     """
-    positive, other = scores[truth].astype(np.float64), scores[~truth].astype(np.float64)
+    positive = scores[truth].astype(np.float64)
+    other = scores[~truth].astype(np.float64)
     if not len(positive) or not len(other):
         return math.nan, math.nan, math.nan
-    of_positive, of_other = _placement(positive, other), 1 - _placement(other, positive)
+    of_positive = _placement(positive, other)
+    of_other = 1 - _placement(other, positive)
     auc = float(of_positive.mean())
     size = int(cluster.max()) + 1
     # Per cluster: how far its members' placements lie from what the AUC predicts.
     left = np.bincount(cluster[truth], of_positive - auc, size) / len(positive)
     right = np.bincount(cluster[~truth], of_other - auc, size) / len(other)
-    with_positive, with_other = len(np.unique(cluster[truth])), len(np.unique(cluster[~truth]))
+    with_positive = len(np.unique(cluster[truth]))
+    with_other = len(np.unique(cluster[~truth]))
     both = len(np.unique(cluster))
     if min(with_positive, with_other) < 2:
         return auc, 0.0, 1.0
@@ -516,7 +518,8 @@ def clustered_auc(
     )
     if variance <= 0 or auc in (0.0, 1.0):
         return auc, *wilson(auc, with_positive, confidence)
-    expit, logit = scipy.special.expit, scipy.special.logit
+    expit = scipy.special.expit
+    logit = scipy.special.logit
     half = scipy.stats.norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
     return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
 

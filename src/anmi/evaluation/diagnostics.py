@@ -83,7 +83,8 @@ class Funnel(Diagnosis):
         self._n = n
         self._steps: dict[str, None] = {}
         self._rules: dict[str, Rule] = {}
-        self._candidates, self._queries = Counter[str](), Counter[str]()
+        self._candidates = Counter[str]()
+        self._queries = Counter[str]()
 
     def see(self, block: Candidates) -> None:
         """Count a block."""
@@ -143,7 +144,8 @@ class Origins(Diagnosis):
     columns = ("tier",)
 
     def __init__(self) -> None:
-        self._sources, self._tiers = Counter[str](), Counter[str]()
+        self._sources = Counter[str]()
+        self._tiers = Counter[str]()
 
     def see(self, block: Candidates) -> None:
         """Count the negatives of a block."""
@@ -185,7 +187,9 @@ class Expected(Diagnosis):
 
     def __init__(self, judge: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._judge = judge
-        self._share, self._total, self._doubtful = ExpectedShare(), 0, 0
+        self._share = ExpectedShare()
+        self._total = 0
+        self._doubtful = 0
 
     def see(self, block: Candidates) -> None:
         """Add up the negatives of a block."""
@@ -237,7 +241,9 @@ class BySource(Diagnosis):
     columns = ("consistent",)
 
     def __init__(self, rows: pd.DataFrame, source_of: Mapping[str, str], default: str) -> None:
-        self._rows, self._source_of, self._default = rows, source_of, default
+        self._rows = rows
+        self._source_of = source_of
+        self._default = default
         self._passed: dict[str, bool] = {}
 
     def see(self, block: Candidates) -> None:
@@ -257,7 +263,9 @@ class BySource(Diagnosis):
         wide = self._rows["negative_ids"].map(len).to_numpy(np.int64)
         table = []
         for source, group in queries.groupby("source", sort=True):
-            count, good, mine = len(group), int(group.passed.sum()), wide[sources == source]
+            count = len(group)
+            good = int(group.passed.sum())
+            mine = wide[sources == source]
             known = (
                 {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())}
                 if len(mine)

@@ -94,7 +94,8 @@ def pair_similarities(
     texts, place = np.unique(
         np.concatenate([pairs.own, pairs.variant]).astype(object), return_inverse=True
     )
-    queries, documents = encode(asked.tolist(), "query"), encode(texts.tolist(), "document")
+    queries = encode(asked.tolist(), "query")
+    documents = encode(texts.tolist(), "document")
     found = []
     for document in np.split(place, 2):
         cosine = np.empty(len(pairs), np.float64)
@@ -275,14 +276,10 @@ def neighbours(
     )
     listed = qrels[qrels.query_id.isin(near.query_id)]
     query = pd.Index(near.query_id.unique())
-    row, document = (
-        query.get_indexer(pd.Index(near.query_id)),
-        number.get_indexer(pd.Index(near.document_id)),
-    )
-    labelled, positive = (
-        query.get_indexer(pd.Index(listed.query_id)),
-        number.get_indexer(pd.Index(listed.document_id)),
-    )
+    row = query.get_indexer(pd.Index(near.query_id))
+    document = number.get_indexer(pd.Index(near.document_id))
+    labelled = query.get_indexer(pd.Index(listed.query_id))
+    positive = number.get_indexer(pd.Index(listed.document_id))
     relevant = _pairs(labelled, positive, (len(query), len(number)))
     entity = graph.about[positive].astype(np.int64)
     subjects = _pairs(

@@ -33,7 +33,8 @@ def run_table(
 ) -> pd.DataFrame:
     """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
-    asked, names = np.array(query_ids, dtype=object), np.array(document_ids, dtype=object)
+    asked = np.array(query_ids, dtype=object)
+    names = np.array(document_ids, dtype=object)
     found = {
         "query_id": asked[row],
         "document_id": names[documents[row, place]],
@@ -218,8 +219,10 @@ def dev_metric(
         draws[needed] = -1.0
         kept = max(most_documents, int(needed.sum()))
         documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:kept])]
-    texts, asked = document_texts(documents), dev.text.tolist()
-    ranking, labels = Ranking.of(dev, truth, documents, 10), of_documents(truth, corpus)
+    texts = document_texts(documents)
+    asked = dev.text.tolist()
+    ranking = Ranking.of(dev, truth, documents, 10)
+    labels = of_documents(truth, corpus)
 
     def measure(model: Any) -> float:
         run = ranking.run(search_by(model, asked, texts, precision=precision))
@@ -240,7 +243,8 @@ def side_by_side(
     [[6, -1], [5, 7]]
     """
     order = np.argsort(rows, kind="stable")
-    rows, documents = rows[order], documents[order]
+    rows = rows[order]
+    documents = documents[order]
     column = np.arange(len(rows)) - np.searchsorted(rows, rows)
     listed = np.full((count, int(column.max(initial=0)) + 1), PADDING, np.int32)
     listed[rows, column] = documents

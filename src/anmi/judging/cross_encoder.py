@@ -183,7 +183,8 @@ class CrossEncoderJudge:
 
     def __init__(self, options: CrossEncoderOptions) -> None:
         self.options = options
-        self.name, self.described = short_name(options.base), f'cross-encoder "{options.base}"'
+        self.name = short_name(options.base)
+        self.described = f'cross-encoder "{options.base}"'
         self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
 
     def _load(self) -> Any:
@@ -290,7 +291,10 @@ class TrainedCrossEncoder(CrossEncoderJudge):
     """
 
     def __init__(self, options: CrossEncoderOptions, models: Path, pairs: Pairs, seed: int) -> None:
-        self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
+        self.options = options
+        self.models = models
+        self._pairs = pairs
+        self._seed = seed
         # On the folds it depends through its pairs.
         settings = options.model_dump_json(exclude={"folds"})
         parts = (
@@ -469,7 +473,8 @@ def training_pairs(
     }
     aside = (kept["query"].map(drawn) < int(options.held_out * 2**64)).to_numpy()
     # What says when to stop is told apart, so a chance counts as what is the likelier.
-    learnt, held = _pairs(kept[~aside]), _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
+    learnt = _pairs(kept[~aside])
+    held = _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
     if not (learnt.mixed and held.mixed):
         return _pairs(kept)
     return replace(learnt, held_out=held)

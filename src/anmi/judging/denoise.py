@@ -109,7 +109,9 @@ class Judge:
         AnmiError
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
-        texts, total, folds = set[str](), 0, self.options.folds
+        texts = set[str]()
+        total = 0
+        folds = self.options.folds
         for block in shards.only():
             texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
             total += int(
@@ -125,7 +127,8 @@ class Judge:
         self.judges = self._made(shards)
         with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
             judged = Candidates.concatenate([self._scored(block, bar) for block in shards.only()])
-        fold, sides = self.fold(judged), (judged.columns, judged.positive_columns)
+        fold = self.fold(judged)
+        sides = (judged.columns, judged.positive_columns)
         places = [np.nonzero(np.isfinite(side["cross"])) for side in sides]
         scores = np.concatenate([side["cross"][at] for side, at in zip(sides, places, strict=True)])
         labels = np.repeat([0, 1], [len(row) for row, _ in places])
@@ -270,7 +273,8 @@ def _with_soft_labels(block: Candidates) -> Candidates:
     It is made of the probabilities: raw scores have no common scale, and at its temperature logits
     would leave all the mass to the best.
     """
-    own, others = block.positive_columns["p_cross"], block.columns["p_cross"]
+    own = block.positive_columns["p_cross"]
+    others = block.columns["p_cross"]
     labels = soft_labels(own[:, :1], others)
     first = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
     soft = np.where(np.isfinite(others), labels[:, 1:], np.nan)
@@ -288,7 +292,8 @@ class Judgments:
     """
 
     def __init__(self, judged: Candidates) -> None:
-        self._judged, self._names = judged, pd.Index(judged.query_ids)
+        self._judged = judged
+        self._names = pd.Index(judged.query_ids)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
@@ -349,7 +354,8 @@ class Stack:
                 (block.positive_columns, "p_heldout", 1),
                 (block.columns, "p_evidence", 0),
             ):
-                fused, cross = side[name].ravel(), side["p_cross"].ravel()
+                fused = side[name].ravel()
+                cross = side["p_cross"].ravel()
                 parts.append((fused, cross, np.full(len(cross), tag)))
         fused, cross, label = map(np.concatenate, zip(*parts, strict=True))
         prior = float(np.clip(cross[np.isfinite(cross)].mean(), _TINY, 1 - _TINY))
@@ -380,7 +386,8 @@ def _weight(
     first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float
 ) -> float:
     """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
-    base, more = log_odds(first), log_odds(second) - logit(prior)
+    base = log_odds(first)
+    more = log_odds(second) - logit(prior)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         score = base + point[0] * more + point[1]

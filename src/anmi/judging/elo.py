@@ -88,7 +88,8 @@ def fit(
     # for.
     unit = deviation / CASE_V
     whole = Problem.of(first, second, preference, sizes, prior_precision * unit**2, votes)
-    size, parts = max(1, _BLOCK_ELEMENTS // whole.width**2), []
+    size = max(1, _BLOCK_ELEMENTS // whole.width**2)
+    parts = []
     for start in range(0, max(len(sizes), 1), size):
         rows = slice(start, start + size)
         problem = whole.take(rows)
@@ -106,7 +107,8 @@ def _climb(problem: Problem) -> Floats:
     for iteration in range(_ITERATIONS + 1):
         gradient = problem.take(live).gradient(strengths[live])
         open_ = np.abs(gradient).max(axis=1, initial=0.0) >= _TOLERANCE
-        live, gradient = live[open_], gradient[open_]
+        live = live[open_]
+        gradient = gradient[open_]
         if len(live) == 0:
             break
         if iteration == _ITERATIONS:
@@ -196,7 +198,8 @@ class Problem:
     def curvature(self, strengths: Floats) -> Floats:
         """Negative Hessian of the objective, [Q, n, n]."""
         z = self.z(strengths)
-        up, down = hazard(z), hazard(-z)
+        up = hazard(z)
+        down = hazard(-z)
         return self.laplacian(
             0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
         )

@@ -69,7 +69,8 @@ def gather(block: Candidates, material: Material) -> Candidates:
 
 
 def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
-    terms, texts = material.terms, material.query_texts
+    terms = material.terms
+    texts = material.query_texts
     queries = terms.queries([texts[query] for query in block.query_ids.tolist()])
     saturated, held = terms.products(documents, queries, terms.saturated, queries)
     whole = (queries @ np.ones(queries.shape[1], np.float32))[:, None]
@@ -81,13 +82,16 @@ def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Materia
 
 def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
     """Measure documents [Q, M] beside each known positive and take the largest value."""
-    terms, facts = material.terms, material.facts
-    some, mass = (terms.lengths > 0).astype(np.float32), terms.mass
+    terms = material.terms
+    facts = material.facts
+    some = (terms.lengths > 0).astype(np.float32)
+    mass = terms.mass
     kinds = _BY_POSITIVES[: None if facts is not None else -1]
     best = {name: np.full(documents.shape, np.nan, np.float32) for name in kinds}
     for positives in block.positives.T[: material.references]:
         rows = np.nonzero(positives != PADDING)[0]
-        own, others = positives[rows], documents[rows]
+        own = positives[rows]
+        others = documents[rows]
         cosine, overlap = terms.products(others, terms.unit[own], terms.unit, terms.weighted(own))
         there = np.maximum(others, 0)
         values = {
@@ -99,7 +103,8 @@ def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Mat
             "contained": _share(overlap, mass[there], others),
         }
         if facts is not None:
-            held, (row, slot) = facts[own], np.nonzero(others != PADDING)
+            held = facts[own]
+            (row, slot) = np.nonzero(others != PADDING)
             shared = np.zeros(others.shape, np.float32)
             shared[row, slot] = np.asarray(
                 held[row].multiply(facts[others[row, slot]]).sum(axis=1)

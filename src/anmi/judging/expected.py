@@ -75,7 +75,8 @@ class ExpectedShare:
         if not self.documents:
             return 0.0, 1.0
         count, sums = np.split(np.concatenate(self._queries), [1], axis=1)
-        shares, queries = sums.sum(axis=0) / self.documents, int((count > 0).sum())
+        shares = sums.sum(axis=0) / self.documents
+        queries = int((count > 0).sum())
         between = ((sums - shares * count) ** 2).sum(axis=0) * queries / max(queries - 1, 1)
         half = _NORMAL * np.sqrt(between + self._chance) / self.documents
         return max(float(shares[0] - half[0]), 0.0), min(float(shares[2] + half[2]), 1.0)

@@ -262,7 +262,8 @@ def combined(
     >>> combined(np.array([0.1, 0.1]), np.array([0.5, np.nan]), 1.0, 0.1).round(2).tolist()
     [0.5, 0.10000000149011612]
     """
-    first, second = log_odds(probability), log_odds(other) - scipy.special.logit(prior)
+    first = log_odds(probability)
+    second = log_odds(other) - scipy.special.logit(prior)
     return scipy.special.expit(first + weight * np.nan_to_num(second)).astype(np.float32)
 
 

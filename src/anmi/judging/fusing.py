@@ -113,7 +113,9 @@ class FusedJudge:
 
     def fit(self, shards: CandidateShards) -> None:
         """Choose the coefficients, and refine them on hidden positives where there are enough."""
-        self.models, self.queries, several = [], 0, 0
+        self.models = []
+        self.queries = 0
+        several = 0
         for block in ahead(shards.only()):
             self.queries += len(block)
             several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())
@@ -191,7 +193,8 @@ class FusedJudge:
 
     def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
         """Use the shipped coefficients, raised to the share of relevant documents that is to be reckoned with."""
-        options, shared = self.options, transferred(self.encoder, self.without)
+        options = self.options
+        shared = transferred(self.encoder, self.without)
         base = base_rate(self.encoder, self.without)
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
         say = log.info if self.queries else log.debug
@@ -260,7 +263,8 @@ class FusedJudge:
 
         centre = transferred(self.encoder, self.without)
         standard = replace(seen, values=centre.standardised(seen.values))
-        base, options = base_rate(self.encoder, self.without), self.options
+        base = base_rate(self.encoder, self.without)
+        options = self.options
 
         def without(number: int) -> Contaminated:
             others = seen.fold != number
@@ -276,7 +280,8 @@ class FusedJudge:
             expected = min(max(found, base), 0.5)
             return fit_contaminated(learnt, np.array(centre.coefficients), options.ridge, expected)
 
-        chance, shares = np.zeros(len(seen.values)), []
+        chance = np.zeros(len(seen.values))
+        shares = []
         for number, found in enumerate(
             in_threads(without, range(self.options.folds), os.cpu_count() or 1)
         ):

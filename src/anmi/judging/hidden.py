@@ -62,7 +62,8 @@ def examples(
         Of each block: rows with a labelled document first and documents of the pool behind it, of
         which a query may have several; their inputs, [R, M, K]; and the fold of each row, [R].
     """
-    found, queries = list[tuple[NDArray[Any], ...]](), 0
+    found = list[tuple[NDArray[Any], ...]]()
+    queries = 0
     for block, values, fold in parts:
         names, query, rows = np.unique(block.query_ids, return_inverse=True, return_counts=True)
         filled = block.filled

@@ -129,7 +129,8 @@ def best_passages(query: str, document: str, longest: int, language: str) -> str
     wanted, *found = ({*words} for words in tokenizer("auto", language)([query, *texts]))
     held = Counter(word for words in found for word in words & wanted)
     value = [sum(np.log1p(len(texts) / held[word]) for word in words & wanted) for words in found]
-    room, kept = longest, list[int]()
+    room = longest
+    kept = list[int]()
     for place in sorted(range(len(texts)), key=lambda place: -value[place]):
         if not kept or len(texts[place]) + len(_GAP) <= room:
             kept.append(place)
@@ -150,7 +151,9 @@ class Reader:
     """
 
     def __init__(self, options: LLMOptions, store: Store, language: str) -> None:
-        self.options, self._store, self._language = options, store, language
+        self.options = options
+        self._store = store
+        self._language = language
         self._endpoint = Endpoint(options)
         try:
             self._system, _, self._user = (
@@ -165,12 +168,10 @@ class Reader:
             )
         parts = (options.base_url, options.model, str(options.max_tokens), self._system, self._user)
         self.fingerprint = digest("llm", *parts).hex()
-        self.left, self.sent, self.tokens, self.problems = (
-            options.calls,
-            0,
-            np.zeros(2, np.int64),
-            Counter[str](),
-        )
+        self.left = options.calls
+        self.sent = 0
+        self.tokens = np.zeros(2, np.int64)
+        self.problems = Counter[str]()
 
     @property
     def money(self) -> float:
@@ -181,7 +182,8 @@ class Reader:
         self, queries: Sequence[str], documents: Sequence[str]
     ) -> tuple[NDArray[np.float64], list[str]]:
         """Return grades [n], NaN where none came or the budget is spent, and the snippets."""
-        longest, language = self.options.max_characters, self._language
+        longest = self.options.max_characters
+        language = self._language
         shown = [
             join(
                 *(
@@ -317,14 +319,16 @@ class Read:
         """Return the grades, [Q, M]: NaN for what was not asked, ``none`` where no judgment came."""
         found = np.full(block.documents.shape, np.nan)
         rows = pd.Index(block.query_ids).get_indexer(pd.Index(self.table.query_id))
-        table, rows = self.table[rows >= 0], rows[rows >= 0]
+        table = self.table[rows >= 0]
+        rows = rows[rows >= 0]
         which, slot = np.nonzero(block.documents[rows] == table.document.to_numpy()[:, None])
         found[rows[which], slot] = table.grade.fillna(none).to_numpy()[which]
         return found
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with the columns."""
-        grades, before = self.grades(block), log_odds(block.columns["p_evidence"])
+        grades = self.grades(block)
+        before = log_odds(block.columns["p_evidence"])
         after = self.errors.after(before, grades)
         own = dict[str, NDArray[Any]]()
         for name in {"p_evidence", "p_heldout"} & block.positive_columns.keys():
@@ -480,13 +484,17 @@ class LLMJudge:
         return False
 
     def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
-        reader, errors, model = self.reader, read.errors, self.reader.options.model
+        reader = self.reader
+        errors = read.errors
+        model = self.reader.options.model
         judged = read.table[read.table.grade.notna()]
         odds = judged.odds.to_numpy(float)
         after = scipy.special.expit(errors.after(odds, judged.grade.to_numpy(float)))
         judged = judged.assign(before=scipy.special.expit(odds), after=after)
-        stands, others = judged[judged.stands.astype(bool)], judged[~judged.stands.astype(bool)]
-        called, promoted = int(_said(stands).sum()), int((others.after >= SURE).sum())
+        stands = judged[judged.stands.astype(bool)]
+        others = judged[~judged.stands.astype(bool)]
+        called = int(_said(stands).sum())
+        promoted = int((others.after >= SURE).sum())
         said = (
             f"{model} read {len(stands)} negatives and called {called} relevant, and {len(others)}"
             f" others, {promoted} of which it makes positives; it calls {errors.hit:.0%} of"

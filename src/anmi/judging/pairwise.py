@@ -76,7 +76,8 @@ class ChatJudge:
     """
 
     def __init__(self, options: ChatOptions, store: Store) -> None:
-        self.options, self._store = options, store
+        self.options = options
+        self._store = store
         self._endpoint = Endpoint(options)
         parts = (options.base_url, options.model, str(options.max_tokens), _SYSTEM, _QUESTION)
         self.fingerprint = digest("chat", *parts).hex()
@@ -92,7 +93,8 @@ class ChatJudge:
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or
             key.
         """
-        longest, name = self.options.max_characters, self.options.model
+        longest = self.options.max_characters
+        name = self.options.model
         shown = [
             SEPARATOR.join(text.replace(SEPARATOR, " ")[:longest] for text in texts)
             for texts in zip(queries, first, second, strict=True)

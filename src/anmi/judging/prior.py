@@ -37,7 +37,10 @@ _POSITIVES: Final = 8
 # A group of documents that are like the positive: how many at least and at most, how much like it
 # by tf-idf, and by how much the next is less so. On six real collections 2 to 26 % of the queries
 # have one, on paraphrases 94 % and more.
-_FEWEST, _WIDEST, _ALIKE, _FALL = 3, 60, 0.15, 2.0
+_FEWEST = 3
+_WIDEST = 60
+_ALIKE = 0.15
+_FALL = 2.0
 
 
 @dataclass(frozen=True)
@@ -87,18 +90,18 @@ def fit_contaminated(
     >>> round(found.share, 1), round(found.coefficients[0])
     (0.2, 2)
     """
-    labelled, weights = seen.labelled, seen.weights
+    labelled = seen.labelled
+    weights = seen.weights
     share = np.where(labelled, weights, 0).sum()
     weight = np.where(labelled, 0.5 * weights / share, 0.5 * weights / (weights.sum() - share))
-    width, values, start = (
-        seen.values.shape[1],
-        seen.values.astype(np.float64),
-        float(scipy.special.logit(expected)),
-    )
+    width = seen.values.shape[1]
+    values = seen.values.astype(np.float64)
+    start = float(scipy.special.logit(expected))
     pull = 1 / (_SPREAD**2 * _INDEPENDENT * seen.queries)
 
     def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        slopes, odds = point[:width], float(point[width + 1])
+        slopes = point[:width]
+        odds = float(point[width + 1])
         of_pool, other = (float(share) for share in scipy.special.expit([odds, -odds]))
         ratio = values @ slopes + point[width]
         # f₁/f₀, and from it the densities of the pool and of both kinds together, over f₀: one
@@ -117,7 +120,8 @@ def fit_contaminated(
         return float(loss + 0.5 * pull * (odds - start) ** 2), gradient
 
     first = np.concatenate([np.maximum(centre, 0.1), [0.0, start]])
-    bounds, options = [(0.0, None)] * width + [(None, None)] * 2, {"maxiter": 500}
+    bounds = [(0.0, None)] * width + [(None, None)] * 2
+    options = {"maxiter": 500}
     found = scipy.optimize.minimize(
         objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options=options
     ).x
@@ -216,7 +220,9 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
     depth
         A positive is reached if it ranks within this many candidates by similarity.
     """
-    within, queries, found = np.zeros((2, len(_RANKS))), 0, 0.0
+    within = np.zeros((2, len(_RANKS)))
+    queries = 0
+    found = 0.0
     for block in blocks:
         known = (block.positives != PADDING)[:, :_POSITIVES]
         queries += int(known.any(axis=1).sum())

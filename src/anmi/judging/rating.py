@@ -78,7 +78,8 @@ class Agreement:
         problem = elo.Problem.of(first, second, pooled, sizes, prior_precision)
         strengths = np.nan_to_num((fitted.elo - elo.ELO_MEAN) / elo.ELO_SCALE)
         # Change of each comparison's gradient by its pooled preference.
-        z, sharp = problem.z(strengths), preferences.sharpen(problem.share, slope)
+        z = problem.z(strengths)
+        sharp = preferences.sharpen(problem.share, slope)
         push = slope * sharp * (1 - sharp) / np.maximum(problem.share * (1 - problem.share), 1e-12)
         push *= (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)
         weights = np.array(self.weights)
@@ -196,7 +197,8 @@ class Rater:
             A judge whose column no candidate has, or no judge at all with a score.
         """
         labelled = self._labelled(shards)
-        self.temperatures, wins = {}, {}
+        self.temperatures = {}
+        wins = {}
         for name, (best, others) in labelled.items():
             if not np.isfinite(best[:, None] - others).any():
                 log.warning(
@@ -325,12 +327,11 @@ class Rater:
             Observations that it counts for, [Q, E].
         """
         documents, scores, _ = self._nodes(block)
-        shares, counts = [], []
+        shares = []
+        counts = []
         if self._weights:
-            each, weights = (
-                self._preferences(scores, first, second),
-                np.array(list(self._weights.values())),
-            )
+            each = self._preferences(scores, first, second)
+            weights = np.array(list(self._weights.values()))
             shares.append(preferences.sharpen(preferences.pool(each, weights.tolist()), self.slope))
             counts.append(
                 self.votes
@@ -356,7 +357,9 @@ class Rater:
         """
         documents, first, second = nodes
         share = np.where(valid, 0.5, np.nan)
-        asked, turned, places = list[tuple[str, ...]](), list[bool](), list[list[int]]()
+        asked = list[tuple[str, ...]]()
+        turned = list[bool]()
+        places = list[list[int]]()
         for row, place in np.argwhere(valid).tolist():
             query = self.query_texts[str(block.query_ids[row])]
             one, other = (
@@ -398,7 +401,8 @@ class Rater:
         ``p_preferred`` the model's P(candidate ≻ positive). A document that no chain of answered
         comparisons joins to the positive has no gap to it, and stays NaN.
         """
-        sizes, options = self._nodes(block)[2], self.options
+        sizes = self._nodes(block)[2]
+        options = self.options
         first, second, valid = self._compared(block, sizes)
         share, votes = self.ask(block, first, second, valid)
         width = int(sizes.max(initial=1))
@@ -436,7 +440,8 @@ def _with_elo(
         name: np.where(joined, values, np.nan)
         for name, values in zip(("elo", "elo_se", "gap_se"), fitted, strict=True)
     }
-    width, positives = block.documents.shape[1], block.positives.shape[1]
+    width = block.documents.shape[1]
+    positives = block.positives.shape[1]
     columns = {
         name: widened(values[:, 1:].astype(np.float32), width) for name, values in known.items()
     }

@@ -218,7 +218,8 @@ class Run:
             some = self.corpus.iloc[
                 np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))
             ]
-            some, kinds = some[:_TRIED], ("question", "title", "cloze")
+            some = some[:_TRIED]
+            kinds = ("question", "title", "cloze")
             made = make_pseudo_queries(
                 some, kinds, language=self.language, seed=self.seed, show_progress=False
             ).kept

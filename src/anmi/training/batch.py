@@ -291,13 +291,16 @@ class Batcher:
         texts_per_pass: int,
         guide: SentenceTransformer | None = None,
     ) -> None:
-        self._tokenise, self._in_batch = tokenise, in_batch
-        self._texts_per_pass, self._guide = texts_per_pass, guide
+        self._tokenise = tokenise
+        self._in_batch = in_batch
+        self._texts_per_pass = texts_per_pass
+        self._guide = guide
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
-        hardness, queries = [row.hardness for row in rows], [row.query for row in rows]
+        hardness = [row.hardness for row in rows]
+        queries = [row.query for row in rows]
         return {
             "guide": None if self._guide is None else guided(self._guide, queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],

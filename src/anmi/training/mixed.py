@@ -105,7 +105,8 @@ class Stock:
             No document states a fact.
         """
         ids = corpus.document_id.tolist()
-        graph, own = knowledge.of(ids), np.arange(len(ids), dtype=np.int32)
+        graph = knowledge.of(ids)
+        own = np.arange(len(ids), dtype=np.int32)
         if not graph.stated.nnz:
             raise AnmiError(
                 "Negatives from mixed sources need to know what documents state, and this"
@@ -126,18 +127,14 @@ class Stock:
             identifier: len(ids) + place
             for place, identifier in enumerate(variants.variant_id[made])
         }
-        numbers, graph_kind = (
-            variants.variant_id.map(number).to_numpy(np.int64),
-            variants.kind.isin(GRAPH_KINDS),
-        )
+        numbers = variants.variant_id.map(number).to_numpy(np.int64)
+        graph_kind = variants.kind.isin(GRAPH_KINDS)
         swaps, edits = (
             side_by_side(origin[kind], numbers[kind], len(ids))
             for kind in (graph_kind, ~graph_kind)
         )
-        everything, texts = (
-            [*ids, *variants.variant_id[made]],
-            [*document_texts(corpus), *variants.text[made]],
-        )
+        everything = [*ids, *variants.variant_id[made]]
+        texts = [*document_texts(corpus), *variants.text[made]]
         return cls(
             np.array(everything, object),
             np.array(texts, object),
@@ -281,7 +278,10 @@ class DNHSampler(NegativeSampler):
         curriculum: Curriculum,
         dimension: int,
     ) -> None:
-        self._count, self._seed, self._stock, self._options = count, seed, stock, options
+        self._count = count
+        self._seed = seed
+        self._stock = stock
+        self._options = options
         self._curriculum = curriculum
         self._rows = rows
         self._names = np.array([f"{row.query_id}\x1f{row.positive_id}" for row in rows])
@@ -321,7 +321,8 @@ class DNHSampler(NegativeSampler):
         sizes = (drawn != PADDING).sum(axis=1).tolist()
         drawn = _present_first(drawn) if min(sizes, default=0) < self._count else drawn
         # All at once; numpy finds them in a fraction of the time that a loop takes.
-        names, texts = self._stock.ids[drawn].tolist(), self._stock.texts[drawn].tolist()
+        names = self._stock.ids[drawn].tolist()
+        texts = self._stock.texts[drawn].tolist()
         lines = zip(
             rows.tolist(), names, texts, sizes, boost, self._excluded(rows, drawn), strict=True
         )
@@ -339,7 +340,8 @@ class DNHSampler(NegativeSampler):
         boost: float,
         excluded: list[str],
     ) -> Row:
-        row, own = self._rows[number], tuple(names[:size])
+        row = self._rows[number]
+        own = tuple(names[:size])
         return replace(
             row,
             negative_ids=own,
@@ -361,11 +363,10 @@ class DNHSampler(NegativeSampler):
         Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each,
         int64 [B, n].
         """
-        count, own = self._count, self._own[rows]
-        swaps, edits = (
-            self._stock.swaps[own].astype(np.int64),
-            self._stock.edits[own].astype(np.int64),
-        )
+        count = self._count
+        own = self._own[rows]
+        swaps = self._stock.swaps[own].astype(np.int64)
+        edits = self._stock.edits[own].astype(np.int64)
         swaps[self._is_excluded(rows, swaps)] = PADDING
         if self._options.edit == 0:
             edits = edits[:, :0]
@@ -377,9 +378,11 @@ class DNHSampler(NegativeSampler):
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_excluded(rows, random)] = PADDING
         latent = self._latent(rows, bool((asked == _LATENT).any()))
-        graph, edited = _shuffled(swaps, uniform[2]), _shuffled(edits, uniform[3])
+        graph = _shuffled(swaps, uniform[2])
+        edited = _shuffled(edits, uniform[3])
         options = {_RANDOM: _present_first(random), _GRAPH: graph, _LATENT: latent, _EDIT: edited}
-        source, drawn = asked.copy(), np.full(asked.shape, PADDING, np.int64)
+        source = asked.copy()
+        drawn = np.full(asked.shape, PADDING, np.int64)
         for kind, instead in (*_FALLBACK, (_RANDOM, _RANDOM)):
             mine = source == kind
             taken = _taken(options[kind], mine)
@@ -428,7 +431,8 @@ class DNHSampler(NegativeSampler):
         )
         own = numbers < self._stock.documents
         self._index.add(numbers[own], documents[own])
-        self._anchors[rows], self._known[rows] = queries, True
+        self._anchors[rows] = queries
+        self._known[rows] = True
         if step % self._options.refresh == 0:
             self._index.take()
             self._look(step)
@@ -515,7 +519,8 @@ class DNHSampler(NegativeSampler):
         there = np.concatenate([drawn[drawn != PADDING], self._own[rows]])
         origin = self._stock.origin[there]
         self._present[origin] = True
-        start, end = self._no_negatives.indptr[rows], self._no_negatives.indptr[rows + 1]
+        start = self._no_negatives.indptr[rows]
+        end = self._no_negatives.indptr[rows + 1]
         lengths = end - start
         flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(
             int(lengths.sum())
@@ -523,7 +528,8 @@ class DNHSampler(NegativeSampler):
         document = self._no_negatives.indices[flat]
         hit = self._present[document]
         self._present[origin] = False
-        place, document = np.repeat(np.arange(len(rows)), lengths)[hit], document[hit]
+        place = np.repeat(np.arange(len(rows)), lengths)[hit]
+        document = document[hit]
         names: dict[int, set[str]] = {}
         wanted = np.isin(origin, document)
         for item, of in zip(there[wanted].tolist(), origin[wanted].tolist(), strict=True):

@@ -149,14 +149,18 @@ def retrieve(
     from anmi.retrieval.retrieve import Queries, Retrieve, marked
 
     asked = recipes.get(recipe)
-    bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
-    ids, encoded = corpus.document_id.tolist(), queries[queries.split.isin(asked.splits)]
+    bm25 = asked.settings("bm25", bm25)
+    dense = asked.settings("dense", dense)
+    ids = corpus.document_id.tolist()
+    encoded = queries[queries.split.isin(asked.splits)]
     labelled = qrels.query_id[qrels.document_id.isin(ids)]
     rows = np.flatnonzero((encoded.split == split) & encoded.query_id.isin(labelled))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
-    positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
-    names, texts = asking.query_id.tolist(), asking.text.tolist()
+    positives = pool.Positives(qrels, position)
+    own = pool.own_documents(asking, position)
+    names = asking.query_id.tolist()
+    texts = asking.text.tolist()
     vectors_of_queries = _scaled(np.asarray(query_embeddings), dense_index)
     shards = [
         Queries(
@@ -216,13 +220,15 @@ def _scaled(queries: NDArray[np.float32], index: DenseIndex) -> NDArray[np.float
 
 def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:
     """Cut queries into shards of at most so many, and of fewer where one has many positives."""
-    start, widest = 0, 1
+    start = 0
+    widest = 1
     for place, count in enumerate(counts.tolist()):
         widest = max(widest, count)
         if place - start == size or (
             place > start and (place - start + 1) * widest > size * _POSITIVES
         ):
             yield slice(start, place)
-            start, widest = place, max(count, 1)
+            start = place
+            widest = max(count, 1)
     if len(counts):
         yield slice(start, len(counts))

@@ -91,7 +91,8 @@ def make_training_rows(
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
     position = dict(zip(ids, range(len(ids)), strict=True))
-    places, labels = own_documents(queries, position), Positives(qrels, position)
+    places = own_documents(queries, position)
+    labels = Positives(qrels, position)
     own = {
         query: place
         for query, place in zip(queries.query_id, places.tolist(), strict=True)
@@ -222,7 +223,8 @@ def summarise_selection(
     )
     found["gaps"] = {name: found.pop(name) for name in ("dense", "elo")}
     if compared := found.setdefault("marked", None):
-        marked, relevant = compared["relevant"] + compared["not_relevant"], compared["relevant"]
+        marked = compared["relevant"] + compared["not_relevant"]
+        relevant = compared["relevant"]
         told = "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said"
         _LOG.info(told, marked, relevant, compared["brier"])
     if said := expected_sentence(found["expected"]):

@@ -129,7 +129,8 @@ class Loss(nn.Module):
         super().__init__()
         if temperature is not None:
             self.temperature = temperature
-        self.options, self.dimensions = options, dimensions
+        self.options = options
+        self.dimensions = dimensions
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Look at all rows before the first step."""
