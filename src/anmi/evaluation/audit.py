@@ -26,6 +26,7 @@ from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import share, wilson
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 from anmi.seeds import choose
 from anmi.selection.recipe import RecipeBook, Runner
 
@@ -172,9 +173,7 @@ def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
     return found
 
 
-def _hidden(
-    known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int
-) -> NDArray[np.bool_]:
+def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> Bools:
     """Return which labels are hidden: of every query's texts half or all but one, by the query's own stream."""
     pairs = pd.DataFrame({"query_id": known["query_id"].to_numpy(), "text": text})
     texts = pairs.drop_duplicates().sort_values(["query_id", "text"], ignore_index=True)
@@ -191,7 +190,7 @@ def _hidden(
         .to_numpy()
     )
     gone = pd.MultiIndex.from_frame(texts[place >= stay])
-    result: NDArray[np.bool_] = pd.MultiIndex.from_frame(pairs).isin(gone)
+    result: Bools = pd.MultiIndex.from_frame(pairs).isin(gone)
     return result
 
 
@@ -239,12 +238,12 @@ class PlantedTruth:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def keys(self, block: Candidates) -> NDArray[np.int64]:
+    def keys(self, block: Candidates) -> Int64s:
         """Return one number per (query, candidate), -1 where the query has no planted truth, [Q, M]."""
         rows = self._row.reindex(block.query_ids).fillna(-1).to_numpy(np.int64)[:, None]
         return np.where((rows >= 0) & block.filled, rows * self._documents + block.documents, -1)
 
-    def mask(self, block: Candidates) -> NDArray[np.bool_]:
+    def mask(self, block: Candidates) -> Bools:
         """Return True where a candidate is planted, [Q, M]."""
         return np.isin(self.keys(block), self._keys)
 
@@ -267,11 +266,11 @@ class _Point:
     full: int = 0
     gap: float = 0.0
     # Of each row, how many negatives it has and how many of them are planted.
-    negatives: list[NDArray[np.int64]] = field(default_factory=list)
-    false_negatives: list[NDArray[np.int64]] = field(default_factory=list)
+    negatives: list[Int64s] = field(default_factory=list)
+    false_negatives: list[Int64s] = field(default_factory=list)
     failed: str = ""
 
-    def add(self, block: Candidates, planted: NDArray[np.bool_], gaps: NDArray[np.float32]) -> None:
+    def add(self, block: Candidates, planted: Bools, gaps: Float32s) -> None:
         """Run the recipe on a block and count."""
         chosen = self.runner.apply(block)
         taken = chosen.negatives & (chosen.query_verdict == OPEN)[:, None]
@@ -381,9 +380,7 @@ def _guarded(point: _Point, act: Any) -> None:
         point.failed = str(error)
 
 
-def _row(
-    point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int
-) -> dict[str, Any]:
+def _row(point: _Point, queries: NDArray[np.str_], cluster: Int64s, seed: int) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
         point = replace(point, rows=0, full=0, gap=0.0, negatives=[], false_negatives=[])
@@ -427,7 +424,7 @@ def audit_judges(
     """
     labels = [np.zeros(0, bool)]
     queries = [np.zeros(0, np.str_)]
-    values: dict[str, list[NDArray[np.float32]]] = {}
+    values: dict[str, list[Float32s]] = {}
     for block in shards:
         near = block.filled & (block.columns["dense_rank"] <= depth)
         labels.append(planted.mask(block)[near])
@@ -460,7 +457,7 @@ def audit_judges(
 
 def clustered_auc(
     scores: NDArray[Any],
-    truth: NDArray[np.bool_],
+    truth: Bools,
     cluster: NDArray[np.integer],
     confidence: float = 0.95,
 ) -> tuple[float, float, float]:
@@ -524,7 +521,7 @@ def clustered_auc(
     return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
 
 
-def _placement(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArray[np.float64]:
+def _placement(values: Float64s, among: Float64s) -> Float64s:
     """Return the share of ``among`` that lies below each value, ties counting half."""
     ordered = np.sort(among)
     below, up_to = (np.searchsorted(ordered, values, side) for side in ("left", "right"))

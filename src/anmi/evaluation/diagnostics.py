@@ -28,6 +28,7 @@ from anmi.engine.threads import ahead
 from anmi.evaluation.significance import share_of_pairs
 from anmi.judging.calibration import reliability
 from anmi.judging.expected import ExpectedShare
+from anmi.ragged import Bools, Float32s, Int32s, Int64s
 from anmi.selection.steps.samplers import TIERS
 
 _BINS: Final = 40
@@ -400,9 +401,9 @@ class AgainstMarks(Diagnosis):
     def _note(
         self,
         block: Candidates,
-        documents: NDArray[np.int32],
-        chance: NDArray[np.float32],
-        which: NDArray[np.bool_],
+        documents: Int32s,
+        chance: Float32s,
+        which: Bools,
         *,
         known: bool,
     ) -> None:
@@ -471,9 +472,7 @@ class RelevanceByNearness(Diagnosis):
         self._relevant = self._pairs(query[place >= 0], place[place >= 0])
         self._counts = np.zeros((2, len(_COUNTS), 2 * _MOST), np.int64)
 
-    def _pairs(
-        self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]
-    ) -> NDArray[np.int64]:
+    def _pairs(self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]) -> Int64s:
         return query.astype(np.int64) * self._documents + document
 
     def see(self, block: Candidates) -> None:
@@ -517,7 +516,7 @@ class RelevanceByNearness(Diagnosis):
         }
 
 
-def _with_shares(counts: NDArray[np.int64]) -> list[list[Any]]:
+def _with_shares(counts: Int64s) -> list[list[Any]]:
     candidates, judged, expected, known, relevant = counts.tolist()
     shares = [
         total / _WHOLE / count if count else None

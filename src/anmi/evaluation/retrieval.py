@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.related import NO_RESULT, documents_of, hits_of, result_passages
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
+from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
 from anmi.retrieval.pool import own_documents
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def run_table(
     query_ids: Sequence[str],
     document_ids: Sequence[str],
-    documents: NDArray[np.int32],
-    scores: NDArray[np.float32],
+    documents: Int32s,
+    scores: Float32s,
 ) -> pd.DataFrame:
     """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
@@ -67,9 +67,9 @@ class Ranking:
 
     query_ids: list[str]
     document_ids: list[str]
-    own: NDArray[np.int32]
+    own: Int32s
     depth: int
-    first: NDArray[np.int32]
+    first: Int32s
 
     @staticmethod
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
@@ -232,9 +232,7 @@ def dev_metric(
     return measure
 
 
-def side_by_side(
-    rows: NDArray[np.int64], documents: NDArray[np.int64], count: int
-) -> NDArray[np.int32]:
+def side_by_side(rows: Int64s, documents: Int64s, count: int) -> Int32s:
     """Return the documents of each row in the order given, int32 [count, P], padded with -1.
 
     Examples

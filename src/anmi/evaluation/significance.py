@@ -29,6 +29,7 @@ import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
+from anmi.ragged import Float64s, Int64s
 from anmi.seeds import stream
 
 _BATCH_VALUES: Final = 2_000_000
@@ -83,7 +84,7 @@ def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Compa
 
 
 def compare_all(
-    differences: NDArray[np.float64],
+    differences: Float64s,
     *,
     seed: int,
     resamples: int = 10_000,
@@ -119,9 +120,7 @@ def compare_all(
     ]
 
 
-def _permutation_test(
-    differences: NDArray[np.float64], seed: int, resamples: int
-) -> NDArray[np.float64]:
+def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float64s:
     """Return two-sided p-values of "the signs of the differences are random", exact where there are few queries."""
     count = differences.shape[1]
     observed = differences.sum(axis=1)
@@ -138,13 +137,11 @@ def _permutation_test(
     # What was observed is one of all signs, and counts beside those that were drawn (Phipson &
     # Smyth 2010).
     beside = 0 if 2**count <= resamples else 1
-    found: NDArray[np.float64] = np.minimum(
-        2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0
-    )
+    found: Float64s = np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
     return found
 
 
-def _signs(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:
+def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:
     """Yield rows of -1 and 1, [part, n]: all that there are, or as many as are asked for."""
     if 2**count <= resamples:
         yield np.where((np.arange(2**count)[:, None] >> np.arange(count)) & 1, 1.0, -1.0)
@@ -187,13 +184,13 @@ def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, flo
 
 
 def intervals(
-    values: NDArray[np.float64],
+    values: Float64s,
     *,
     seed: int,
     resamples: int = 10_000,
     confidence: float = 0.95,
     groups: NDArray[Any] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Float64s, Float64s, Float64s]:
     """Return the means of several metrics of the same queries with their percentile bootstrap intervals.
 
     Queries are drawn once for all metrics, and a sample's means are a product of how often each
@@ -242,9 +239,7 @@ def intervals(
     )
 
 
-def _summed(
-    values: NDArray[np.float64], groups: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _summed(values: Float64s, groups: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the sums of each group, [metrics, groups], and how many queries it has."""
     if groups is None or len(np.unique(groups)) == len(groups):
         return values, np.ones(values.shape[1])
@@ -252,7 +247,7 @@ def _summed(
     return np.stack([np.bincount(group, row) for row in values]), sizes
 
 
-def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
+def holm(p_values: Sequence[float] | NDArray[Any]) -> Float64s:
     """Adjust p-values for their number (Holm 1979), in the order given.
 
     Raises
@@ -275,7 +270,7 @@ def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
     return adjusted
 
 
-def _checked(values: NDArray[Any]) -> NDArray[np.float64]:
+def _checked(values: NDArray[Any]) -> Float64s:
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not len(array):
         raise AnmiError(
@@ -443,7 +438,7 @@ def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float
     )
 
 
-def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value: float) -> float:
+def _design_effect(kinds: Float64s, number: Int64s, value: float) -> float:
     """Variance of a ratio over queries, linearised (Cochran 1977, §6.4), over that of independent negatives."""
     queries = int(number.sum())
     total = float(number @ kinds[:, 1])
@@ -454,9 +449,7 @@ def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value:
     return variance / (value * (1 - value) / total)
 
 
-def _resampled(
-    kinds: NDArray[np.float64], number: NDArray[np.int64], seed: int, resamples: int
-) -> NDArray[np.float64]:
+def _resampled(kinds: Float64s, number: Int64s, seed: int, resamples: int) -> Float64s:
     """Shares of samples of the queries, drawn with replacement, [resamples]; how often a kind comes is multinomial."""
     generator = stream(seed, "share")
     queries = int(number.sum())

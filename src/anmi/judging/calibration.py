@@ -11,6 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
+from anmi.ragged import Bools, Float64s
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Platt:
     slope: float
     intercept: float
 
-    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def __call__(self, scores: NDArray[Any]) -> Float64s:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
         return scipy.special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
 def _known(
     scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[Float64s, Bools, Float64s]:
     """Return scores, labels and weights of the examples that have a score and a weight."""
     score = np.asarray(scores, np.float64)
     weight = np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores))
@@ -84,7 +85,7 @@ def fit_platt(
 
 def cross_fitted(
     scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any]
-) -> tuple[NDArray[np.float64], dict[int, Platt]]:
+) -> tuple[Float64s, dict[int, Platt]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
     Parameters

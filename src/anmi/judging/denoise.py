@@ -30,6 +30,7 @@ from anmi.judging.cross_encoder import (
 )
 from anmi.judging.fused import combined, log_odds
 from anmi.judging.llm import Read
+from anmi.ragged import Bools, Float64s, Int64s
 from anmi.store import Store
 
 _TEMPERATURE: Final = 0.1
@@ -86,7 +87,7 @@ class Judge:
     judges: list[CrossEncoderJudge] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def fold(self, block: Candidates) -> NDArray[np.int64]:
+    def fold(self, block: Candidates) -> Int64s:
         """Return the fold of each row of a block, [Q]."""
         return fold_of(
             [self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed
@@ -178,7 +179,7 @@ class Judge:
         }
         return pd.DataFrame(told | {"label": label, "fold": self.fold(block)[row]})
 
-    def _doubtful(self, block: Candidates) -> NDArray[np.bool_]:
+    def _doubtful(self, block: Candidates) -> Bools:
         """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
 
         The likeness rule is weak: what it calls doubtful is what looks like the positive to the
@@ -189,7 +190,7 @@ class Judge:
             np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True
         )
         ceiling = lowest - np.abs(lowest) * (1 - _DOUBTFUL_RATIO)
-        doubtful: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
+        doubtful: Bools = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
         if evidence is not None:
             doubtful = np.where(np.isfinite(evidence), evidence >= DOUBTFUL, doubtful)
@@ -218,7 +219,7 @@ class Judge:
         self,
         raw: NDArray[Any],
         label: NDArray[Any],
-        probability: NDArray[np.float64],
+        probability: Float64s,
         calibrators: dict[int, Platt],
     ) -> None:
         from sklearn.metrics import roc_auc_score
@@ -240,9 +241,7 @@ class Judge:
         }
 
 
-def soft_labels(
-    scores_positive: NDArray[Any], scores_candidates: NDArray[Any]
-) -> NDArray[np.float64]:
+def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> Float64s:
     """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
 
     Parameters
@@ -382,14 +381,12 @@ def stacked(
     return stack(judgments(block if answers is None else answers(block)))
 
 
-def _weight(
-    first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float
-) -> float:
+def _weight(first: NDArray[Any], second: NDArray[Any], label: Int64s, prior: float) -> float:
     """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
     base = log_odds(first)
     more = log_odds(second) - logit(prior)
 
-    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(point: Float64s) -> tuple[float, Float64s]:
         score = base + point[0] * more + point[1]
         error = (expit(score) - label) / len(label)
         return float((np.logaddexp(0, score) - label * score).mean()), np.array(

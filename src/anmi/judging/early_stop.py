@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import TrainerCallback
+
+from anmi.ragged import Float32s
 
 
 class SegmentSimilarity(nn.Module):
@@ -79,8 +79,8 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         model: Any,
-        score: Callable[[], NDArray[np.float32]],
-        labels: NDArray[np.float32],
+        score: Callable[[], Float32s],
+        labels: Float32s,
         every: int,
     ) -> None:
         self._model = model

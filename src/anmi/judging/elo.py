@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
 from anmi.judging.preferences import Floats, Ints, touched
+from anmi.ragged import Bools
 
 ELO_MEAN: Final = 1000.0
 ELO_SCALE: Final = 200.0
@@ -172,7 +172,7 @@ class Problem:
         )
 
     @property
-    def voted(self) -> NDArray[np.bool_]:
+    def voted(self) -> Bools:
         """Which nodes take part in a comparison that counts, [Q, n]."""
         return touched(self.first, self.second, self.mass > 0, self.width)
 
@@ -259,7 +259,7 @@ def _shown(values: Floats, sizes: Ints) -> Floats:
     return np.where(np.arange(values.shape[1]) < sizes[:, None], values, np.nan)
 
 
-def _centred(strengths: Floats, voted: NDArray[np.bool_]) -> Floats:
+def _centred(strengths: Floats, voted: Bools) -> Floats:
     """Elo of strengths whose mean over the nodes that were compared is to be 1000; without votes they are 0."""
     mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(
         voted.sum(axis=1, keepdims=True), 1

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING, Candidates
+from anmi.ragged import Float32s, Int32s
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.terms import Terms
 
@@ -26,7 +26,7 @@ _BY_TERMS: Final = ("coverage", "match")
 # of a known positive's facts that it states.
 _BY_POSITIVES: Final = ("likeness", "likeness_terms", "containment", "contained", "facts")
 KINDS: Final = (*_BY_TERMS, *_BY_POSITIVES)
-Values = dict[str, NDArray[np.float32]]
+Values = dict[str, Float32s]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Material:
 
     terms: Terms
     query_texts: dict[str, str]
-    vectors: NDArray[np.float32]
+    vectors: Float32s
     facts: sparse.csr_matrix | None = None
     references: int = 8
 
@@ -68,7 +68,7 @@ def gather(block: Candidates, material: Material) -> Candidates:
     return block.with_columns(columns, own)
 
 
-def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
+def _by_terms(block: Candidates, documents: Int32s, material: Material) -> Values:
     terms = material.terms
     texts = material.query_texts
     queries = terms.queries([texts[query] for query in block.query_ids.tolist()])
@@ -80,7 +80,7 @@ def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Materia
     }
 
 
-def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
+def _by_positives(block: Candidates, documents: Int32s, material: Material) -> Values:
     """Measure documents [Q, M] beside each known positive and take the largest value."""
     terms = material.terms
     facts = material.facts
@@ -118,9 +118,7 @@ def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Mat
     return best
 
 
-def _share(
-    part: NDArray[np.float32], whole: NDArray[np.float32], documents: NDArray[np.int32]
-) -> NDArray[np.float32]:
+def _share(part: Float32s, whole: Float32s, documents: Int32s) -> Float32s:
     """Return part [Q, M] / whole [Q, 1] or [Q, M]; NaN in padding and where there is no whole."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where((documents == PADDING) | (whole <= 0), np.nan, part / whole).astype(

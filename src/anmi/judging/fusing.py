@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
@@ -30,6 +29,7 @@ from anmi.judging.prior import (
     share_by_known,
     with_mean,
 )
+from anmi.ragged import Float32s, Float64s, Int64s
 
 log = logging.getLogger(__name__)
 # Queries whose labelled document is among the most similar ones, below which nothing is learned
@@ -235,7 +235,7 @@ class FusedJudge:
     def _least_reached(self) -> int:
         return min(_LEAST_REACHED, self.options.least_queries)
 
-    def fold(self, block: Candidates) -> NDArray[np.int64]:
+    def fold(self, block: Candidates) -> Int64s:
         """Fold of each row of a block, [Q]; queries of one text share a fold."""
         texts = [self.material.query_texts[str(query)] for query in block.query_ids]
         return fold_of(texts, self.options.folds, self.seed)
@@ -243,7 +243,7 @@ class FusedJudge:
     def _hidden(self, shards: CandidateShards, several: int) -> Examples | None:
         """Gather hidden positives that retrieval would have found, and the candidates beside them."""
 
-        def parts() -> Iterator[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]:
+        def parts() -> Iterator[tuple[Candidates, Float32s, Int64s]]:
             for block in ahead(shards.only("dense")):
                 some = self._sample(block, several)
                 hidden, _, _ = hide(some, self.options.depth, self.options.hidden, self.seed)
@@ -314,7 +314,7 @@ class FusedJudge:
             "judges": {"fused": judged},
         }
 
-    def probability(self, block: Candidates) -> NDArray[np.float64]:
+    def probability(self, block: Candidates) -> Float64s:
         """P(relevant) of the candidates of a block that has its evidence, [Q, M]."""
         values = features(block)
         if len(self.models) == 1:
@@ -345,15 +345,13 @@ class FusedJudge:
         )
 
 
-def _inputs(blocks: list[Candidates]) -> NDArray[np.float32]:
+def _inputs(blocks: list[Candidates]) -> Float32s:
     """Inputs of the judge of the candidates of blocks, float32 [n, K]."""
     parts = [features(block)[block.filled] for block in blocks]
     return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *parts])
 
 
-def contributions(
-    block: Candidates, summary: dict[str, Any], fold: int = 0
-) -> dict[str, NDArray[np.float64]]:
+def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, Float64s]:
     """What each kind of evidence adds to the log-odds of a block's candidates, [Q, M] by evidence.
 
     Parameters

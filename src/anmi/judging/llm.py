@@ -24,6 +24,7 @@ from anmi.fingerprint import digest
 from anmi.judging.cross_encoder import join, split
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
 from anmi.judging.fused import SURE, log_odds
+from anmi.ragged import Bools, Float64s
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store, reasons
 
@@ -178,9 +179,7 @@ class Reader:
         """What was spent."""
         return float(self.tokens @ np.array(self.options.prices)) / 1e6
 
-    def read(
-        self, queries: Sequence[str], documents: Sequence[str]
-    ) -> tuple[NDArray[np.float64], list[str]]:
+    def read(self, queries: Sequence[str], documents: Sequence[str]) -> tuple[Float64s, list[str]]:
         """Return grades [n], NaN where none came or the budget is spent, and the snippets."""
         longest = self.options.max_characters
         language = self._language
@@ -254,11 +253,11 @@ class Errors:
     slope: float = 1.0
     intercept: float = 0.0
 
-    def right(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def right(self, odds: Float64s) -> Float64s:
         """Return corrected log-odds."""
         return self.slope * odds + self.intercept
 
-    def after(self, odds: NDArray[np.float64], grades: NDArray[Any]) -> NDArray[np.float64]:
+    def after(self, odds: Float64s, grades: NDArray[Any]) -> Float64s:
         """Return corrected log-odds after grades, of which NaN adds nothing."""
         said = np.where(
             grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false)
@@ -267,10 +266,10 @@ class Errors:
 
 
 def fit_errors(
-    odds: NDArray[np.float64],
-    yes: NDArray[np.bool_],
-    relevant: NDArray[np.bool_],
-    far: NDArray[np.bool_],
+    odds: Float64s,
+    yes: Bools,
+    relevant: Bools,
+    far: Bools,
 ) -> Errors:
     """Fit all four numbers by maximum a posteriori; which candidates are relevant is not known.
 
@@ -285,7 +284,7 @@ def fit_errors(
         np.bincount(~each, minlength=2) for each in (relevant, far)
     ]
 
-    def objective(point: NDArray[np.float64]) -> float:
+    def objective(point: Float64s) -> float:
         hit, false = scipy.special.expit(point[:2])
         chance = false + (hit - false) * scipy.special.expit(point[2] * odds + point[3])
         said = np.log(np.where(yes, chance, 1 - chance)).sum()
@@ -315,7 +314,7 @@ class Read:
     table: pd.DataFrame
     errors: Errors
 
-    def grades(self, block: Candidates, none: float = np.nan) -> NDArray[np.float64]:
+    def grades(self, block: Candidates, none: float = np.nan) -> Float64s:
         """Return the grades, [Q, M]: NaN for what was not asked, ``none`` where no judgment came."""
         found = np.full(block.documents.shape, np.nan)
         rows = pd.Index(block.query_ids).get_indexer(pd.Index(self.table.query_id))
@@ -386,9 +385,7 @@ class LLMJudge:
         self._summarise(read, yes, trusted)
         return read if trusted else None
 
-    def gains(
-        self, block: Candidates, chosen: Candidates, errors: Errors
-    ) -> list[NDArray[np.float64]]:
+    def gains(self, block: Candidates, chosen: Candidates, errors: Errors) -> list[Float64s]:
         """Return the chances that a call finds a false negative, a positive, and what may become one, [Q, M] each."""
         chance = block.columns["p_evidence"].astype(np.float64)
         yes = errors.false + (errors.hit - errors.false) * chance
@@ -464,7 +461,7 @@ class LLMJudge:
         )
         return table.assign(grade=grades, snippet=snippets)
 
-    def _trusted(self, relevant: NDArray[np.bool_], far: NDArray[np.bool_]) -> bool:
+    def _trusted(self, relevant: Bools, far: Bools) -> bool:
         """Whether it calls labelled positives relevant and not just anything; else say why it is not used."""
         enough = min(len(relevant), len(far)) >= _LEAST_KNOWN
         if enough and relevant.mean() - far.mean() >= _LEAST_LEAD:
@@ -483,7 +480,7 @@ class LLMJudge:
         )
         return False
 
-    def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
+    def _summarise(self, read: Read, yes: Sequence[Bools], trusted: bool) -> None:
         reader = self.reader
         errors = read.errors
         model = self.reader.options.model
@@ -535,7 +532,7 @@ class LLMJudge:
             log.info("%s", said)
 
 
-def _odds_before(block: Candidates) -> NDArray[np.float64]:
+def _odds_before(block: Candidates) -> Float64s:
     """Return the fused judge's own log-odds, [Q, M]."""
     return np.asarray(log_odds(block.columns["p_evidence"]) - block.columns[SHIFT])
 

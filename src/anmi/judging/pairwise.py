@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from anmi.fingerprint import digest
 from anmi.judging.cross_encoder import SEPARATOR
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
+from anmi.ragged import Float64s
 from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class ChatJudge:
 
     def prefer(
         self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]
-    ) -> NDArray[np.float64]:
+    ) -> Float64s:
         """Return P(first ≻ second), [n]; NaN where no answer came, or none that says A, B or TIE.
 
         Raises

@@ -23,6 +23,7 @@ from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, gather
 from anmi.judging.fused import FEATURES, FusedModel
 from anmi.judging.hidden import Examples, examples, nearest, reached, shown
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 
 # Two thirds of all shares are expected within a factor of about seven of the prior: between the
 # collections that the shipped coefficients were fitted on they differ by a factor of six.
@@ -99,7 +100,7 @@ def fit_contaminated(
     start = float(scipy.special.logit(expected))
     pull = 1 / (_SPREAD**2 * _INDEPENDENT * seen.queries)
 
-    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(point: Float64s) -> tuple[float, Float64s]:
         slopes = point[:width]
         odds = float(point[width + 1])
         of_pool, other = (float(share) for share in scipy.special.expit([odds, -odds]))
@@ -168,7 +169,7 @@ def share_by_known(
     """
     wanted = [FEATURES[name] for name in _OF_THE_QUERY]
 
-    def parts() -> Iterator[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]:
+    def parts() -> Iterator[tuple[Candidates, Float32s, Int64s]]:
         for block in blocks:
             known = shown(block, depth)
             known = gather(known.take(reached(known.columns["dense"])), material)
@@ -240,7 +241,7 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
     return float((_RANKS * queries / np.maximum(within, 0.5)).min()), found / max(queries, 1)
 
 
-def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
+def clusters(likeness: Float32s) -> Bools:
     """Mark groups of candidates that are far more like the positive than all others are, bool [Q, M].
 
     The likeness falls to less than half from the last of a group of at least three to the next
@@ -260,9 +261,7 @@ def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
     return (values >= least) & (size >= _FEWEST)[:, None]
 
 
-def with_mean(
-    model: FusedModel, values: NDArray[np.float32], least: float
-) -> tuple[FusedModel, float]:
+def with_mean(model: FusedModel, values: Float32s, least: float) -> tuple[FusedModel, float]:
     """Return a model whose mean probability is at least a given share, and that mean.
 
     Probabilities are never lowered: what makes a judge doubt many documents may be that many are

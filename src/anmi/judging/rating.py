@@ -17,6 +17,7 @@ from anmi.candidates import Candidates, CandidateShards, stacked, widened
 from anmi.errors import AnmiError, nearest
 from anmi.judging import elo, preferences
 from anmi.judging.preferences import Floats, Ints, PairwiseJudge
+from anmi.ragged import Bools, Float32s, Int32s
 
 log = logging.getLogger(__name__)
 _LEAST_RELIABILITY: Final = 0.05
@@ -236,9 +237,7 @@ class Rater:
             if name in self.temperatures
         }
 
-    def _labelled(
-        self, shards: CandidateShards
-    ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    def _labelled(self, shards: CandidateShards) -> dict[str, tuple[Float32s, Float32s]]:
         """Score of each query's best positive [Q] and of its candidates [Q, M], by judge."""
         rows: dict[str, list[tuple[NDArray[Any], NDArray[Any]]]] = {
             name: [] for name in self.options.judges
@@ -279,7 +278,7 @@ class Rater:
             agreement.add(first, second, judged, self.slope, sizes, self.options.prior_precision)
         return agreement.votes()
 
-    def _nodes(self, block: Candidates) -> tuple[NDArray[np.int32], dict[str, Floats], Ints]:
+    def _nodes(self, block: Candidates) -> tuple[Int32s, dict[str, Floats], Ints]:
         """Documents of the nodes and their scores by judge, [Q, n]: the first positive, then the candidates; and n."""
         sizes = 1 + block.filled[:, : self.options.depth].sum(axis=1)
         depth = int(sizes.max(initial=1)) - 1
@@ -308,7 +307,7 @@ class Rater:
         ]
 
     def ask(
-        self, block: Candidates, first: Ints, second: Ints, valid: NDArray[np.bool_]
+        self, block: Candidates, first: Ints, second: Ints, valid: Bools
     ) -> tuple[Floats, Floats]:
         """Put comparisons to all judges.
 
@@ -347,7 +346,7 @@ class Rater:
         return np.where(votes > 0, total / np.where(votes > 0, votes, 1.0), np.nan), votes
 
     def _prefer(
-        self, name: str, block: Candidates, nodes: Sequence[NDArray[Any]], valid: NDArray[np.bool_]
+        self, name: str, block: Candidates, nodes: Sequence[NDArray[Any]], valid: Bools
     ) -> Floats:
         """P(first ≻ second) by a pairwise judge, [Q, E]; a document and its copy are a tie.
 
@@ -424,16 +423,14 @@ class Rater:
         return _with_elo(block, fitted, joined, self.options.deviation)
 
 
-def _joined(
-    first: Ints, second: Ints, answered: NDArray[np.bool_], width: int
-) -> NDArray[np.bool_]:
+def _joined(first: Ints, second: Ints, answered: Bools, width: int) -> Bools:
     """Return which answered comparisons hang together with node 0, the positive, [Q, E]."""
     label = preferences.groups(first, second, answered, width)
     return answered & (np.take_along_axis(label, first, axis=1) == label[:, :1])
 
 
 def _with_elo(
-    block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float
+    block: Candidates, fitted: elo.Strengths, joined: Bools, deviation: float
 ) -> Candidates:
     # A document that was not compared has only its prior; its Elo is unknown rather than average.
     known = {

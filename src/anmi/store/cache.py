@@ -30,6 +30,7 @@ from tqdm import tqdm
 from anmi.errors import AnmiError
 from anmi.files import remove
 from anmi.fingerprint import digest
+from anmi.ragged import Float32s
 
 logger = logging.getLogger(__name__)
 
@@ -321,13 +322,13 @@ class Store(AbstractContextManager["Store"]):
         self,
         fingerprint: str,
         texts: Sequence[str],
-        compute: Callable[[list[str]], NDArray[np.float32]],
+        compute: Callable[[list[str]], Float32s],
         batch: int = 2048,
         bar: tqdm[Any] | None = None,
         name: str = "",
         run: Run = map,
         number: Number = "float32",
-    ) -> NDArray[np.float32]:
+    ) -> Float32s:
         """Return one vector per text, computing only those that are not stored.
 
         Parameters
@@ -369,7 +370,7 @@ class Store(AbstractContextManager["Store"]):
         first: dict[bytes, int] = {}
         for row, key in enumerate(keys):
             first.setdefault(key, row)
-        values: NDArray[np.float32] | None = None
+        values: Float32s | None = None
         absent = dict(first)
         # Values go from the file to the array some at a time: a million of them are never in memory
         # twice.
@@ -546,9 +547,7 @@ def _last_used(folder: Path) -> float:
     return max(folder.stat().st_mtime, *(max(each.st_mtime, each.st_atime) for each in found), 0.0)
 
 
-def _checked(
-    rows: NDArray[np.float32], expected: int, number: Number
-) -> NDArray[np.float32 | np.float16]:
+def _checked(rows: Float32s, expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
     """Return the values of a batch as they will be stored."""
     with np.errstate(over="ignore"):
         rounded = np.ascontiguousarray(rows, dtype=number)

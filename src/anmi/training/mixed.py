@@ -20,6 +20,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import side_by_side
+from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.kinds import resolve_precision
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.seeds import choose
@@ -74,12 +75,12 @@ class Stock:
     ids: NDArray[np.object_]
     texts: NDArray[np.object_]
     number: dict[str, int]
-    origin: NDArray[np.int64]
-    about: NDArray[np.int32]
+    origin: Int64s
+    about: Int32s
     uris: tuple[str, ...]
     related: sparse.csr_array
-    swaps: NDArray[np.int32]
-    edits: NDArray[np.int32]
+    swaps: Int32s
+    edits: Int32s
 
     @property
     def documents(self) -> int:
@@ -184,7 +185,7 @@ class LatentIndex:
         self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
         self.take()
 
-    def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+    def add(self, documents: Int64s, vectors: Float32s) -> None:
         """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
         stays = ~np.isin(self._held[0], documents)
         parts = (
@@ -200,7 +201,7 @@ class LatentIndex:
         self.documents, vectors = self._copy
         self._vectors = torch.from_numpy(vectors).to(self._type)
 
-    def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    def search(self, anchors: Float32s, count: int) -> Int64s:
         """Return the places of the nearest documents in the copy, int64 [n, count], nearest first; -1 for none."""
         found = min(count, len(self._vectors))
         if not found or not len(anchors):
@@ -313,7 +314,7 @@ class DNHSampler(NegativeSampler):
         # Which documents a batch holds; here so that it is not made anew for every step.
         self._present = np.zeros(stock.documents, bool)
 
-    def sample_negatives(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def sample_negatives(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawn, source = self.draw(rows, step)
         hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
@@ -355,9 +356,7 @@ class DNHSampler(NegativeSampler):
             ),
         )
 
-    def draw(
-        self, rows: NDArray[np.int64], step: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(self, rows: Int64s, step: int) -> tuple[Int64s, Int64s]:
         """Return what is drawn for B rows.
 
         Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each,
@@ -404,10 +403,10 @@ class DNHSampler(NegativeSampler):
     def update_index(
         self,
         step: int,
-        rows: NDArray[np.int64],
-        queries: NDArray[np.float32],
+        rows: Int64s,
+        queries: Float32s,
         document_ids: Sequence[str],
-        documents: NDArray[np.float32],
+        documents: Float32s,
     ) -> None:
         """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due.
 
@@ -460,7 +459,7 @@ class DNHSampler(NegativeSampler):
         self._noted = values["noted"]
         self._anchors, self._known = (tensors[name].numpy().copy() for name in ("anchors", "known"))
 
-    def _draw_sources(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _draw_sources(self, uniform: Float64s) -> Int64s:
         state = self._curriculum.state
         mix = self._options.mix if state is None or state.mix is None else state.mix
         # A share of 0 must not be drawn, whatever the others are rounded to.
@@ -469,10 +468,10 @@ class DNHSampler(NegativeSampler):
         place = np.minimum(
             np.searchsorted(borders, uniform * borders[-1], side="right"), len(present) - 1
         )
-        result: NDArray[np.int64] = present[place]
+        result: Int64s = present[place]
         return result
 
-    def _latent(self, rows: NDArray[np.int64], wanted: bool) -> NDArray[np.int64]:
+    def _latent(self, rows: Int64s, wanted: bool) -> Int64s:
         """Neighbours that may be taken, int64 [B, K] with -1 at the end."""
         found = np.full((len(rows), _TOP), PADDING, np.int64)
         if wanted and len(self._index.documents):
@@ -484,7 +483,7 @@ class DNHSampler(NegativeSampler):
             found[known] = _present_first(np.where(hits, documents, PADDING))
         return found
 
-    def _nearest(self, rows: NDArray[np.int64], count: int) -> tuple[NDArray[Any], ...]:
+    def _nearest(self, rows: Int64s, count: int) -> tuple[NDArray[Any], ...]:
         """Return which rows are known, [n], and of those places, numbers and usability of the nearest, [n, count]."""
         known = np.flatnonzero(self._known[rows])
         places = self._index.search(self._anchors[rows[known]], count)
@@ -505,16 +504,14 @@ class DNHSampler(NegativeSampler):
                 query = self._rows[number].query_id
                 self._noted.append([step, query, rank + 1, name, *uris, bool(usable[line, rank])])
 
-    def _is_excluded(
-        self, rows: NDArray[np.int64], documents: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
+    def _is_excluded(self, rows: Int64s, documents: Int64s) -> Bools:
         wanted = rows[:, None] * self._stock.documents + documents
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
-        result: NDArray[np.bool_] = (self._codes[place] == wanted) & real
+        result: Bools = (self._codes[place] == wanted) & real
         return result
 
-    def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
+    def _excluded(self, rows: Int64s, drawn: Int64s) -> list[list[str]]:
         """For each row, names of what the batch holds that must not be its negative."""
         there = np.concatenate([drawn[drawn != PADDING], self._own[rows]])
         origin = self._stock.origin[there]
@@ -571,22 +568,22 @@ def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
     )
 
 
-def _present_first(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _present_first(numbers: Int64s) -> Int64s:
     return np.take_along_axis(
         numbers, np.argsort(numbers == PADDING, axis=1, kind="stable"), axis=1
     )
 
 
-def _shuffled(numbers: NDArray[np.int64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+def _shuffled(numbers: Int64s, uniform: Float64s) -> Int64s:
     order = np.argsort(np.where(numbers == PADDING, np.inf, uniform), axis=1)
     return np.take_along_axis(numbers, order, axis=1)
 
 
-def _taken(options: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _taken(options: Int64s, wanted: Bools) -> Int64s:
     """Give the k-th slot that is wanted the k-th option of its row; -1 where there are not so many."""
     place = np.cumsum(wanted, axis=1) - 1
     if not options.shape[1]:
         return np.full(wanted.shape, PADDING, np.int64)
     value = np.take_along_axis(options, np.clip(place, 0, options.shape[1] - 1), axis=1)
-    result: NDArray[np.int64] = np.where(place < options.shape[1], value, PADDING)
+    result: Int64s = np.where(place < options.shape[1], value, PADDING)
     return result

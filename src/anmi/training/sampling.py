@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import BatchSampler
 
@@ -19,6 +18,7 @@ from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.hardness import hardness
 from anmi.errors import AnmiError
+from anmi.ragged import Float64s, Int64s
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.seeds import choose
 from anmi.training.batch import NegativeSampler, Row
@@ -45,7 +45,7 @@ class FirstNegatives(NegativeSampler):
             else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
         )
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers."""
         return [self._rows[number] for number in rows]
 
@@ -92,7 +92,7 @@ class _Pools(NegativeSampler):
         self._count = count
         self._seed = seed
 
-    def _uniform(self, rows: NDArray[np.int64], step: int) -> NDArray[np.float64]:
+    def _uniform(self, rows: Int64s, step: int) -> Float64s:
         keys = [self._keys[number] for number in rows.tolist()]
         slots = np.broadcast_to(self._places, (len(rows), len(self._places)))
         return seeds.uniform(self._seed, f"training/{self.stream}/{step}", keys, slots)
@@ -141,7 +141,7 @@ class PoolSampler(_Pools):
         self._curriculum = curriculum
         self._report: dict[str, float] = {}
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         state = self._curriculum.state
         gap = self._gap[rows]
@@ -217,7 +217,7 @@ class SimAnsSampler(_Pools):
         self._wanted = count
         self._loss = loss
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawing = self._loss.drawing
         given = (
@@ -308,7 +308,7 @@ class InTurn(_Around):
                 places = self._places[row.query_id]
                 places.setdefault(row.positive_id, len(places))
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the positives and negatives of this step (from 0)."""
         return [self._turned(row, step // self._steps) for row in self._inner(rows, step)]
 
@@ -328,9 +328,7 @@ def with_hardness(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, hardness=value[row.query]) for row in rows]
 
 
-def round_at_random(
-    values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int
-) -> NDArray[np.int64]:
+def round_at_random(values: Float64s, query_ids: Sequence[str], step: int, seed: int) -> Int64s:
     """Round up with the probability of the fraction, so that the mean over steps is the value itself.
 
     Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on
@@ -366,7 +364,7 @@ class HardnessSampler(_Around):
         self._seed = seed
         self._mean = math.nan
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         found = self._inner(rows, step)
         wanted = self._count.at(np.array([row.hardness for row in found]))
@@ -535,7 +533,7 @@ class PseudoRows:
         """Return the number of slots."""
         return len(self._starts)
 
-    def rows(self, slots: NDArray[np.int64], epoch: int) -> list[Row]:
+    def rows(self, slots: Int64s, epoch: int) -> list[Row]:
         """Return the rows of the given slots in an epoch (from 0)."""
         pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
         found = self._related.excluded(self._place[slots][:, None])
@@ -574,7 +572,7 @@ class WithPseudoQueries(NegativeSampler):
         self._steps = steps
         self._share = 0.0
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives and views of this step (from 0)."""
         own = rows[rows < self._count]
         others = rows[rows >= self._count] - self._count
@@ -608,9 +606,7 @@ class OneKindBatches(BatchSampler):
         Returns the epoch that begins, from 0, also after a training was resumed.
     """
 
-    def __init__(
-        self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int
-    ) -> None:
+    def __init__(self, groups: Sequence[Int64s], sizes: Sequence[int], seed: int) -> None:
         self._groups = groups
         self._sizes = sizes
         self._seed = seed

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import GRADE, MARKED, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
@@ -19,6 +18,7 @@ from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.judging.evidence import Material, facts_of
 from anmi.judging.fusing import FusedJudge
 from anmi.pipelines.params import DenoisingParams, EloParams
+from anmi.ragged import Float32s
 from anmi.retrieval import exact
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import (
@@ -40,7 +40,7 @@ def judge_by_evidence(
     *,
     candidates: CandidateShards,
     terms: Terms,
-    document_embeddings: NDArray[np.float32],
+    document_embeddings: Float32s,
     encoder_info: dict[str, Any],
     corpus: pd.DataFrame,
     queries: pd.DataFrame,

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
 from anmi.corpus.related import documents_of, first_passages
@@ -19,6 +18,7 @@ from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams
+from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
@@ -77,7 +77,7 @@ def encode_collection(
     # Other processes are asked neither for a table look-up, nor where one process has the GPU.
     sends = engine.ray_gpus or not (is_static(model) or device() == "cuda")
 
-    def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
+    def vectors(texts: list[str], role: Literal["query", "document"]) -> Float32s:
         if not asked:
             return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
@@ -109,7 +109,7 @@ def encode_collection(
 
 def build_dense_index(
     corpus: pd.DataFrame,
-    embeddings: NDArray[np.float32],
+    embeddings: Float32s,
     encoder_info: dict[str, Any],
     params: DenseParams,
 ) -> DenseIndex:
@@ -124,8 +124,8 @@ def retrieve(
     *,
     bm25_index: BM25Index,
     dense_index: DenseIndex,
-    document_embeddings: NDArray[np.float32],
-    query_embeddings: NDArray[np.float32],
+    document_embeddings: Float32s,
+    query_embeddings: Float32s,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -204,7 +204,7 @@ def retrieve_dev(**inputs: Any) -> CandidateShards:
     return retrieve(**inputs, split="dev") if wanted else CandidateShards.of([])
 
 
-def _scaled(queries: NDArray[np.float32], index: DenseIndex) -> NDArray[np.float32]:
+def _scaled(queries: Float32s, index: DenseIndex) -> Float32s:
     """Return queries whose inner products rank as the encoder's do and are of the size of cosines.
 
     Of documents of several lengths each query's are divided by its length and the documents' mean
@@ -218,7 +218,7 @@ def _scaled(queries: NDArray[np.float32], index: DenseIndex) -> NDArray[np.float
     return queries / scale[:, None]
 
 
-def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:
+def _shards(counts: Int64s, size: int) -> Iterator[slice]:
     """Cut queries into shards of at most so many, and of fewer where one has many positives."""
     start = 0
     widest = 1

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.pipelines.params import DenseParams, EvaluationParams
+from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder, place_of
 from anmi.retrieval.fusion import Ranked
@@ -250,6 +250,6 @@ def reindexed(
     return BM25Index.of_terms(own, how["engine"], how["k1"], how["b"], how["epsilon"])
 
 
-def _other(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int64]:
+def _other(before: pd.DataFrame, after: pd.DataFrame) -> Int64s:
     """Return which documents have another text."""
     return np.flatnonzero((before.title != after.title) | (before.text != after.text))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
@@ -21,6 +20,7 @@ from anmi.judging.endpoint import Endpoint
 from anmi.judging.fusing import provenance
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.ragged import Bools
 from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
 from anmi.selection.export import Exported
 from anmi.selection.recipe import RecipeBook, Runner, needed, with_probabilities, with_stage_columns
@@ -59,7 +59,7 @@ class _Selecting:
     """Applies a fitted recipe to a block."""
 
     runner: Runner
-    new: NDArray[np.bool_]
+    new: Bools
 
     def __call__(self, block: Candidates) -> Candidates:
 
