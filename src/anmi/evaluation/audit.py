@@ -169,8 +169,7 @@ def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
 
 def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
     """Return for every document the first one that has its text."""
-    found: NDArray[np.object_] = documents.map(first).fillna(documents).to_numpy(dtype=object)
-    return found
+    return documents.map(first).fillna(documents).to_numpy(dtype=object)
 
 
 def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> Bools:
@@ -190,8 +189,7 @@ def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: in
         .to_numpy()
     )
     gone = pd.MultiIndex.from_frame(texts[place >= stay])
-    result: Bools = pd.MultiIndex.from_frame(pairs).isin(gone)
-    return result
+    return pd.MultiIndex.from_frame(pairs).isin(gone)
 
 
 def _unknown(truth: pd.DataFrame, known: pd.DataFrame, first: pd.Series) -> pd.DataFrame:

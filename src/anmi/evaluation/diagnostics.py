@@ -131,8 +131,7 @@ def fate_of(block: Candidates) -> NDArray[np.int16]:
     """
     query = np.broadcast_to(block.query_verdict[:, None], block.verdict.shape)
     fate = np.where((block.verdict == OPEN) & (query != OPEN), query, block.verdict)
-    result: NDArray[np.int16] = np.where(block.filled, fate, np.int16(PADDING)).astype(np.int16)
-    return result
+    return np.where(block.filled, fate, np.int16(PADDING)).astype(np.int16)
 
 
 class Origins(Diagnosis):

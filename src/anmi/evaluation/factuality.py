@@ -306,5 +306,4 @@ def _pairs(rows: Int64s, columns: Int64s, shape: tuple[int, int]) -> sparse.csr_
 def _holds(pairs: sparse.csr_array, rows: Int64s, columns: Int64s) -> Bools:
     if not len(rows):
         return np.zeros(0, bool)
-    found: Bools = np.asarray(sparse.csr_array(pairs)[rows, columns]).ravel() > 0
-    return found
+    return np.asarray(sparse.csr_array(pairs)[rows, columns]).ravel() > 0

@@ -137,8 +137,7 @@ def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float
     # What was observed is one of all signs, and counts beside those that were drawn (Phipson &
     # Smyth 2010).
     beside = 0 if 2**count <= resamples else 1
-    found: Float64s = np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
-    return found
+    return np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
 
 
 def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:

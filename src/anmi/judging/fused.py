@@ -188,10 +188,9 @@ def shipped() -> dict[str, Any]:
         ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such
         models by the name of a collection that had no part in them, and ``provenance``.
     """
-    found: dict[str, Any] = json.loads(
+    return json.loads(
         resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8")
     )
-    return found
 
 
 def transferred(encoder: str, without: str | None = None) -> FusedModel:

@@ -376,10 +376,7 @@ class Tokeniser:
         route = {"task": role} if self._routed else {}
         if role in self._in_a_row:
             return self._from_table([prompt + text for text in texts], route) | route
-        features: dict[str, Any] = self._encoder.preprocess(
-            texts, prompt=prompt or None, **route, **self._cut
-        )
-        return features
+        return self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
 
     def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
         """Tokenise every text once per run: for a static encoder it would be most of the training time."""

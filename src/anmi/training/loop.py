@@ -309,8 +309,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 def _report(part: Any) -> dict[str, float]:
-    report: dict[str, float] = part.report() if hasattr(part, "report") else {}
-    return report
+    return part.report() if hasattr(part, "report") else {}
 
 
 class Bar(ProgressCallback):  # type: ignore[misc]

@@ -468,8 +468,7 @@ class DNHSampler(NegativeSampler):
         place = np.minimum(
             np.searchsorted(borders, uniform * borders[-1], side="right"), len(present) - 1
         )
-        result: Int64s = present[place]
-        return result
+        return present[place]
 
     def _latent(self, rows: Int64s, wanted: bool) -> Int64s:
         """Neighbours that may be taken, int64 [B, K] with -1 at the end."""
@@ -508,8 +507,7 @@ class DNHSampler(NegativeSampler):
         wanted = rows[:, None] * self._stock.documents + documents
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
-        result: Bools = (self._codes[place] == wanted) & real
-        return result
+        return (self._codes[place] == wanted) & real
 
     def _excluded(self, rows: Int64s, drawn: Int64s) -> list[list[str]]:
         """For each row, names of what the batch holds that must not be its negative."""
@@ -585,5 +583,4 @@ def _taken(options: Int64s, wanted: Bools) -> Int64s:
     if not options.shape[1]:
         return np.full(wanted.shape, PADDING, np.int64)
     value = np.take_along_axis(options, np.clip(place, 0, options.shape[1] - 1), axis=1)
-    result: Int64s = np.where(place < options.shape[1], value, PADDING)
-    return result
+    return np.where(place < options.shape[1], value, PADDING)
