@@ -147,7 +147,8 @@ def keyphrase(material: Material) -> Make:
     >>> keyphrase(Material(documents, "en"))(documents[1], 5, 1)
     [View(query='moon cold', positive='The moon is cold; moons orbit the sun.')]
     """
-    kind, own = resolve("auto", material.language), material.terms
+    kind = resolve("auto", material.language)
+    own = material.terms
     tokenize = tokenizer(kind, material.language)
     rows = {each.document_id: n for n, each in enumerate(material.documents)}
     if kind in DICTIONARIES and not (own and own.settings["tokenizer"] == kind):
@@ -401,7 +402,8 @@ def title(document: Document, most: int, seed: int) -> list[View]:
     >>> title(Document("d", "Rain", "Rain. It falls.", "en"), 5, seed=1)
     [View(query='Rain', positive='It falls.')]
     """
-    query, text = document.title.strip(), document.text.strip()
+    query = document.title.strip()
+    text = document.text.strip()
     while (
         query
         and text[: len(query)].casefold() == query.casefold()

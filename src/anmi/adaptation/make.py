@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm.auto import tqdm
 
@@ -20,6 +19,7 @@ from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.sentences import UNSPACED, count_words
 from anmi.corpus.texts import column, normalised
+from anmi.ragged import Bools
 from anmi.retrieval.terms import Terms
 from anmi.seeds import choose
 
@@ -83,7 +83,7 @@ def reasons(
     shown = zip(made.kind, forms, made.positive_text, strict=True)
     repeats = [kind != "keyphrase" and _repeats(text, form) for kind, form, text in shown]
     least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
-    found: dict[str, NDArray[np.bool_]] = {
+    found: dict[str, Bools] = {
         "test_query": np.array([form in held_out for form in forms], bool),
         "copy": made.document_id.isin(copies).to_numpy(bool),
         "too_short": words < least,

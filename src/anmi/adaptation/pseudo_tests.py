@@ -134,5 +134,6 @@ def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[An
         if most > 1 and (
             view["kind"] in _WHOLE or (shorter != text and count_words(shorter) >= least)
         ):
-            most, text = most - 1, text if view["kind"] in _WHOLE else shorter
+            most = most - 1
+            text = text if view["kind"] in _WHOLE else shorter
             yield view | {"positive_text": text}

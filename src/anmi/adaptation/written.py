@@ -83,8 +83,10 @@ class Writer:
         max_characters: int,
         queries: int,
     ) -> None:
-        self._ask, self._store = ask, store
-        self._budget, self._longest = budget, max_characters
+        self._ask = ask
+        self._store = store
+        self._budget = budget
+        self._longest = max_characters
         self._system = _SYSTEM.format(queries)
         self._fingerprint = digest("pseudo-queries", *model, self._system, _QUESTION).hex()
         self._name = " ".join(model[:2])
@@ -131,7 +133,8 @@ class Writer:
 
 def _packed(reply: Any, _: str) -> bytes:
     """Return the first queries that fit, of which one always does, filled up to the size of the store's values."""
-    queries, kept = queries_in(reply.text), ""
+    queries = queries_in(reply.text)
+    kept = ""
     if not queries:
         raise ValueError("no query in the answer")
     for query in queries:

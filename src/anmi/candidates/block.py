@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
-from anmi.ragged import lists, padded_array, read_table, table_bytes
+from anmi.ragged import Bools, Float32s, Int32s, lists, padded_array, read_table, table_bytes
 
 PADDING: Final = -1
 # Columns that stages of mining add, so that a name can be checked before they run; steps say
@@ -117,14 +117,14 @@ class Candidates:
     """
 
     query_ids: NDArray[np.str_]
-    positives: NDArray[np.int32]
-    documents: NDArray[np.int32]
+    positives: Int32s
+    documents: Int32s
     source: NDArray[np.uint8]
-    columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    positive_columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    query_columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    columns: dict[str, Float32s] = field(default_factory=dict)
+    positive_columns: dict[str, Float32s] = field(default_factory=dict)
+    query_columns: dict[str, Float32s] = field(default_factory=dict)
     verdict: NDArray[np.int16] = field(default_factory=lambda: np.zeros((0, 0), np.int16))
-    weight: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    weight: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     query_verdict: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
     legend: tuple[str, ...] = _FIRST_LEGEND
     rules: dict[str, Rule] = field(default_factory=dict)
@@ -152,17 +152,17 @@ class Candidates:
         return len(self.query_ids)
 
     @property
-    def filled(self) -> NDArray[np.bool_]:
+    def filled(self) -> Bools:
         """True where a slot holds a candidate, [Q, M]."""
         return self.documents != PADDING
 
     @property
-    def undecided(self) -> NDArray[np.bool_]:
+    def undecided(self) -> Bools:
         """True where a candidate of a kept query is still in play, [Q, M]."""
         return self.filled & (self.verdict == OPEN) & (self.query_verdict == OPEN)[:, None]
 
     @property
-    def negatives(self) -> NDArray[np.bool_]:
+    def negatives(self) -> Bools:
         """True where a candidate was selected as a negative, [Q, M]."""
         return self.filled & (self.verdict == NEGATIVE)
 
@@ -187,23 +187,23 @@ class Candidates:
             },
         )
 
-    def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
+    def of_kind(self, *kinds: Kind) -> Bools:
         """True where a candidate carries a verdict of one of these kinds, [Q, M]."""
         return self._under_rules(lambda rule: rule.kind in kinds)
 
     @property
-    def excluded_in_batch(self) -> NDArray[np.bool_]:
+    def excluded_in_batch(self) -> Bools:
         """True where a candidate may be no negative of its query in a training batch either, [Q, M]."""
         return self._under_rules(lambda rule: rule.in_batch)
 
-    def _under_rules(self, wanted: Callable[[Rule], bool]) -> NDArray[np.bool_]:
+    def _under_rules(self, wanted: Callable[[Rule], bool]) -> Bools:
         codes = [self.legend.index(name) for name, rule in self.rules.items() if wanted(rule)]
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(
         self,
         step: str,
-        mask: NDArray[np.bool_],
+        mask: Bools,
         rule: str = "",
         kind: Kind = "unwanted",
         in_batch: bool = False,
@@ -217,14 +217,15 @@ class Candidates:
         verdict = np.where(mask & self.undecided, np.int16(code), self.verdict)
         return replace(self, verdict=verdict, legend=legend, rules=rules)
 
-    def dropped(self, step: str, mask: NDArray[np.bool_], rule: str = "") -> Candidates:
+    def dropped(self, step: str, mask: Bools, rule: str = "") -> Candidates:
         """Return a block in which the still kept queries under ``mask`` [Q] carry the verdict ``step``."""
         legend, code, rules = self._code(step, Rule(rule))
         verdict = np.where(mask & (self.query_verdict == OPEN), np.int16(code), self.query_verdict)
         return replace(self, query_verdict=verdict, legend=legend, rules=rules)
 
     def _code(self, step: str, rule: Rule) -> tuple[tuple[str, ...], int, dict[str, Rule]]:
-        name, number = step, 1
+        name = step
+        number = 1
         while name in self.legend and self.rules.get(name, Rule()) != rule:
             number += 1
             name = f"{step} {number}"
@@ -409,7 +410,8 @@ def _write(parts: Iterable[bytes], folder: Path) -> list[Part]:
     """Write parts into a folder under their numbers."""
     written = []
     for number, data in enumerate(parts):
-        name, rows = f"part-{number:05d}.parquet", pq.read_metadata(pa.BufferReader(data)).num_rows
+        name = f"part-{number:05d}.parquet"
+        rows = pq.read_metadata(pa.BufferReader(data)).num_rows
         (folder / name).write_bytes(data)
         written.append(Part(name, rows, hashlib.blake2b(data, digest_size=16).hexdigest()))
     return written
@@ -436,9 +438,9 @@ class Columns:
     [[0.5, 1.0], [0.25, nan]]
     """
 
-    columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    positive_columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    query_columns: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    columns: dict[str, Float32s] = field(default_factory=dict)
+    positive_columns: dict[str, Float32s] = field(default_factory=dict)
+    query_columns: dict[str, Float32s] = field(default_factory=dict)
     of: str = ""
 
     @staticmethod
@@ -501,7 +503,7 @@ def digest_of(block: Candidates) -> str:
     return state.hexdigest()
 
 
-def _placed(values: NDArray[np.float32], held: NDArray[np.bool_]) -> NDArray[np.float32]:
+def _placed(values: Float32s, held: Bools) -> Float32s:
     """Return stored values, which have no padding inside a row, where a block has its documents."""
     stored = np.arange(values.shape[1]) < held.sum(axis=1)[:, None]
     if np.array_equal(stored, held):
@@ -555,7 +557,8 @@ class CandidateShards:
     def __init__(
         self, blocks: Callable[[], Iterable[Layer | Layers]], files: Sequence[Path] | None = None
     ) -> None:
-        self._blocks, self.files = blocks, files
+        self._blocks = blocks
+        self.files = files
 
     @staticmethod
     def of(blocks: Sequence[Candidates]) -> CandidateShards:

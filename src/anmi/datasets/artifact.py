@@ -59,7 +59,8 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         metadata: dict[str, Any] | None = None,
     ) -> None:
         self._protocol, path = get_protocol_and_path(filepath, version)
-        self.metadata, self._url = metadata, filepath
+        self.metadata = metadata
+        self._url = filepath
         self._kept: Path | None = None
         # What is known to be as it was saved.
         self._sound: PurePosixPath | None = None

@@ -93,7 +93,8 @@ class ModelRegistry:
     """
 
     def __init__(self, uri: str, run: str | None = None) -> None:
-        self.uri, self.run = uri, run
+        self.uri = uri
+        self.run = run
         with registry_errors(uri):
             self.client = connect(uri)
 

@@ -176,7 +176,8 @@ def _on_ray(
     engine: EngineParams, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
     ray = _connected(engine.ray.address)
-    offered, gpus = ray.cluster_resources(), engine.ray.gpus_per_worker
+    offered = ray.cluster_resources()
+    gpus = engine.ray.gpus_per_worker
     room = min(
         offered.get("CPU", 1) / engine.threads,
         offered.get("GPU", 0) / gpus if gpus else float("inf"),

@@ -131,7 +131,8 @@ def for_threads(model: Any) -> Any:
 
     Its tokeniser, which may refuse that, is asked by one after the other.
     """
-    lock, preprocess = threading.Lock(), model.preprocess
+    lock = threading.Lock()
+    preprocess = model.preprocess
 
     def one_at_a_time(*arguments: Any, **options: Any) -> Any:
         with lock:

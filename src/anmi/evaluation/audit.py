@@ -26,6 +26,7 @@ from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import share, wilson
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 from anmi.seeds import choose
 from anmi.selection.recipe import RecipeBook, Runner
 
@@ -168,13 +169,10 @@ def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
 
 def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
     """Return for every document the first one that has its text."""
-    found: NDArray[np.object_] = documents.map(first).fillna(documents).to_numpy(dtype=object)
-    return found
+    return documents.map(first).fillna(documents).to_numpy(dtype=object)
 
 
-def _hidden(
-    known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int
-) -> NDArray[np.bool_]:
+def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> Bools:
     """Return which labels are hidden: of every query's texts half or all but one, by the query's own stream."""
     pairs = pd.DataFrame({"query_id": known["query_id"].to_numpy(), "text": text})
     texts = pairs.drop_duplicates().sort_values(["query_id", "text"], ignore_index=True)
@@ -191,8 +189,7 @@ def _hidden(
         .to_numpy()
     )
     gone = pd.MultiIndex.from_frame(texts[place >= stay])
-    result: NDArray[np.bool_] = pd.MultiIndex.from_frame(pairs).isin(gone)
-    return result
+    return pd.MultiIndex.from_frame(pairs).isin(gone)
 
 
 def _unknown(truth: pd.DataFrame, known: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
@@ -239,12 +236,12 @@ class PlantedTruth:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def keys(self, block: Candidates) -> NDArray[np.int64]:
+    def keys(self, block: Candidates) -> Int64s:
         """Return one number per (query, candidate), -1 where the query has no planted truth, [Q, M]."""
         rows = self._row.reindex(block.query_ids).fillna(-1).to_numpy(np.int64)[:, None]
         return np.where((rows >= 0) & block.filled, rows * self._documents + block.documents, -1)
 
-    def mask(self, block: Candidates) -> NDArray[np.bool_]:
+    def mask(self, block: Candidates) -> Bools:
         """Return True where a candidate is planted, [Q, M]."""
         return np.isin(self.keys(block), self._keys)
 
@@ -267,11 +264,11 @@ class _Point:
     full: int = 0
     gap: float = 0.0
     # Of each row, how many negatives it has and how many of them are planted.
-    negatives: list[NDArray[np.int64]] = field(default_factory=list)
-    false_negatives: list[NDArray[np.int64]] = field(default_factory=list)
+    negatives: list[Int64s] = field(default_factory=list)
+    false_negatives: list[Int64s] = field(default_factory=list)
     failed: str = ""
 
-    def add(self, block: Candidates, planted: NDArray[np.bool_], gaps: NDArray[np.float32]) -> None:
+    def add(self, block: Candidates, planted: Bools, gaps: Float32s) -> None:
         """Run the recipe on a block and count."""
         chosen = self.runner.apply(block)
         taken = chosen.negatives & (chosen.query_verdict == OPEN)[:, None]
@@ -381,9 +378,7 @@ def _guarded(point: _Point, act: Any) -> None:
         point.failed = str(error)
 
 
-def _row(
-    point: _Point, queries: NDArray[np.str_], cluster: NDArray[np.int64], seed: int
-) -> dict[str, Any]:
+def _row(point: _Point, queries: NDArray[np.str_], cluster: Int64s, seed: int) -> dict[str, Any]:
     if point.failed:
         # What it counted before it failed would be the figures of a part.
         point = replace(point, rows=0, full=0, gap=0.0, negatives=[], false_negatives=[])
@@ -425,18 +420,17 @@ def audit_judges(
     (those it did not, which are left out). Larger is taken for more relevant. ``auc`` is NaN where
     either kind is absent.
     """
-    labels, queries = [np.zeros(0, bool)], [np.zeros(0, np.str_)]
-    values: dict[str, list[NDArray[np.float32]]] = {}
+    labels = [np.zeros(0, bool)]
+    queries = [np.zeros(0, np.str_)]
+    values: dict[str, list[Float32s]] = {}
     for block in shards:
         near = block.filled & (block.columns["dense_rank"] <= depth)
         labels.append(planted.mask(block)[near])
         queries.append(np.broadcast_to(block.query_ids[:, None], near.shape)[near])
         for name in (name for name in block.columns if not name.endswith(_NO_JUDGMENT)):
             values.setdefault(name, []).append(block.columns[name][near])
-    truth, query = (
-        np.concatenate(labels),
-        np.unique(np.concatenate(queries), return_inverse=True)[1],
-    )
+    truth = np.concatenate(labels)
+    query = np.unique(np.concatenate(queries), return_inverse=True)[1]
     rows = []
     for name, parts in values.items():
         scores = np.concatenate(parts)
@@ -461,7 +455,7 @@ def audit_judges(
 
 def clustered_auc(
     scores: NDArray[Any],
-    truth: NDArray[np.bool_],
+    truth: Bools,
     cluster: NDArray[np.integer],
     confidence: float = 0.95,
 ) -> tuple[float, float, float]:
@@ -496,16 +490,19 @@ def clustered_auc(
     >>> auc
     1.0
     """
-    positive, other = scores[truth].astype(np.float64), scores[~truth].astype(np.float64)
+    positive = scores[truth].astype(np.float64)
+    other = scores[~truth].astype(np.float64)
     if not len(positive) or not len(other):
         return math.nan, math.nan, math.nan
-    of_positive, of_other = _placement(positive, other), 1 - _placement(other, positive)
+    of_positive = _placement(positive, other)
+    of_other = 1 - _placement(other, positive)
     auc = float(of_positive.mean())
     size = int(cluster.max()) + 1
     # Per cluster: how far its members' placements lie from what the AUC predicts.
     left = np.bincount(cluster[truth], of_positive - auc, size) / len(positive)
     right = np.bincount(cluster[~truth], of_other - auc, size) / len(other)
-    with_positive, with_other = len(np.unique(cluster[truth])), len(np.unique(cluster[~truth]))
+    with_positive = len(np.unique(cluster[truth]))
+    with_other = len(np.unique(cluster[~truth]))
     both = len(np.unique(cluster))
     if min(with_positive, with_other) < 2:
         return auc, 0.0, 1.0
@@ -516,12 +513,13 @@ def clustered_auc(
     )
     if variance <= 0 or auc in (0.0, 1.0):
         return auc, *wilson(auc, with_positive, confidence)
-    expit, logit = scipy.special.expit, scipy.special.logit
+    expit = scipy.special.expit
+    logit = scipy.special.logit
     half = scipy.stats.norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
     return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
 
 
-def _placement(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArray[np.float64]:
+def _placement(values: Float64s, among: Float64s) -> Float64s:
     """Return the share of ``among`` that lies below each value, ties counting half."""
     ordered = np.sort(among)
     below, up_to = (np.searchsorted(ordered, values, side) for side in ("left", "right"))

@@ -28,6 +28,7 @@ from anmi.engine.threads import ahead
 from anmi.evaluation.significance import share_of_pairs
 from anmi.judging.calibration import reliability
 from anmi.judging.expected import ExpectedShare
+from anmi.ragged import Bools, Float32s, Int32s, Int64s
 from anmi.selection.steps.samplers import TIERS
 
 _BINS: Final = 40
@@ -83,7 +84,8 @@ class Funnel(Diagnosis):
         self._n = n
         self._steps: dict[str, None] = {}
         self._rules: dict[str, Rule] = {}
-        self._candidates, self._queries = Counter[str](), Counter[str]()
+        self._candidates = Counter[str]()
+        self._queries = Counter[str]()
 
     def see(self, block: Candidates) -> None:
         """Count a block."""
@@ -129,8 +131,7 @@ def fate_of(block: Candidates) -> NDArray[np.int16]:
     """
     query = np.broadcast_to(block.query_verdict[:, None], block.verdict.shape)
     fate = np.where((block.verdict == OPEN) & (query != OPEN), query, block.verdict)
-    result: NDArray[np.int16] = np.where(block.filled, fate, np.int16(PADDING)).astype(np.int16)
-    return result
+    return np.where(block.filled, fate, np.int16(PADDING)).astype(np.int16)
 
 
 class Origins(Diagnosis):
@@ -143,7 +144,8 @@ class Origins(Diagnosis):
     columns = ("tier",)
 
     def __init__(self) -> None:
-        self._sources, self._tiers = Counter[str](), Counter[str]()
+        self._sources = Counter[str]()
+        self._tiers = Counter[str]()
 
     def see(self, block: Candidates) -> None:
         """Count the negatives of a block."""
@@ -185,7 +187,9 @@ class Expected(Diagnosis):
 
     def __init__(self, judge: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._judge = judge
-        self._share, self._total, self._doubtful = ExpectedShare(), 0, 0
+        self._share = ExpectedShare()
+        self._total = 0
+        self._doubtful = 0
 
     def see(self, block: Candidates) -> None:
         """Add up the negatives of a block."""
@@ -237,7 +241,9 @@ class BySource(Diagnosis):
     columns = ("consistent",)
 
     def __init__(self, rows: pd.DataFrame, source_of: Mapping[str, str], default: str) -> None:
-        self._rows, self._source_of, self._default = rows, source_of, default
+        self._rows = rows
+        self._source_of = source_of
+        self._default = default
         self._passed: dict[str, bool] = {}
 
     def see(self, block: Candidates) -> None:
@@ -257,7 +263,9 @@ class BySource(Diagnosis):
         wide = self._rows["negative_ids"].map(len).to_numpy(np.int64)
         table = []
         for source, group in queries.groupby("source", sort=True):
-            count, good, mine = len(group), int(group.passed.sum()), wide[sources == source]
+            count = len(group)
+            good = int(group.passed.sum())
+            mine = wide[sources == source]
             known = (
                 {"mean": float(mine.mean()), "min": int(mine.min()), "max": int(mine.max())}
                 if len(mine)
@@ -392,9 +400,9 @@ class AgainstMarks(Diagnosis):
     def _note(
         self,
         block: Candidates,
-        documents: NDArray[np.int32],
-        chance: NDArray[np.float32],
-        which: NDArray[np.bool_],
+        documents: Int32s,
+        chance: Float32s,
+        which: Bools,
         *,
         known: bool,
     ) -> None:
@@ -463,9 +471,7 @@ class RelevanceByNearness(Diagnosis):
         self._relevant = self._pairs(query[place >= 0], place[place >= 0])
         self._counts = np.zeros((2, len(_COUNTS), 2 * _MOST), np.int64)
 
-    def _pairs(
-        self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]
-    ) -> NDArray[np.int64]:
+    def _pairs(self, query: NDArray[np.integer[Any]], document: NDArray[np.integer[Any]]) -> Int64s:
         return query.astype(np.int64) * self._documents + document
 
     def see(self, block: Candidates) -> None:
@@ -509,7 +515,7 @@ class RelevanceByNearness(Diagnosis):
         }
 
 
-def _with_shares(counts: NDArray[np.int64]) -> list[list[Any]]:
+def _with_shares(counts: Int64s) -> list[list[Any]]:
     candidates, judged, expected, known, relevant = counts.tolist()
     shares = [
         total / _WHOLE / count if count else None

@@ -84,7 +84,8 @@ def profile(
     """
     training = queries[queries["split"] == "train"]
     labels = qrels[qrels["query_id"].isin(training["query_id"])]
-    asked, answers = _sampled(training, "query_id"), _sampled(corpus, "document_id")
+    asked = _sampled(training, "query_id")
+    answers = _sampled(corpus, "document_id")
     parts = [_measured(block, wanted) for block in selection.only(*SCORE_COLUMNS, "consistent")]
     table = pd.concat(parts) if parts else pd.DataFrame({"query_id": [], "dropped": []})
     rows = int((table["dropped"] == 0).sum())
@@ -214,7 +215,8 @@ def drift(reference: Mapping[str, Any] | None, current: Mapping[str, Any]) -> di
 def _distributions(old: Sequence[float], new: Sequence[float]) -> dict[str, Any] | None:
     if min(len(old), len(new)) < LEAST_VALUES:
         return None
-    test, spread = scipy.stats.ks_2samp(old, new, method="asymp"), float(np.std(old) or np.std(new))
+    test = scipy.stats.ks_2samp(old, new, method="asymp")
+    spread = float(np.std(old) or np.std(new))
     moved = float(scipy.stats.wasserstein_distance(old, new)) / spread if spread else 0.0
     means = {"reference": float(np.mean(old)), "current": float(np.mean(new))}
     return {"size": float(test.statistic), "moved": moved, **means, "p_value": float(test.pvalue)}
@@ -224,7 +226,8 @@ def _shares(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | 
     """Compare shares of queries; each query is one draw."""
     if min(old["count"], new["count"]) < LEAST_VALUES:
         return None
-    before, now = old["share"], new["share"]
+    before = old["share"]
+    now = new["share"]
     table = np.array(
         [
             [share["share"] * share["count"], (1 - share["share"]) * share["count"]]

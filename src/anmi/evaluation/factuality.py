@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi import seeds
@@ -21,6 +20,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation.audit import clustered_auc
 from anmi.evaluation.retrieval import side_by_side
 from anmi.evaluation.significance import interval
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 from anmi.retrieval.index import row_products
 
 FALSE_KINDS: Final = ("swap", "entity", "number", "date", "negation", "antonym", "generated")
@@ -30,7 +30,7 @@ ALL: Final = "all"
 # Pairs whose vectors stand in memory at once.
 _BLOCK: Final = 1 << 15
 
-Encode = Callable[[list[str], Literal["query", "document"]], NDArray[np.float32]]
+Encode = Callable[[list[str], Literal["query", "document"]], Float32s]
 
 
 def factuality_pairs(
@@ -77,9 +77,7 @@ def factuality_pairs(
     return pairs[["query_id", "query", "own", "kind", "variant"]].reset_index(drop=True)
 
 
-def pair_similarities(
-    pairs: pd.DataFrame, encode: Encode
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[Float64s, Float64s]:
     """Return the similarities of each pair's query with its own document and with the variant, float64 [P].
 
     Parameters
@@ -94,7 +92,8 @@ def pair_similarities(
     texts, place = np.unique(
         np.concatenate([pairs.own, pairs.variant]).astype(object), return_inverse=True
     )
-    queries, documents = encode(asked.tolist(), "query"), encode(texts.tolist(), "document")
+    queries = encode(asked.tolist(), "query")
+    documents = encode(texts.tolist(), "document")
     found = []
     for document in np.split(place, 2):
         cosine = np.empty(len(pairs), np.float64)
@@ -107,8 +106,8 @@ def pair_similarities(
 
 def factuality(
     pairs: pd.DataFrame,
-    own: NDArray[np.float64],
-    other: NDArray[np.float64],
+    own: Float64s,
+    other: Float64s,
     *,
     seed: int,
     resamples: int = 10_000,
@@ -172,8 +171,8 @@ def factuality(
 
 def _row(
     pairs: pd.DataFrame,
-    own: NDArray[np.float64],
-    other: NDArray[np.float64],
+    own: Float64s,
+    other: Float64s,
     *,
     confidence: float,
     **options: Any,
@@ -275,14 +274,10 @@ def neighbours(
     )
     listed = qrels[qrels.query_id.isin(near.query_id)]
     query = pd.Index(near.query_id.unique())
-    row, document = (
-        query.get_indexer(pd.Index(near.query_id)),
-        number.get_indexer(pd.Index(near.document_id)),
-    )
-    labelled, positive = (
-        query.get_indexer(pd.Index(listed.query_id)),
-        number.get_indexer(pd.Index(listed.document_id)),
-    )
+    row = query.get_indexer(pd.Index(near.query_id))
+    document = number.get_indexer(pd.Index(near.document_id))
+    labelled = query.get_indexer(pd.Index(listed.query_id))
+    positive = number.get_indexer(pd.Index(listed.document_id))
     relevant = _pairs(labelled, positive, (len(query), len(number)))
     entity = graph.about[positive].astype(np.int64)
     subjects = _pairs(
@@ -304,16 +299,11 @@ def neighbours(
     )
 
 
-def _pairs(
-    rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
-) -> sparse.csr_array:
+def _pairs(rows: Int64s, columns: Int64s, shape: tuple[int, int]) -> sparse.csr_array:
     return sparse.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape)
 
 
-def _holds(
-    pairs: sparse.csr_array, rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _holds(pairs: sparse.csr_array, rows: Int64s, columns: Int64s) -> Bools:
     if not len(rows):
         return np.zeros(0, bool)
-    found: NDArray[np.bool_] = np.asarray(sparse.csr_array(pairs)[rows, columns]).ravel() > 0
-    return found
+    return np.asarray(sparse.csr_array(pairs)[rows, columns]).ravel() > 0

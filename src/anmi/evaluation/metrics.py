@@ -93,12 +93,14 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
         index, columns=[*names.values(), "recip_rank"]
     )
     table = table.astype(np.float64).fillna(0.0)
-    found, reciprocal = table[[*names.values()]].set_axis([*names], axis=1), table["recip_rank"]
+    found = table[[*names.values()]].set_axis([*names], axis=1)
+    reciprocal = table["recip_rank"]
     rank = (1.0 / reciprocal.where(reciprocal > 0)).round()
     # A run cut at k has the same first relevant document, if it is within k, and none otherwise.
     more = {f"mrr@{k}": reciprocal.where(rank <= k, 0.0) for k in cuts}
     for k in cuts:
-        precision, recall = found[f"precision@{k}"], found[f"recall@{k}"]
+        precision = found[f"precision@{k}"]
+        recall = found[f"recall@{k}"]
         below = 4 * precision + recall
         more[f"f2@{k}"] = (5 * precision * recall / below.where(below > 0)).fillna(0.0)
     return found.assign(**more, **{RANK: rank})

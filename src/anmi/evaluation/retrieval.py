@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.related import NO_RESULT, documents_of, hits_of, result_passages
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
+from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
 
 if TYPE_CHECKING:
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 def run_table(
     query_ids: Sequence[str],
     document_ids: Sequence[str],
-    documents: NDArray[np.int32],
-    scores: NDArray[np.float32],
+    documents: Int32s,
+    scores: Float32s,
 ) -> pd.DataFrame:
     """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
     row, place = np.nonzero(documents >= 0)
-    asked, names = np.array(query_ids, dtype=object), np.array(document_ids, dtype=object)
+    asked = np.array(query_ids, dtype=object)
+    names = np.array(document_ids, dtype=object)
     found = {
         "query_id": asked[row],
         "document_id": names[documents[row, place]],
@@ -65,9 +66,9 @@ class Ranking:
 
     query_ids: list[str]
     document_ids: list[str]
-    own: NDArray[np.int32]
+    own: Int32s
     depth: int
-    first: NDArray[np.int32]
+    first: Int32s
 
     @staticmethod
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
@@ -220,8 +221,10 @@ def dev_metric(
         draws[needed] = -1.0
         kept = max(most_documents, int(needed.sum()))
         documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:kept])]
-    texts, asked = document_texts(documents), dev.text.tolist()
-    ranking, labels = Ranking.of(dev, truth, documents, 10), of_documents(truth, corpus)
+    texts = document_texts(documents)
+    asked = dev.text.tolist()
+    ranking = Ranking.of(dev, truth, documents, 10)
+    labels = of_documents(truth, corpus)
 
     def measure(model: Any) -> float:
         run = ranking.run(search_by(model, asked, texts, precision=precision))
@@ -231,9 +234,7 @@ def dev_metric(
     return measure
 
 
-def side_by_side(
-    rows: NDArray[np.int64], documents: NDArray[np.int64], count: int
-) -> NDArray[np.int32]:
+def side_by_side(rows: Int64s, documents: Int64s, count: int) -> Int32s:
     """Return the documents of each row in the order given, int32 [count, P], padded with -1.
 
     Examples
@@ -242,7 +243,8 @@ def side_by_side(
     [[6, -1], [5, 7]]
     """
     order = np.argsort(rows, kind="stable")
-    rows, documents = rows[order], documents[order]
+    rows = rows[order]
+    documents = documents[order]
     column = np.arange(len(rows)) - np.searchsorted(rows, rows)
     listed = np.full((count, int(column.max(initial=0)) + 1), PADDING, np.int32)
     listed[rows, column] = documents

@@ -29,6 +29,7 @@ import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
+from anmi.ragged import Float64s, Int64s
 from anmi.seeds import stream
 
 _BATCH_VALUES: Final = 2_000_000
@@ -72,7 +73,8 @@ def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Compa
     >>> compare(np.array([1.0, 0.5, 0.25]), np.array([1.0, 0.5, 0.25]), seed=1)
     Comparison(difference=0.0, low=0.0, high=0.0, p_value=1.0)
     """
-    first, second = _checked(a), _checked(b)
+    first = _checked(a)
+    second = _checked(b)
     if len(first) != len(second):
         raise AnmiError(
             f"a paired comparison needs the same queries, and got {len(first)} and {len(second)}"
@@ -82,7 +84,7 @@ def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Compa
 
 
 def compare_all(
-    differences: NDArray[np.float64],
+    differences: Float64s,
     *,
     seed: int,
     resamples: int = 10_000,
@@ -118,14 +120,15 @@ def compare_all(
     ]
 
 
-def _permutation_test(
-    differences: NDArray[np.float64], seed: int, resamples: int
-) -> NDArray[np.float64]:
+def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float64s:
     """Return two-sided p-values of "the signs of the differences are random", exact where there are few queries."""
-    count, observed = differences.shape[1], differences.sum(axis=1)
+    count = differences.shape[1]
+    observed = differences.sum(axis=1)
     # Sums of the same numbers in another order differ by this much.
     slack = 1e-12 * np.abs(differences).sum(axis=1)
-    less, greater, drawn = np.zeros(len(differences)), np.zeros(len(differences)), 0
+    less = np.zeros(len(differences))
+    greater = np.zeros(len(differences))
+    drawn = 0
     for signs in _signs(count, seed, resamples):
         sums = signs @ differences.T
         less += (sums <= observed + slack).sum(axis=0)
@@ -134,18 +137,16 @@ def _permutation_test(
     # What was observed is one of all signs, and counts beside those that were drawn (Phipson &
     # Smyth 2010).
     beside = 0 if 2**count <= resamples else 1
-    found: NDArray[np.float64] = np.minimum(
-        2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0
-    )
-    return found
+    return np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
 
 
-def _signs(count: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:
+def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:
     """Yield rows of -1 and 1, [part, n]: all that there are, or as many as are asked for."""
     if 2**count <= resamples:
         yield np.where((np.arange(2**count)[:, None] >> np.arange(count)) & 1, 1.0, -1.0)
         return
-    random, size = stream(seed, "permutation"), _batch(count)
+    random = stream(seed, "permutation")
+    size = _batch(count)
     for start in range(0, resamples, size):
         yield np.where(
             random.integers(0, 2, (min(size, resamples - start), count), dtype=np.int8), 1.0, -1.0
@@ -182,13 +183,13 @@ def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, flo
 
 
 def intervals(
-    values: NDArray[np.float64],
+    values: Float64s,
     *,
     seed: int,
     resamples: int = 10_000,
     confidence: float = 0.95,
     groups: NDArray[Any] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Float64s, Float64s, Float64s]:
     """Return the means of several metrics of the same queries with their percentile bootstrap intervals.
 
     Queries are drawn once for all metrics, and a sample's means are a product of how often each
@@ -218,7 +219,8 @@ def intervals(
     means = values.mean(axis=1)
     if count == 1:
         return means, np.full(len(values), np.nan), np.full(len(values), np.nan)
-    random, size = stream(seed, "bootstrap"), _batch(count)
+    random = stream(seed, "bootstrap")
+    size = _batch(count)
     samples = []
     for start in range(0, resamples, size):
         rows = min(size, resamples - start)
@@ -236,9 +238,7 @@ def intervals(
     )
 
 
-def _summed(
-    values: NDArray[np.float64], groups: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _summed(values: Float64s, groups: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the sums of each group, [metrics, groups], and how many queries it has."""
     if groups is None or len(np.unique(groups)) == len(groups):
         return values, np.ones(values.shape[1])
@@ -246,7 +246,7 @@ def _summed(
     return np.stack([np.bincount(group, row) for row in values]), sizes
 
 
-def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
+def holm(p_values: Sequence[float] | NDArray[Any]) -> Float64s:
     """Adjust p-values for their number (Holm 1979), in the order given.
 
     Raises
@@ -269,7 +269,7 @@ def holm(p_values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
     return adjusted
 
 
-def _checked(values: NDArray[Any]) -> NDArray[np.float64]:
+def _checked(values: NDArray[Any]) -> Float64s:
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not len(array):
         raise AnmiError(
@@ -369,7 +369,8 @@ def share(
     # Queries of equal counts are alike, and there are few kinds of them; sorted, so that no order
     # of queries matters.
     kinds, number = np.unique(pairs, axis=0, return_counts=True)
-    queries, (count, total) = len(pairs), number @ kinds
+    queries = len(pairs)
+    (count, total) = number @ kinds
     if not queries:
         return Share(math.nan, 0.0, 1.0, 0, 0, 0, 0, math.nan)
     value = float(count / total)
@@ -377,7 +378,8 @@ def share(
     low, high = wilson(value, queries if math.isnan(effect) else total / max(effect, 1.0))
     if 0 < value < 1:
         ends = np.quantile(_resampled(kinds, number, seed, resamples), [0.025, 0.975])
-        low, high = min(low, float(ends[0])), max(high, float(ends[1]))
+        low = min(low, float(ends[0]))
+        high = max(high, float(ends[1]))
     return Share(
         value,
         low,
@@ -435,9 +437,10 @@ def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float
     )
 
 
-def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value: float) -> float:
+def _design_effect(kinds: Float64s, number: Int64s, value: float) -> float:
     """Variance of a ratio over queries, linearised (Cochran 1977, §6.4), over that of independent negatives."""
-    queries, total = int(number.sum()), float(number @ kinds[:, 1])
+    queries = int(number.sum())
+    total = float(number @ kinds[:, 1])
     if queries < 2 or not 0 < value < 1:
         return math.nan
     left = kinds[:, 0] - value * kinds[:, 1]
@@ -445,12 +448,12 @@ def _design_effect(kinds: NDArray[np.float64], number: NDArray[np.int64], value:
     return variance / (value * (1 - value) / total)
 
 
-def _resampled(
-    kinds: NDArray[np.float64], number: NDArray[np.int64], seed: int, resamples: int
-) -> NDArray[np.float64]:
+def _resampled(kinds: Float64s, number: Int64s, seed: int, resamples: int) -> Float64s:
     """Shares of samples of the queries, drawn with replacement, [resamples]; how often a kind comes is multinomial."""
-    generator, queries = stream(seed, "share"), int(number.sum())
-    parts, size = [], max(1, _BATCH_SHARES // len(kinds))
+    generator = stream(seed, "share")
+    queries = int(number.sum())
+    parts = []
+    size = max(1, _BATCH_SHARES // len(kinds))
     for start in range(0, resamples, size):
         drawn = (
             generator.multinomial(queries, number / queries, size=min(size, resamples - start))

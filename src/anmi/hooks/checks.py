@@ -69,7 +69,8 @@ class CheckHooks:
         mask_logs()
         loader = context.config_loader
         check_no_secrets(loader.runtime_params or {})
-        self._context, parameters = context, loader["parameters"]
+        self._context = context
+        parameters = loader["parameters"]
         check_no_secrets(parameters)
         check_names(parameters, dict(pipelines))
         check_values(parameters)
@@ -125,7 +126,8 @@ class CheckHooks:
         """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
         if node.name != "ingestion.ingest":
             return
-        collection, split = inputs["params:collection"], self._evaluated
+        collection = inputs["params:collection"]
+        split = self._evaluated
         if self._draws_on_facts and not len(outputs["knowledge"].facts):
             raise AnmiError(
                 "the recipe draws negatives from mixed sources, and the documents of"
@@ -199,7 +201,8 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
     """
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
-        recipe, of = book.get(name), f'recipe "{name}"'
+        recipe = book.get(name)
+        of = f'recipe "{name}"'
         for stage in recipe.mining.keys() & models.keys():
             check_model(
                 f"recipes.{name}.mining.{stage}",
@@ -408,7 +411,8 @@ def _masked_record(*arguments: Any, **options: Any) -> logging.LogRecord:
     with suppress(TypeError, ValueError, KeyError):
         text = record.getMessage()
         if (without := masked(text)) != text:
-            record.msg, record.args = without, ()
+            record.msg = without
+            record.args = ()
     return record
 
 

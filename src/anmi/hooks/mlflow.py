@@ -28,7 +28,8 @@ from anmi.retrieval.kinds import quieter
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_KEY, _LONGEST_VALUE = 250, 6000
+_LONGEST_KEY = 250
+_LONGEST_VALUE = 6000
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
 # What tells runs apart at a glance.
@@ -64,7 +65,8 @@ def tracked_at(context: Any) -> str:
     AnmiError
         The path of the database has marks that mean something else in the address of a database.
     """
-    settings, root = read_settings(context), data_root(context)
+    settings = read_settings(context)
+    root = data_root(context)
     if not settings.enabled:
         return ""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or settings.tracking_uri
@@ -99,7 +101,8 @@ class MlflowHooks:
     def __init__(self, record: RunRecord) -> None:
         self._record = record
         self._context: Any = None
-        self._uri, self._experiment = "", "anmi"
+        self._uri = ""
+        self._experiment = "anmi"
         self._catalog: CatalogProtocol | None = None
         self._client: Any = None
         self._run_id: str | None = None
@@ -107,16 +110,15 @@ class MlflowHooks:
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         """Learn whose run it is."""
-        self._context, self._run_id = context, None
+        self._context = context
+        self._run_id = None
 
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Open the run, or go on with that of ``MLFLOW_RUN_ID``; log what was asked for, and connect the registry."""
         registered = "model_registry" in pipeline.inputs()
-        self._uri, self._experiment = (
-            tracked_at(self._context),
-            read_settings(self._context).experiment,
-        )
+        self._uri = tracked_at(self._context)
+        self._experiment = read_settings(self._context).experiment
         if not self._uri and registered:
             raise AnmiError(
                 "retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml"
@@ -168,7 +170,8 @@ class MlflowHooks:
     def _open(self, read: Set[str]) -> None:
         from mlflow.entities import Param
 
-        record, given = self._record, all_masked(self._record.parameters)
+        record = self._record
+        given = all_masked(self._record.parameters)
         tags = {
             "run_id": record.run_id,
             "environment": record.environment,

@@ -91,7 +91,8 @@ class RunRecord:
     ) -> None:
         """Forget the run before and start with this one."""
         self.__init__()  # type: ignore[misc]
-        self.run_id, self.start = run_params["run_id"], now()
+        self.run_id = run_params["run_id"]
+        self.start = now()
         self.environment = run_params.get("env") or "local"
         # Sorted, because Kedro gives them in an order that changes from process to process.
         self.pipelines = sorted(run_params.get("pipeline_names") or ["__default__"])
@@ -106,7 +107,8 @@ class RunRecord:
         )
         self.filters = {name: list(run_params[name]) for name in names if run_params.get(name)}
         self.runtime_parameters = dict(run_params.get("runtime_params") or {})
-        self.parameters, self.git = plain(parameters), git_state(project)
+        self.parameters = plain(parameters)
+        self.git = git_state(project)
         self.machine = {
             "platform": platform.platform(),
             "python": platform.python_version(),
@@ -116,19 +118,13 @@ class RunRecord:
 
     def go_on(self, before: Mapping[str, Any]) -> None:
         """Add what the same run noted before it stopped."""
-        self.start, self.pipelines = (
-            before["start"],
-            sorted({*before["pipelines"], *self.pipelines}),
-        )
-        self.nodes, self.loaded, self.saved = (
-            list(before["nodes"]),
-            dict(before["loaded"]),
-            dict(before["saved"]),
-        )
-        self.tracking_run, self.made_from = (
-            before["tracking_run"],
-            dict(before.get("made_from", {})),
-        )
+        self.start = before["start"]
+        self.pipelines = sorted({*before["pipelines"], *self.pipelines})
+        self.nodes = list(before["nodes"])
+        self.loaded = dict(before["loaded"])
+        self.saved = dict(before["saved"])
+        self.tracking_run = before["tracking_run"]
+        self.made_from = dict(before.get("made_from", {}))
 
     def finish(self, error: BaseException | None = None) -> None:
         """Set the end and the status; only the first call counts."""

@@ -57,7 +57,8 @@ class RunHooks:
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
-        self._root, self._project = "data", Path.cwd()
+        self._root = "data"
+        self._project = Path.cwd()
         self._runs = Runs(self._root)
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
@@ -71,7 +72,8 @@ class RunHooks:
     @hook_impl(tryfirst=True)
     def after_context_created(self, context: KedroContext) -> None:
         """Learn where things lie."""
-        self._root, self._project = data_root(context), context.project_path
+        self._root = data_root(context)
+        self._project = context.project_path
 
     @hook_impl
     def after_catalog_created(self, parameters: dict[str, Any]) -> None:
@@ -90,10 +92,12 @@ class RunHooks:
             The run or another retraining is under way, or something that is read was never made.
         """
         self._release()
-        self._catalog, self._runs = catalog, Runs(self._root)
+        self._catalog = catalog
+        self._runs = Runs(self._root)
         self._started.clear()
         self._saved.clear()
-        run_id, missing = run_params["run_id"], run_params.get("only_missing_outputs")
+        run_id = run_params["run_id"]
+        missing = run_params.get("only_missing_outputs")
         before = self._runs.read(run_id) if missing else {}
         if missing and not before and not self._lacking(pipeline, catalog):
             raise NothingMissing(
@@ -232,7 +236,8 @@ class RunHooks:
 
     def _refuse_changes(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
         """Refuse to go on under other parameters or files than a run began with; its code may have been mended."""
-        record, began = self.record, before.get("made_from", {})
+        record = self.record
+        began = before.get("made_from", {})
         files = {
             name: asked[name]
             for name in asked.keys() & began.keys()
@@ -308,7 +313,8 @@ class RunHooks:
 
     def _release(self) -> None:
         # Hooks live as long as the process, and a catalog and the store in it hold files open.
-        self._catalog, self._ours = None, False
+        self._catalog = None
+        self._ours = False
         while self._locks:
             self._locks.pop().release()
 

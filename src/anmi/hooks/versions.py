@@ -79,7 +79,8 @@ def fix(
     dict of str to dataset
         What the run does not make.
     """
-    made, taken = pipeline.all_outputs(), {}
+    made = pipeline.all_outputs()
+    taken = {}
     for name in sorted(pipeline.datasets()):
         dataset = catalog.get(name)
         if not (isinstance(dataset, AbstractVersionedDataset) and dataset._version):
@@ -165,7 +166,8 @@ def origin(
     AnmiError
         It is asked for something else than what it loads was made from.
     """
-    found, whole = dict(asked), known["__default__"]
+    found = dict(asked)
+    whole = known["__default__"]
     training = [node.name for node in whole.nodes if node.namespace == "training"]
     later = {node.name for node in whole.from_nodes(*training).nodes} if training else set()
     mines = any("params:seed" in node.inputs and node.name not in later for node in pipeline.nodes)
@@ -180,7 +182,8 @@ def origin(
             for each in way.inputs()
             if each.startswith("params:")
         }
-        its, wrong = facts(before.get("parameters", {})) | before.get("made_from", {}), []
+        its = facts(before.get("parameters", {})) | before.get("made_from", {})
+        wrong = []
         for fact, value in its.items():
             if fact == "seed" and not (mines or trained) and found.get(fact) != value:
                 found["mining_seed"] = value

@@ -11,6 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
+from anmi.ragged import Bools, Float64s
 
 
 @dataclass(frozen=True)
@@ -26,25 +27,25 @@ class Platt:
     slope: float
     intercept: float
 
-    def __call__(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def __call__(self, scores: NDArray[Any]) -> Float64s:
         """Return probabilities of the shape of ``scores``; NaN stays NaN."""
         return scipy.special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
 def _known(
     scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[Float64s, Bools, Float64s]:
     """Return scores, labels and weights of the examples that have a score and a weight."""
-    score, weight = (
-        np.asarray(scores, np.float64),
-        np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores)),
-    )
+    score = np.asarray(scores, np.float64)
+    weight = np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores))
     known = np.isfinite(score) & (weight > 0)
     if not known.any():
         raise AnmiError(
             f"calibration found no finite score among {len(score)}; check what the judge returns"
         )
-    score, relevant, weight = score[known], np.asarray(labels)[known] == 1, weight[known]
+    score = score[known]
+    relevant = np.asarray(labels)[known] == 1
+    weight = weight[known]
     if relevant.all() or not relevant.any():
         raise AnmiError(
             "calibration needs judged positives and judged candidates, and found only one kind;"
@@ -73,7 +74,8 @@ def fit_platt(
     from sklearn.linear_model import LogisticRegression
 
     score, relevant, weight = _known(scores, labels, weights)
-    centre, spread = float(score.mean()), float(score.std()) or 1.0
+    centre = float(score.mean())
+    spread = float(score.std()) or 1.0
     model = LogisticRegression(C=1e6).fit(
         ((score - centre) / spread)[:, None], relevant, sample_weight=weight
     )
@@ -83,7 +85,7 @@ def fit_platt(
 
 def cross_fitted(
     scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any]
-) -> tuple[NDArray[np.float64], dict[int, Platt]]:
+) -> tuple[Float64s, dict[int, Platt]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
     Parameters
@@ -105,7 +107,9 @@ def cross_fitted(
     AnmiError
         Fewer than two folds, or too few labels outside a fold, which is named.
     """
-    score, label, fold = np.asarray(scores, np.float64), np.asarray(labels), np.asarray(folds)
+    score = np.asarray(scores, np.float64)
+    label = np.asarray(labels)
+    fold = np.asarray(folds)
     names = [int(name) for name in np.unique(fold)]
     if len(names) < 2:
         raise AnmiError("cross-fitting needs scores of at least two folds; judge more queries")
@@ -220,9 +224,11 @@ def threshold_for(
     # Between two probabilities of positives the rate stands still, so the highest threshold is one
     # of them.
     values, count = np.unique(probability[relevant], return_counts=True)
-    below, positives = np.cumsum(count) - count, int(count.sum())
+    below = np.cumsum(count) - count
+    positives = int(count.sum())
     best = int(np.flatnonzero(below / positives <= max_false_negative_rate)[-1])
-    threshold, passed = float(values[best]), int(below[best])
+    threshold = float(values[best])
+    passed = int(below[best])
     interval = binomtest(passed, positives).proportion_ci()
     return Target(
         threshold, passed / positives, float(interval.low), float(interval.high), positives

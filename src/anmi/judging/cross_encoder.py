@@ -26,6 +26,7 @@ from anmi import seeds
 from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
+from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
 from anmi.retrieval.kinds import autocast, device, in_float32, passes, quiet, resolve_precision
 from anmi.retrieval.model_folder import LOADING, check_text_model, checked_model, loading
@@ -81,7 +82,7 @@ def split(pair: str) -> tuple[str, str]:
     return query, document
 
 
-def checked(values: Any, count: int, judge: str) -> NDArray[np.float32]:
+def checked(values: Any, count: int, judge: str) -> Float32s:
     """Return a judge's values as float32 with ``count`` rows, or say what is wrong with them.
 
     Examples
@@ -91,7 +92,7 @@ def checked(values: Any, count: int, judge: str) -> NDArray[np.float32]:
     anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights are damaged or it \
 overflows: try precision float32 or another model
     """
-    rows: NDArray[np.float32] = np.asarray(values, np.float32)
+    rows: Float32s = np.asarray(values, np.float32)
     found = len(rows) if rows.ndim else 0
     if found != count:
         raise AnmiError(
@@ -183,7 +184,8 @@ class CrossEncoderJudge:
 
     def __init__(self, options: CrossEncoderOptions) -> None:
         self.options = options
-        self.name, self.described = short_name(options.base), f'cross-encoder "{options.base}"'
+        self.name = short_name(options.base)
+        self.described = f'cross-encoder "{options.base}"'
         self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
 
     def _load(self) -> Any:
@@ -194,9 +196,7 @@ class CrossEncoderJudge:
             )
         return self._model
 
-    def score(
-        self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None
-    ) -> NDArray[np.float32]:
+    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Float32s:
         """Return the logits of n pairs made by :func:`join`, float32 [n]; a pair that the store holds is not computed.
 
         Raises
@@ -217,7 +217,7 @@ class CrossEncoderJudge:
         """Leave the network behind, which another process opens from where it lies, and what it was trained on."""
         return {**vars(self), "_model": None, "_pairs": None}
 
-    def _compute(self, pairs: list[str]) -> NDArray[np.float32]:
+    def _compute(self, pairs: list[str]) -> Float32s:
         values = logits(self._load(), [split(pair) for pair in pairs], self.options)
         return checked(values, len(pairs), self.described).reshape(-1, 1)
 
@@ -237,7 +237,7 @@ class Pairs:
 
     queries: list[str]
     documents: list[str]
-    labels: NDArray[np.float32]
+    labels: Float32s
     held_out: Pairs | None = None
 
     def digest(self) -> str:
@@ -259,7 +259,7 @@ def normalised(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def fold_of(texts: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
+def fold_of(texts: Sequence[str], folds: int, seed: int) -> Int64s:
     """Assign queries to folds by a hash of their text, so that queries of one text share a fold.
 
     Examples
@@ -290,7 +290,10 @@ class TrainedCrossEncoder(CrossEncoderJudge):
     """
 
     def __init__(self, options: CrossEncoderOptions, models: Path, pairs: Pairs, seed: int) -> None:
-        self.options, self.models, self._pairs, self._seed = options, models, pairs, seed
+        self.options = options
+        self.models = models
+        self._pairs = pairs
+        self._seed = seed
         # On the folds it depends through its pairs.
         settings = options.model_dump_json(exclude={"folds"})
         parts = (
@@ -469,7 +472,8 @@ def training_pairs(
     }
     aside = (kept["query"].map(drawn) < int(options.held_out * 2**64)).to_numpy()
     # What says when to stop is told apart, so a chance counts as what is the likelier.
-    learnt, held = _pairs(kept[~aside]), _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
+    learnt = _pairs(kept[~aside])
+    held = _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
     if not (learnt.mixed and held.mixed):
         return _pairs(kept)
     return replace(learnt, held_out=held)

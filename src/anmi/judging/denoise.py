@@ -30,6 +30,7 @@ from anmi.judging.cross_encoder import (
 )
 from anmi.judging.fused import combined, log_odds
 from anmi.judging.llm import Read
+from anmi.ragged import Bools, Float64s, Int64s
 from anmi.store import Store
 
 _TEMPERATURE: Final = 0.1
@@ -86,7 +87,7 @@ class Judge:
     judges: list[CrossEncoderJudge] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def fold(self, block: Candidates) -> NDArray[np.int64]:
+    def fold(self, block: Candidates) -> Int64s:
         """Return the fold of each row of a block, [Q]."""
         return fold_of(
             [self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed
@@ -109,7 +110,9 @@ class Judge:
         AnmiError
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
-        texts, total, folds = set[str](), 0, self.options.folds
+        texts = set[str]()
+        total = 0
+        folds = self.options.folds
         for block in shards.only():
             texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
             total += int(
@@ -125,7 +128,8 @@ class Judge:
         self.judges = self._made(shards)
         with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
             judged = Candidates.concatenate([self._scored(block, bar) for block in shards.only()])
-        fold, sides = self.fold(judged), (judged.columns, judged.positive_columns)
+        fold = self.fold(judged)
+        sides = (judged.columns, judged.positive_columns)
         places = [np.nonzero(np.isfinite(side["cross"])) for side in sides]
         scores = np.concatenate([side["cross"][at] for side, at in zip(sides, places, strict=True)])
         labels = np.repeat([0, 1], [len(row) for row, _ in places])
@@ -175,7 +179,7 @@ class Judge:
         }
         return pd.DataFrame(told | {"label": label, "fold": self.fold(block)[row]})
 
-    def _doubtful(self, block: Candidates) -> NDArray[np.bool_]:
+    def _doubtful(self, block: Candidates) -> Bools:
         """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
 
         The likeness rule is weak: what it calls doubtful is what looks like the positive to the
@@ -186,7 +190,7 @@ class Judge:
             np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True
         )
         ceiling = lowest - np.abs(lowest) * (1 - _DOUBTFUL_RATIO)
-        doubtful: NDArray[np.bool_] = ~(block.columns["dense"] < ceiling)
+        doubtful: Bools = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
         if evidence is not None:
             doubtful = np.where(np.isfinite(evidence), evidence >= DOUBTFUL, doubtful)
@@ -215,7 +219,7 @@ class Judge:
         self,
         raw: NDArray[Any],
         label: NDArray[Any],
-        probability: NDArray[np.float64],
+        probability: Float64s,
         calibrators: dict[int, Platt],
     ) -> None:
         from sklearn.metrics import roc_auc_score
@@ -237,9 +241,7 @@ class Judge:
         }
 
 
-def soft_labels(
-    scores_positive: NDArray[Any], scores_candidates: NDArray[Any]
-) -> NDArray[np.float64]:
+def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> Float64s:
     """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
 
     Parameters
@@ -270,7 +272,8 @@ def _with_soft_labels(block: Candidates) -> Candidates:
     It is made of the probabilities: raw scores have no common scale, and at its temperature logits
     would leave all the mass to the best.
     """
-    own, others = block.positive_columns["p_cross"], block.columns["p_cross"]
+    own = block.positive_columns["p_cross"]
+    others = block.columns["p_cross"]
     labels = soft_labels(own[:, :1], others)
     first = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
     soft = np.where(np.isfinite(others), labels[:, 1:], np.nan)
@@ -288,7 +291,8 @@ class Judgments:
     """
 
     def __init__(self, judged: Candidates) -> None:
-        self._judged, self._names = judged, pd.Index(judged.query_ids)
+        self._judged = judged
+        self._names = pd.Index(judged.query_ids)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
@@ -349,7 +353,8 @@ class Stack:
                 (block.positive_columns, "p_heldout", 1),
                 (block.columns, "p_evidence", 0),
             ):
-                fused, cross = side[name].ravel(), side["p_cross"].ravel()
+                fused = side[name].ravel()
+                cross = side["p_cross"].ravel()
                 parts.append((fused, cross, np.full(len(cross), tag)))
         fused, cross, label = map(np.concatenate, zip(*parts, strict=True))
         prior = float(np.clip(cross[np.isfinite(cross)].mean(), _TINY, 1 - _TINY))
@@ -376,13 +381,12 @@ def stacked(
     return stack(judgments(block if answers is None else answers(block)))
 
 
-def _weight(
-    first: NDArray[Any], second: NDArray[Any], label: NDArray[np.int64], prior: float
-) -> float:
+def _weight(first: NDArray[Any], second: NDArray[Any], label: Int64s, prior: float) -> float:
     """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
-    base, more = log_odds(first), log_odds(second) - logit(prior)
+    base = log_odds(first)
+    more = log_odds(second) - logit(prior)
 
-    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(point: Float64s) -> tuple[float, Float64s]:
         score = base + point[0] * more + point[1]
         error = (expit(score) - label) / len(label)
         return float((np.logaddexp(0, score) - label * score).mean()), np.array(

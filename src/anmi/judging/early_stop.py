@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import TrainerCallback
+
+from anmi.ragged import Float32s
 
 
 class SegmentSimilarity(nn.Module):
@@ -79,11 +79,14 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         model: Any,
-        score: Callable[[], NDArray[np.float32]],
-        labels: NDArray[np.float32],
+        score: Callable[[], Float32s],
+        labels: Float32s,
         every: int,
     ) -> None:
-        self._model, self._score, self._labels, self._every = model, score, labels, max(every, 1)
+        self._model = model
+        self._score = score
+        self._labels = labels
+        self._every = max(every, 1)
         self.steps = self.best_step = self._worse = 0
         self.before = self.best = self._look()
         self._state = self._copy()
@@ -104,7 +107,10 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
         found = self._look()
         # A state that is only as good as the untrained one has learnt nothing worth its risks.
         if found > self.best:
-            self.best, self.best_step, self._state, self._worse = found, self.steps, self._copy(), 0
+            self.best_step = self.steps
+            self.best = found
+            self._state = self._copy()
+            self._worse = 0
             return
         self._worse += 1
         control.should_training_stop |= self._worse >= 2

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from anmi.errors import AnmiError
 from anmi.judging.preferences import Floats, Ints, touched
+from anmi.ragged import Bools
 
 ELO_MEAN: Final = 1000.0
 ELO_SCALE: Final = 200.0
@@ -88,7 +88,8 @@ def fit(
     # for.
     unit = deviation / CASE_V
     whole = Problem.of(first, second, preference, sizes, prior_precision * unit**2, votes)
-    size, parts = max(1, _BLOCK_ELEMENTS // whole.width**2), []
+    size = max(1, _BLOCK_ELEMENTS // whole.width**2)
+    parts = []
     for start in range(0, max(len(sizes), 1), size):
         rows = slice(start, start + size)
         problem = whole.take(rows)
@@ -106,7 +107,8 @@ def _climb(problem: Problem) -> Floats:
     for iteration in range(_ITERATIONS + 1):
         gradient = problem.take(live).gradient(strengths[live])
         open_ = np.abs(gradient).max(axis=1, initial=0.0) >= _TOLERANCE
-        live, gradient = live[open_], gradient[open_]
+        live = live[open_]
+        gradient = gradient[open_]
         if len(live) == 0:
             break
         if iteration == _ITERATIONS:
@@ -170,7 +172,7 @@ class Problem:
         )
 
     @property
-    def voted(self) -> NDArray[np.bool_]:
+    def voted(self) -> Bools:
         """Which nodes take part in a comparison that counts, [Q, n]."""
         return touched(self.first, self.second, self.mass > 0, self.width)
 
@@ -196,7 +198,8 @@ class Problem:
     def curvature(self, strengths: Floats) -> Floats:
         """Negative Hessian of the objective, [Q, n, n]."""
         z = self.z(strengths)
-        up, down = hazard(z), hazard(-z)
+        up = hazard(z)
+        down = hazard(-z)
         return self.laplacian(
             0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
         )
@@ -256,7 +259,7 @@ def _shown(values: Floats, sizes: Ints) -> Floats:
     return np.where(np.arange(values.shape[1]) < sizes[:, None], values, np.nan)
 
 
-def _centred(strengths: Floats, voted: NDArray[np.bool_]) -> Floats:
+def _centred(strengths: Floats, voted: Bools) -> Floats:
     """Elo of strengths whose mean over the nodes that were compared is to be 1000; without votes they are 0."""
     mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(
         voted.sum(axis=1, keepdims=True), 1

@@ -166,7 +166,8 @@ class Endpoint:
             for n, each in enumerate(questions)
         ]
         data = "\n".join(json.dumps(each) for each in sent).encode()
-        named, batches = {"anmi": digest("batch", data).hex()}, self._client.batches
+        named = {"anmi": digest("batch", data).hex()}
+        batches = self._client.batches
         try:
             known = (batch for batch in batches.list(limit=100).data if batch.metadata == named)
             batch = next(
@@ -247,7 +248,8 @@ class Endpoint:
 def _read(body: Any) -> Reply:
     """Return what an answer of an endpoint says."""
     try:
-        message, used = body["choices"][0]["message"], body.get("usage") or {}
+        message = body["choices"][0]["message"]
+        used = body.get("usage") or {}
         tokens = (int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0))
         if isinstance(message.get("content"), str):
             return Reply(_THOUGHTS.sub("", message["content"]), tokens=tokens)

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING, Candidates
+from anmi.ragged import Float32s, Int32s
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.terms import Terms
 
@@ -26,7 +26,7 @@ _BY_TERMS: Final = ("coverage", "match")
 # of a known positive's facts that it states.
 _BY_POSITIVES: Final = ("likeness", "likeness_terms", "containment", "contained", "facts")
 KINDS: Final = (*_BY_TERMS, *_BY_POSITIVES)
-Values = dict[str, NDArray[np.float32]]
+Values = dict[str, Float32s]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Material:
 
     terms: Terms
     query_texts: dict[str, str]
-    vectors: NDArray[np.float32]
+    vectors: Float32s
     facts: sparse.csr_matrix | None = None
     references: int = 8
 
@@ -68,8 +68,9 @@ def gather(block: Candidates, material: Material) -> Candidates:
     return block.with_columns(columns, own)
 
 
-def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
-    terms, texts = material.terms, material.query_texts
+def _by_terms(block: Candidates, documents: Int32s, material: Material) -> Values:
+    terms = material.terms
+    texts = material.query_texts
     queries = terms.queries([texts[query] for query in block.query_ids.tolist()])
     saturated, held = terms.products(documents, queries, terms.saturated, queries)
     whole = (queries @ np.ones(queries.shape[1], np.float32))[:, None]
@@ -79,15 +80,18 @@ def _by_terms(block: Candidates, documents: NDArray[np.int32], material: Materia
     }
 
 
-def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Material) -> Values:
+def _by_positives(block: Candidates, documents: Int32s, material: Material) -> Values:
     """Measure documents [Q, M] beside each known positive and take the largest value."""
-    terms, facts = material.terms, material.facts
-    some, mass = (terms.lengths > 0).astype(np.float32), terms.mass
+    terms = material.terms
+    facts = material.facts
+    some = (terms.lengths > 0).astype(np.float32)
+    mass = terms.mass
     kinds = _BY_POSITIVES[: None if facts is not None else -1]
     best = {name: np.full(documents.shape, np.nan, np.float32) for name in kinds}
     for positives in block.positives.T[: material.references]:
         rows = np.nonzero(positives != PADDING)[0]
-        own, others = positives[rows], documents[rows]
+        own = positives[rows]
+        others = documents[rows]
         cosine, overlap = terms.products(others, terms.unit[own], terms.unit, terms.weighted(own))
         there = np.maximum(others, 0)
         values = {
@@ -99,7 +103,8 @@ def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Mat
             "contained": _share(overlap, mass[there], others),
         }
         if facts is not None:
-            held, (row, slot) = facts[own], np.nonzero(others != PADDING)
+            held = facts[own]
+            (row, slot) = np.nonzero(others != PADDING)
             shared = np.zeros(others.shape, np.float32)
             shared[row, slot] = np.asarray(
                 held[row].multiply(facts[others[row, slot]]).sum(axis=1)
@@ -113,9 +118,7 @@ def _by_positives(block: Candidates, documents: NDArray[np.int32], material: Mat
     return best
 
 
-def _share(
-    part: NDArray[np.float32], whole: NDArray[np.float32], documents: NDArray[np.int32]
-) -> NDArray[np.float32]:
+def _share(part: Float32s, whole: Float32s, documents: Int32s) -> Float32s:
     """Return part [Q, M] / whole [Q, 1] or [Q, M]; NaN in padding and where there is no whole."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where((documents == PADDING) | (whole <= 0), np.nan, part / whole).astype(

@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from anmi.ragged import Float64s
+
 # By how much the odds may be wrong as a whole: on collections whose truth had no part in the
 # coefficients a judge was up to sixteen times too cautious, and 2.6 times too bold
 # (benchmarks/calibration.py).
@@ -34,9 +36,9 @@ class ExpectedShare:
     """
 
     documents: int = 0
-    _chance: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _chance: Float64s = field(default_factory=lambda: np.zeros(3))
     # Of each query, how many documents and the sum of their probabilities by each factor.
-    _queries: list[NDArray[np.float64]] = field(default_factory=lambda: [np.zeros((0, 4))])
+    _queries: list[Float64s] = field(default_factory=lambda: [np.zeros((0, 4))])
 
     def add(self, probabilities: NDArray[Any], queries: NDArray[Any]) -> None:
         """Count chosen documents.
@@ -75,7 +77,8 @@ class ExpectedShare:
         if not self.documents:
             return 0.0, 1.0
         count, sums = np.split(np.concatenate(self._queries), [1], axis=1)
-        shares, queries = sums.sum(axis=0) / self.documents, int((count > 0).sum())
+        shares = sums.sum(axis=0) / self.documents
+        queries = int((count > 0).sum())
         between = ((sums - shares * count) ** 2).sum(axis=0) * queries / max(queries - 1, 1)
         half = _NORMAL * np.sqrt(between + self._chance) / self.documents
         return max(float(shares[0] - half[0]), 0.0), min(float(shares[2] + half[2]), 1.0)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, SHIFT, Candidates
 from anmi.errors import AnmiError, nearest
+from anmi.ragged import Bools, Float32s, Float64s
 
 Values = Mapping[str, NDArray[Any]]
 _TINY: Final = 1e-9
@@ -75,7 +76,7 @@ FEATURES: Final[dict[str, Feature]] = {
 EVIDENCE: Final = tuple(dict.fromkeys(feature.evidence for feature in FEATURES.values()))
 
 
-def features(block: Candidates) -> NDArray[np.float32]:
+def features(block: Candidates) -> Float32s:
     """Return the inputs of the model, float32 [Q, M, K] in the order of :data:`FEATURES`; NaN where unknown.
 
     Raises
@@ -99,7 +100,7 @@ def features(block: Candidates) -> NDArray[np.float32]:
     return np.stack(made, axis=2).astype(np.float32)
 
 
-def _mean_known(values: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mean_known(values: Float32s, known: Bools) -> Float64s:
     """Mean over each row's known positives that have a value, [Q, 1]; NaN in rows without any."""
     known = known & np.isfinite(values)
     count = known.sum(axis=1, keepdims=True)
@@ -126,11 +127,11 @@ class FusedModel:
     coefficients: tuple[float, ...]
     intercept: float
 
-    def standardised(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+    def standardised(self, values: Float32s) -> Float64s:
         """Inputs [..., K] with mean 0 and scale 1, unknown ones 0."""
         return np.nan_to_num((values - np.array(self.mean)) / np.array(self.scale))
 
-    def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+    def __call__(self, values: Float32s) -> Float64s:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
         result = np.minimum(
             scipy.special.expit(
@@ -140,7 +141,7 @@ class FusedModel:
         )
         return np.where(np.isnan(values).all(axis=-1), np.nan, result)
 
-    def contributions(self, values: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
+    def contributions(self, values: Float32s) -> dict[str, Float64s]:
         """What each kind of evidence adds to the log-odds of an average candidate: [...] by evidence."""
         parts = self.standardised(values) * np.array(self.coefficients)
         kinds = [feature.evidence for feature in FEATURES.values()]
@@ -187,10 +188,9 @@ def shipped() -> dict[str, Any]:
         ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such
         models by the name of a collection that had no part in them, and ``provenance``.
     """
-    found: dict[str, Any] = json.loads(
+    return json.loads(
         resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8")
     )
-    return found
 
 
 def transferred(encoder: str, without: str | None = None) -> FusedModel:
@@ -228,7 +228,7 @@ def base_rate(encoder: str, without: str | None = None) -> float:
     return float(np.mean([part["planted"] / part["candidates"] for part in parts]))
 
 
-def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
+def log_odds(probability: NDArray[Any]) -> Float64s:
     """Log-odds of probabilities of any precision, within ±21; NaN stays NaN.
 
     Examples
@@ -242,7 +242,7 @@ def log_odds(probability: NDArray[Any]) -> NDArray[np.float64]:
 
 def combined(
     probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float
-) -> NDArray[np.float32]:
+) -> Float32s:
     """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
 
     Parameters
@@ -262,11 +262,12 @@ def combined(
     >>> combined(np.array([0.1, 0.1]), np.array([0.5, np.nan]), 1.0, 0.1).round(2).tolist()
     [0.5, 0.10000000149011612]
     """
-    first, second = log_odds(probability), log_odds(other) - scipy.special.logit(prior)
+    first = log_odds(probability)
+    second = log_odds(other) - scipy.special.logit(prior)
     return scipy.special.expit(first + weight * np.nan_to_num(second)).astype(np.float32)
 
 
-def unread(columns: Mapping[str, NDArray[np.float32]], name: str) -> NDArray[np.float32]:
+def unread(columns: Mapping[str, Float32s], name: str) -> Float32s:
     """Return a probability as it would be had no language model been asked."""
     if SHIFT not in columns or name not in ("p_evidence", "p_relevant", "p_heldout"):
         return columns[name]

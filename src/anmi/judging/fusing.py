@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from anmi import seeds
@@ -30,6 +29,7 @@ from anmi.judging.prior import (
     share_by_known,
     with_mean,
 )
+from anmi.ragged import Float32s, Float64s, Int64s
 
 log = logging.getLogger(__name__)
 # Queries whose labelled document is among the most similar ones, below which nothing is learned
@@ -113,7 +113,9 @@ class FusedJudge:
 
     def fit(self, shards: CandidateShards) -> None:
         """Choose the coefficients, and refine them on hidden positives where there are enough."""
-        self.models, self.queries, several = [], 0, 0
+        self.models = []
+        self.queries = 0
+        several = 0
         for block in ahead(shards.only()):
             self.queries += len(block)
             several += int(((block.positives != PADDING).sum(axis=1) > 1).sum())
@@ -191,7 +193,8 @@ class FusedJudge:
 
     def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
         """Use the shipped coefficients, raised to the share of relevant documents that is to be reckoned with."""
-        options, shared = self.options, transferred(self.encoder, self.without)
+        options = self.options
+        shared = transferred(self.encoder, self.without)
         base = base_rate(self.encoder, self.without)
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
         say = log.info if self.queries else log.debug
@@ -232,7 +235,7 @@ class FusedJudge:
     def _least_reached(self) -> int:
         return min(_LEAST_REACHED, self.options.least_queries)
 
-    def fold(self, block: Candidates) -> NDArray[np.int64]:
+    def fold(self, block: Candidates) -> Int64s:
         """Fold of each row of a block, [Q]; queries of one text share a fold."""
         texts = [self.material.query_texts[str(query)] for query in block.query_ids]
         return fold_of(texts, self.options.folds, self.seed)
@@ -240,7 +243,7 @@ class FusedJudge:
     def _hidden(self, shards: CandidateShards, several: int) -> Examples | None:
         """Gather hidden positives that retrieval would have found, and the candidates beside them."""
 
-        def parts() -> Iterator[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]:
+        def parts() -> Iterator[tuple[Candidates, Float32s, Int64s]]:
             for block in ahead(shards.only("dense")):
                 some = self._sample(block, several)
                 hidden, _, _ = hide(some, self.options.depth, self.options.hidden, self.seed)
@@ -260,7 +263,8 @@ class FusedJudge:
 
         centre = transferred(self.encoder, self.without)
         standard = replace(seen, values=centre.standardised(seen.values))
-        base, options = base_rate(self.encoder, self.without), self.options
+        base = base_rate(self.encoder, self.without)
+        options = self.options
 
         def without(number: int) -> Contaminated:
             others = seen.fold != number
@@ -276,7 +280,8 @@ class FusedJudge:
             expected = min(max(found, base), 0.5)
             return fit_contaminated(learnt, np.array(centre.coefficients), options.ridge, expected)
 
-        chance, shares = np.zeros(len(seen.values)), []
+        chance = np.zeros(len(seen.values))
+        shares = []
         for number, found in enumerate(
             in_threads(without, range(self.options.folds), os.cpu_count() or 1)
         ):
@@ -309,7 +314,7 @@ class FusedJudge:
             "judges": {"fused": judged},
         }
 
-    def probability(self, block: Candidates) -> NDArray[np.float64]:
+    def probability(self, block: Candidates) -> Float64s:
         """P(relevant) of the candidates of a block that has its evidence, [Q, M]."""
         values = features(block)
         if len(self.models) == 1:
@@ -340,15 +345,13 @@ class FusedJudge:
         )
 
 
-def _inputs(blocks: list[Candidates]) -> NDArray[np.float32]:
+def _inputs(blocks: list[Candidates]) -> Float32s:
     """Inputs of the judge of the candidates of blocks, float32 [n, K]."""
     parts = [features(block)[block.filled] for block in blocks]
     return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *parts])
 
 
-def contributions(
-    block: Candidates, summary: dict[str, Any], fold: int = 0
-) -> dict[str, NDArray[np.float64]]:
+def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, Float64s]:
     """What each kind of evidence adds to the log-odds of a block's candidates, [Q, M] by evidence.
 
     Parameters

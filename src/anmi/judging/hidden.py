@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.candidates import PADDING, Candidates
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Examples:
     """
 
     values: NDArray[Any]
-    labelled: NDArray[np.bool_]
-    weights: NDArray[np.float64]
-    fold: NDArray[np.int64]
-    query: NDArray[np.int64]
+    labelled: Bools
+    weights: Float64s
+    fold: Int64s
+    query: Int64s
 
-    def take(self, rows: NDArray[np.bool_]) -> Examples:
+    def take(self, rows: Bools) -> Examples:
         """Return some of them."""
         return Examples(*(values[rows] for values in vars(self).values()))
 
@@ -52,7 +53,7 @@ class Examples:
 
 
 def examples(
-    parts: Iterable[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]],
+    parts: Iterable[tuple[Candidates, Float32s, Int64s]],
 ) -> Examples | None:
     """Take blocks, of which no query is in two, as examples; None where there are none.
 
@@ -62,7 +63,8 @@ def examples(
         Of each block: rows with a labelled document first and documents of the pool behind it, of
         which a query may have several; their inputs, [R, M, K]; and the fold of each row, [R].
     """
-    found, queries = list[tuple[NDArray[Any], ...]](), 0
+    found = list[tuple[NDArray[Any], ...]]()
+    queries = 0
     for block, values, fold in parts:
         names, query, rows = np.unique(block.query_ids, return_inverse=True, return_counts=True)
         filled = block.filled
@@ -78,7 +80,7 @@ def examples(
 
 def hide(
     block: Candidates, depth: int, most: int | None = None, seed: int = 0
-) -> tuple[Candidates, NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Candidates, Int64s, Int64s]:
     """Return a block in which positives of queries with several are hidden, one in each row.
 
     Parameters
@@ -133,9 +135,9 @@ def shown(block: Candidates, depth: int) -> Candidates:
 
 def _beside(
     block: Candidates,
-    row: NDArray[np.int64],
-    place: NDArray[np.int64],
-    others: NDArray[np.int64],
+    row: Int64s,
+    place: Int64s,
+    others: Int64s,
     depth: int,
 ) -> Candidates:
     """Put positives [R] before their rows' nearest candidates; those at the places ``others`` [R, P'] stay known."""
@@ -163,13 +165,13 @@ def _beside(
     )
 
 
-def nearest(block: Candidates, depth: int) -> NDArray[np.int64]:
+def nearest(block: Candidates, depth: int) -> Int64s:
     """Return the places of the ``depth`` candidates of each row that are most similar to the query, [Q, depth]."""
     similarity = np.where(block.filled, np.nan_to_num(block.columns["dense"], nan=-2.0), -np.inf)
     return np.lexsort((block.documents, -similarity), axis=1)[:, :depth]
 
 
-def reached(similarity: NDArray[np.float32]) -> NDArray[np.bool_]:
+def reached(similarity: Float32s) -> Bools:
     """True where retrieval would have brought the hidden one: as similar as the least similar candidate; bool [R].
 
     Of relevant documents that are nothing like the query no candidate has to be told.

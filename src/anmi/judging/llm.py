@@ -24,6 +24,7 @@ from anmi.fingerprint import digest
 from anmi.judging.cross_encoder import join, split
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
 from anmi.judging.fused import SURE, log_odds
+from anmi.ragged import Bools, Float64s
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store, reasons
 
@@ -129,7 +130,8 @@ def best_passages(query: str, document: str, longest: int, language: str) -> str
     wanted, *found = ({*words} for words in tokenizer("auto", language)([query, *texts]))
     held = Counter(word for words in found for word in words & wanted)
     value = [sum(np.log1p(len(texts) / held[word]) for word in words & wanted) for words in found]
-    room, kept = longest, list[int]()
+    room = longest
+    kept = list[int]()
     for place in sorted(range(len(texts)), key=lambda place: -value[place]):
         if not kept or len(texts[place]) + len(_GAP) <= room:
             kept.append(place)
@@ -150,7 +152,9 @@ class Reader:
     """
 
     def __init__(self, options: LLMOptions, store: Store, language: str) -> None:
-        self.options, self._store, self._language = options, store, language
+        self.options = options
+        self._store = store
+        self._language = language
         self._endpoint = Endpoint(options)
         try:
             self._system, _, self._user = (
@@ -165,23 +169,20 @@ class Reader:
             )
         parts = (options.base_url, options.model, str(options.max_tokens), self._system, self._user)
         self.fingerprint = digest("llm", *parts).hex()
-        self.left, self.sent, self.tokens, self.problems = (
-            options.calls,
-            0,
-            np.zeros(2, np.int64),
-            Counter[str](),
-        )
+        self.left = options.calls
+        self.sent = 0
+        self.tokens = np.zeros(2, np.int64)
+        self.problems = Counter[str]()
 
     @property
     def money(self) -> float:
         """What was spent."""
         return float(self.tokens @ np.array(self.options.prices)) / 1e6
 
-    def read(
-        self, queries: Sequence[str], documents: Sequence[str]
-    ) -> tuple[NDArray[np.float64], list[str]]:
+    def read(self, queries: Sequence[str], documents: Sequence[str]) -> tuple[Float64s, list[str]]:
         """Return grades [n], NaN where none came or the budget is spent, and the snippets."""
-        longest, language = self.options.max_characters, self._language
+        longest = self.options.max_characters
+        language = self._language
         shown = [
             join(
                 *(
@@ -252,11 +253,11 @@ class Errors:
     slope: float = 1.0
     intercept: float = 0.0
 
-    def right(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def right(self, odds: Float64s) -> Float64s:
         """Return corrected log-odds."""
         return self.slope * odds + self.intercept
 
-    def after(self, odds: NDArray[np.float64], grades: NDArray[Any]) -> NDArray[np.float64]:
+    def after(self, odds: Float64s, grades: NDArray[Any]) -> Float64s:
         """Return corrected log-odds after grades, of which NaN adds nothing."""
         said = np.where(
             grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false)
@@ -265,10 +266,10 @@ class Errors:
 
 
 def fit_errors(
-    odds: NDArray[np.float64],
-    yes: NDArray[np.bool_],
-    relevant: NDArray[np.bool_],
-    far: NDArray[np.bool_],
+    odds: Float64s,
+    yes: Bools,
+    relevant: Bools,
+    far: Bools,
 ) -> Errors:
     """Fit all four numbers by maximum a posteriori; which candidates are relevant is not known.
 
@@ -283,7 +284,7 @@ def fit_errors(
         np.bincount(~each, minlength=2) for each in (relevant, far)
     ]
 
-    def objective(point: NDArray[np.float64]) -> float:
+    def objective(point: Float64s) -> float:
         hit, false = scipy.special.expit(point[:2])
         chance = false + (hit - false) * scipy.special.expit(point[2] * odds + point[3])
         said = np.log(np.where(yes, chance, 1 - chance)).sum()
@@ -313,18 +314,20 @@ class Read:
     table: pd.DataFrame
     errors: Errors
 
-    def grades(self, block: Candidates, none: float = np.nan) -> NDArray[np.float64]:
+    def grades(self, block: Candidates, none: float = np.nan) -> Float64s:
         """Return the grades, [Q, M]: NaN for what was not asked, ``none`` where no judgment came."""
         found = np.full(block.documents.shape, np.nan)
         rows = pd.Index(block.query_ids).get_indexer(pd.Index(self.table.query_id))
-        table, rows = self.table[rows >= 0], rows[rows >= 0]
+        table = self.table[rows >= 0]
+        rows = rows[rows >= 0]
         which, slot = np.nonzero(block.documents[rows] == table.document.to_numpy()[:, None])
         found[rows[which], slot] = table.grade.fillna(none).to_numpy()[which]
         return found
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with the columns."""
-        grades, before = self.grades(block), log_odds(block.columns["p_evidence"])
+        grades = self.grades(block)
+        before = log_odds(block.columns["p_evidence"])
         after = self.errors.after(before, grades)
         own = dict[str, NDArray[Any]]()
         for name in {"p_evidence", "p_heldout"} & block.positive_columns.keys():
@@ -382,9 +385,7 @@ class LLMJudge:
         self._summarise(read, yes, trusted)
         return read if trusted else None
 
-    def gains(
-        self, block: Candidates, chosen: Candidates, errors: Errors
-    ) -> list[NDArray[np.float64]]:
+    def gains(self, block: Candidates, chosen: Candidates, errors: Errors) -> list[Float64s]:
         """Return the chances that a call finds a false negative, a positive, and what may become one, [Q, M] each."""
         chance = block.columns["p_evidence"].astype(np.float64)
         yes = errors.false + (errors.hit - errors.false) * chance
@@ -460,7 +461,7 @@ class LLMJudge:
         )
         return table.assign(grade=grades, snippet=snippets)
 
-    def _trusted(self, relevant: NDArray[np.bool_], far: NDArray[np.bool_]) -> bool:
+    def _trusted(self, relevant: Bools, far: Bools) -> bool:
         """Whether it calls labelled positives relevant and not just anything; else say why it is not used."""
         enough = min(len(relevant), len(far)) >= _LEAST_KNOWN
         if enough and relevant.mean() - far.mean() >= _LEAST_LEAD:
@@ -479,14 +480,18 @@ class LLMJudge:
         )
         return False
 
-    def _summarise(self, read: Read, yes: Sequence[NDArray[np.bool_]], trusted: bool) -> None:
-        reader, errors, model = self.reader, read.errors, self.reader.options.model
+    def _summarise(self, read: Read, yes: Sequence[Bools], trusted: bool) -> None:
+        reader = self.reader
+        errors = read.errors
+        model = self.reader.options.model
         judged = read.table[read.table.grade.notna()]
         odds = judged.odds.to_numpy(float)
         after = scipy.special.expit(errors.after(odds, judged.grade.to_numpy(float)))
         judged = judged.assign(before=scipy.special.expit(odds), after=after)
-        stands, others = judged[judged.stands.astype(bool)], judged[~judged.stands.astype(bool)]
-        called, promoted = int(_said(stands).sum()), int((others.after >= SURE).sum())
+        stands = judged[judged.stands.astype(bool)]
+        others = judged[~judged.stands.astype(bool)]
+        called = int(_said(stands).sum())
+        promoted = int((others.after >= SURE).sum())
         said = (
             f"{model} read {len(stands)} negatives and called {called} relevant, and {len(others)}"
             f" others, {promoted} of which it makes positives; it calls {errors.hit:.0%} of"
@@ -527,7 +532,7 @@ class LLMJudge:
             log.info("%s", said)
 
 
-def _odds_before(block: Candidates) -> NDArray[np.float64]:
+def _odds_before(block: Candidates) -> Float64s:
     """Return the fused judge's own log-odds, [Q, M]."""
     return np.asarray(log_odds(block.columns["p_evidence"]) - block.columns[SHIFT])
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from anmi.fingerprint import digest
 from anmi.judging.cross_encoder import SEPARATOR
 from anmi.judging.endpoint import Endpoint, EndpointOptions, Reply
+from anmi.ragged import Float64s
 from anmi.store import Store, reasons
 
 log = logging.getLogger(__name__)
@@ -76,14 +76,15 @@ class ChatJudge:
     """
 
     def __init__(self, options: ChatOptions, store: Store) -> None:
-        self.options, self._store = options, store
+        self.options = options
+        self._store = store
         self._endpoint = Endpoint(options)
         parts = (options.base_url, options.model, str(options.max_tokens), _SYSTEM, _QUESTION)
         self.fingerprint = digest("chat", *parts).hex()
 
     def prefer(
         self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]
-    ) -> NDArray[np.float64]:
+    ) -> Float64s:
         """Return P(first ≻ second), [n]; NaN where no answer came, or none that says A, B or TIE.
 
         Raises
@@ -92,7 +93,8 @@ class ChatJudge:
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or
             key.
         """
-        longest, name = self.options.max_characters, self.options.model
+        longest = self.options.max_characters
+        name = self.options.model
         shown = [
             SEPARATOR.join(text.replace(SEPARATOR, " ")[:longest] for text in texts)
             for texts in zip(queries, first, second, strict=True)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from anmi import seeds
 from anmi.errors import AnmiError
+from anmi.ragged import Bools, Float64s, Int64s
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Floats = Float64s
+Ints = Int64s
 _MAX_DIFFERENCES: Final = 200_000
 
 
@@ -133,7 +134,7 @@ def sharpen(preferences: Floats, slope: float) -> Floats:
 
 def comparisons(
     query_ids: Sequence[str], sizes: Ints, degree: int, seed: int
-) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+) -> tuple[Ints, Ints, Bools]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
     Connected, every node in exactly ``degree`` comparisons, none twice. A query with at most
@@ -194,7 +195,7 @@ def comparisons(
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
-def groups(first: Ints, second: Ints, present: NDArray[np.bool_], width: int) -> Ints:
+def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
     """Number the connected groups of nodes of every comparison graph at once.
 
     Parameters
@@ -226,7 +227,7 @@ def groups(first: Ints, second: Ints, present: NDArray[np.bool_], width: int) ->
     return labels.reshape(len(first), width).astype(np.int64)
 
 
-def touched(first: Ints, second: Ints, present: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+def touched(first: Ints, second: Ints, present: Bools, width: int) -> Bools:
     """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
     result = np.zeros((len(first), width), bool)
     row, place = np.nonzero(present)
@@ -235,6 +236,6 @@ def touched(first: Ints, second: Ints, present: NDArray[np.bool_], width: int) -
     return result
 
 
-def _shuffled(draws: Floats, inside: NDArray[np.bool_]) -> Ints:
+def _shuffled(draws: Floats, inside: Bools) -> Ints:
     """Indexes of each row in order of their draw, those not ``inside`` last."""
     return np.argsort(np.where(inside, draws, 2.0), axis=1)

@@ -23,6 +23,7 @@ from anmi.candidates import PADDING, Candidates
 from anmi.judging.evidence import Material, gather
 from anmi.judging.fused import FEATURES, FusedModel
 from anmi.judging.hidden import Examples, examples, nearest, reached, shown
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 
 # Two thirds of all shares are expected within a factor of about seven of the prior: between the
 # collections that the shipped coefficients were fitted on they differ by a factor of six.
@@ -37,7 +38,10 @@ _POSITIVES: Final = 8
 # A group of documents that are like the positive: how many at least and at most, how much like it
 # by tf-idf, and by how much the next is less so. On six real collections 2 to 26 % of the queries
 # have one, on paraphrases 94 % and more.
-_FEWEST, _WIDEST, _ALIKE, _FALL = 3, 60, 0.15, 2.0
+_FEWEST = 3
+_WIDEST = 60
+_ALIKE = 0.15
+_FALL = 2.0
 
 
 @dataclass(frozen=True)
@@ -87,18 +91,18 @@ def fit_contaminated(
     >>> round(found.share, 1), round(found.coefficients[0])
     (0.2, 2)
     """
-    labelled, weights = seen.labelled, seen.weights
+    labelled = seen.labelled
+    weights = seen.weights
     share = np.where(labelled, weights, 0).sum()
     weight = np.where(labelled, 0.5 * weights / share, 0.5 * weights / (weights.sum() - share))
-    width, values, start = (
-        seen.values.shape[1],
-        seen.values.astype(np.float64),
-        float(scipy.special.logit(expected)),
-    )
+    width = seen.values.shape[1]
+    values = seen.values.astype(np.float64)
+    start = float(scipy.special.logit(expected))
     pull = 1 / (_SPREAD**2 * _INDEPENDENT * seen.queries)
 
-    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        slopes, odds = point[:width], float(point[width + 1])
+    def objective(point: Float64s) -> tuple[float, Float64s]:
+        slopes = point[:width]
+        odds = float(point[width + 1])
         of_pool, other = (float(share) for share in scipy.special.expit([odds, -odds]))
         ratio = values @ slopes + point[width]
         # f₁/f₀, and from it the densities of the pool and of both kinds together, over f₀: one
@@ -117,7 +121,8 @@ def fit_contaminated(
         return float(loss + 0.5 * pull * (odds - start) ** 2), gradient
 
     first = np.concatenate([np.maximum(centre, 0.1), [0.0, start]])
-    bounds, options = [(0.0, None)] * width + [(None, None)] * 2, {"maxiter": 500}
+    bounds = [(0.0, None)] * width + [(None, None)] * 2
+    options = {"maxiter": 500}
     found = scipy.optimize.minimize(
         objective, first, jac=True, bounds=bounds, method="L-BFGS-B", options=options
     ).x
@@ -164,7 +169,7 @@ def share_by_known(
     """
     wanted = [FEATURES[name] for name in _OF_THE_QUERY]
 
-    def parts() -> Iterator[tuple[Candidates, NDArray[np.float32], NDArray[np.int64]]]:
+    def parts() -> Iterator[tuple[Candidates, Float32s, Int64s]]:
         for block in blocks:
             known = shown(block, depth)
             known = gather(known.take(reached(known.columns["dense"])), material)
@@ -216,7 +221,9 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
     depth
         A positive is reached if it ranks within this many candidates by similarity.
     """
-    within, queries, found = np.zeros((2, len(_RANKS))), 0, 0.0
+    within = np.zeros((2, len(_RANKS)))
+    queries = 0
+    found = 0.0
     for block in blocks:
         known = (block.positives != PADDING)[:, :_POSITIVES]
         queries += int(known.any(axis=1).sum())
@@ -234,7 +241,7 @@ def as_relevant(blocks: Iterable[Candidates], depth: int) -> tuple[float, float]
     return float((_RANKS * queries / np.maximum(within, 0.5)).min()), found / max(queries, 1)
 
 
-def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
+def clusters(likeness: Float32s) -> Bools:
     """Mark groups of candidates that are far more like the positive than all others are, bool [Q, M].
 
     The likeness falls to less than half from the last of a group of at least three to the next
@@ -254,9 +261,7 @@ def clusters(likeness: NDArray[np.float32]) -> NDArray[np.bool_]:
     return (values >= least) & (size >= _FEWEST)[:, None]
 
 
-def with_mean(
-    model: FusedModel, values: NDArray[np.float32], least: float
-) -> tuple[FusedModel, float]:
+def with_mean(model: FusedModel, values: Float32s, least: float) -> tuple[FusedModel, float]:
     """Return a model whose mean probability is at least a given share, and that mean.
 
     Probabilities are never lowered: what makes a judge doubt many documents may be that many are

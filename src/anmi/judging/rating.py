@@ -17,6 +17,7 @@ from anmi.candidates import Candidates, CandidateShards, stacked, widened
 from anmi.errors import AnmiError, nearest
 from anmi.judging import elo, preferences
 from anmi.judging.preferences import Floats, Ints, PairwiseJudge
+from anmi.ragged import Bools, Float32s, Int32s
 
 log = logging.getLogger(__name__)
 _LEAST_RELIABILITY: Final = 0.05
@@ -78,7 +79,8 @@ class Agreement:
         problem = elo.Problem.of(first, second, pooled, sizes, prior_precision)
         strengths = np.nan_to_num((fitted.elo - elo.ELO_MEAN) / elo.ELO_SCALE)
         # Change of each comparison's gradient by its pooled preference.
-        z, sharp = problem.z(strengths), preferences.sharpen(problem.share, slope)
+        z = problem.z(strengths)
+        sharp = preferences.sharpen(problem.share, slope)
         push = slope * sharp * (1 - sharp) / np.maximum(problem.share * (1 - problem.share), 1e-12)
         push *= (elo.hazard(z) + elo.hazard(-z)) / np.sqrt(2.0)
         weights = np.array(self.weights)
@@ -196,7 +198,8 @@ class Rater:
             A judge whose column no candidate has, or no judge at all with a score.
         """
         labelled = self._labelled(shards)
-        self.temperatures, wins = {}, {}
+        self.temperatures = {}
+        wins = {}
         for name, (best, others) in labelled.items():
             if not np.isfinite(best[:, None] - others).any():
                 log.warning(
@@ -234,9 +237,7 @@ class Rater:
             if name in self.temperatures
         }
 
-    def _labelled(
-        self, shards: CandidateShards
-    ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    def _labelled(self, shards: CandidateShards) -> dict[str, tuple[Float32s, Float32s]]:
         """Score of each query's best positive [Q] and of its candidates [Q, M], by judge."""
         rows: dict[str, list[tuple[NDArray[Any], NDArray[Any]]]] = {
             name: [] for name in self.options.judges
@@ -277,7 +278,7 @@ class Rater:
             agreement.add(first, second, judged, self.slope, sizes, self.options.prior_precision)
         return agreement.votes()
 
-    def _nodes(self, block: Candidates) -> tuple[NDArray[np.int32], dict[str, Floats], Ints]:
+    def _nodes(self, block: Candidates) -> tuple[Int32s, dict[str, Floats], Ints]:
         """Documents of the nodes and their scores by judge, [Q, n]: the first positive, then the candidates; and n."""
         sizes = 1 + block.filled[:, : self.options.depth].sum(axis=1)
         depth = int(sizes.max(initial=1)) - 1
@@ -306,7 +307,7 @@ class Rater:
         ]
 
     def ask(
-        self, block: Candidates, first: Ints, second: Ints, valid: NDArray[np.bool_]
+        self, block: Candidates, first: Ints, second: Ints, valid: Bools
     ) -> tuple[Floats, Floats]:
         """Put comparisons to all judges.
 
@@ -325,12 +326,11 @@ class Rater:
             Observations that it counts for, [Q, E].
         """
         documents, scores, _ = self._nodes(block)
-        shares, counts = [], []
+        shares = []
+        counts = []
         if self._weights:
-            each, weights = (
-                self._preferences(scores, first, second),
-                np.array(list(self._weights.values())),
-            )
+            each = self._preferences(scores, first, second)
+            weights = np.array(list(self._weights.values()))
             shares.append(preferences.sharpen(preferences.pool(each, weights.tolist()), self.slope))
             counts.append(
                 self.votes
@@ -346,7 +346,7 @@ class Rater:
         return np.where(votes > 0, total / np.where(votes > 0, votes, 1.0), np.nan), votes
 
     def _prefer(
-        self, name: str, block: Candidates, nodes: Sequence[NDArray[Any]], valid: NDArray[np.bool_]
+        self, name: str, block: Candidates, nodes: Sequence[NDArray[Any]], valid: Bools
     ) -> Floats:
         """P(first ≻ second) by a pairwise judge, [Q, E]; a document and its copy are a tie.
 
@@ -356,7 +356,9 @@ class Rater:
         """
         documents, first, second = nodes
         share = np.where(valid, 0.5, np.nan)
-        asked, turned, places = list[tuple[str, ...]](), list[bool](), list[list[int]]()
+        asked = list[tuple[str, ...]]()
+        turned = list[bool]()
+        places = list[list[int]]()
         for row, place in np.argwhere(valid).tolist():
             query = self.query_texts[str(block.query_ids[row])]
             one, other = (
@@ -398,7 +400,8 @@ class Rater:
         ``p_preferred`` the model's P(candidate ≻ positive). A document that no chain of answered
         comparisons joins to the positive has no gap to it, and stays NaN.
         """
-        sizes, options = self._nodes(block)[2], self.options
+        sizes = self._nodes(block)[2]
+        options = self.options
         first, second, valid = self._compared(block, sizes)
         share, votes = self.ask(block, first, second, valid)
         width = int(sizes.max(initial=1))
@@ -420,23 +423,22 @@ class Rater:
         return _with_elo(block, fitted, joined, self.options.deviation)
 
 
-def _joined(
-    first: Ints, second: Ints, answered: NDArray[np.bool_], width: int
-) -> NDArray[np.bool_]:
+def _joined(first: Ints, second: Ints, answered: Bools, width: int) -> Bools:
     """Return which answered comparisons hang together with node 0, the positive, [Q, E]."""
     label = preferences.groups(first, second, answered, width)
     return answered & (np.take_along_axis(label, first, axis=1) == label[:, :1])
 
 
 def _with_elo(
-    block: Candidates, fitted: elo.Strengths, joined: NDArray[np.bool_], deviation: float
+    block: Candidates, fitted: elo.Strengths, joined: Bools, deviation: float
 ) -> Candidates:
     # A document that was not compared has only its prior; its Elo is unknown rather than average.
     known = {
         name: np.where(joined, values, np.nan)
         for name, values in zip(("elo", "elo_se", "gap_se"), fitted, strict=True)
     }
-    width, positives = block.documents.shape[1], block.positives.shape[1]
+    width = block.documents.shape[1]
+    positives = block.positives.shape[1]
     columns = {
         name: widened(values[:, 1:].astype(np.float32), width) for name, values in known.items()
     }

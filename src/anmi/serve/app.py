@@ -73,7 +73,8 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
 
     @app.post("/api/mark")
     def mark(asked: NewMark) -> dict[str, Any]:
-        known, text = set(questions(read_log(marks))["query_id"]), ""
+        known = set(questions(read_log(marks))["query_id"])
+        text = ""
         if asked.question:
             name, text = question_of(_question(asked.question))
             if not (text and asked.split and run.query_of(text)[0] == asked.query_id == name):
@@ -102,9 +103,13 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
     def search(q: str = "", k: Annotated[int, Query(ge=1, le=50)] = 10) -> Response:
         log = read_log(marks)
         asked = questions(log).set_index("query_id")["split"]
-        found, name, split, own = {}, None, None, False
+        found = {}
+        name = None
+        split = None
+        own = False
         if q.strip():
-            found, (name, split) = run.found(_question(q), k), run.query_of(q)
+            found = run.found(_question(q), k)
+            (name, split) = run.query_of(q)
             own = bool(question_of(q)[1]) and (split is None or name in asked.index)
             split = asked.get(name, _next_split(log, asked)) if own else split
         offered = [] if q.strip() or run.search is None else run.offered

@@ -121,7 +121,8 @@ class Guarded:
     """An application behind a :class:`Guard`."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        self._app, self._guard = app, guard
+        self._app = app
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let the application answer, with the headers that keep a browser from doing more."""

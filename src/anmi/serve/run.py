@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import MARKED, NEGATIVE, PADDING, Candidates, CandidateShards
 from anmi.corpus.marks import COUNTED, question_of
 from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
+from anmi.ragged import Float32s
 from anmi.report.explanation import explain
 from anmi.retrieval.fusion import Ranked, best_documents, fuse
 from anmi.retrieval.index import DenseIndex
@@ -30,7 +30,7 @@ _DOUBTED: Final = ("unsafe", "uncertain")
 UNCERTAINTY_COLUMNS: Final = ("p_relevant", MARKED)
 
 
-def uncertainty(block: Candidates) -> NDArray[np.float32]:
+def uncertainty(block: Candidates) -> Float32s:
     """Return how much a mark of each candidate may change, in [0, 1], float32 [Q, M]; 0 where nothing is judged.
 
     Of a negative it is the probability that it is relevant, and so a false negative. Of what was
@@ -77,7 +77,7 @@ class ZeroShot:
     """
 
     index: DenseIndex
-    encode: Callable[[list[str]], NDArray[np.float32]]
+    encode: Callable[[list[str]], Float32s]
 
     def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
         """Return the best documents of a question, with their texts out of another search of the same corpus."""
@@ -218,7 +218,8 @@ class Run:
             some = self.corpus.iloc[
                 np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))
             ]
-            some, kinds = some[:_TRIED], ("question", "title", "cloze")
+            some = some[:_TRIED]
+            kinds = ("question", "title", "cloze")
             made = make_pseudo_queries(
                 some, kinds, language=self.language, seed=self.seed, show_progress=False
             ).kept

@@ -30,6 +30,7 @@ from tqdm import tqdm
 from anmi.errors import AnmiError
 from anmi.files import remove
 from anmi.fingerprint import digest
+from anmi.ragged import Float32s
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,8 @@ class Store(AbstractContextManager["Store"]):
         """Return the key of each text; see :meth:`vectors` for the parameters."""
         prefix = digest(fingerprint, size=_PREFIX_SIZE)
         self._known[prefix] = (fingerprint, name or self._known.get(prefix, ("", ""))[1])
-        blake2b, size = hashlib.blake2b, _TEXT_SIZE
+        blake2b = hashlib.blake2b
+        size = _TEXT_SIZE
         return [
             prefix + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
             for text in texts
@@ -220,7 +222,8 @@ class Store(AbstractContextManager["Store"]):
             # In their order, keys that lie together are read together: decisive where the file is
             # not in memory.
             for prefix, group in groupby(sorted(keys), key=lambda key: key[:_PREFIX_SIZE]):
-                record, wanted = self._record(transaction, prefix), list(group)
+                record = self._record(transaction, prefix)
+                wanted = list(group)
                 for start in range(0, len(wanted) if record else 0, _READ_AT_ONCE):
                     assert record is not None
                     stored = transaction.cursor().getmulti(wanted[start : start + _READ_AT_ONCE])
@@ -269,7 +272,8 @@ class Store(AbstractContextManager["Store"]):
     def _put(
         self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number
     ) -> None:
-        (fingerprint, name), size = self._known[prefix], np.dtype(number).itemsize
+        (fingerprint, name) = self._known[prefix]
+        size = np.dtype(number).itemsize
         record = self._record(transaction, prefix) or {
             "number": number,
             "dimension": len(items[0][1]) // size,
@@ -318,13 +322,13 @@ class Store(AbstractContextManager["Store"]):
         self,
         fingerprint: str,
         texts: Sequence[str],
-        compute: Callable[[list[str]], NDArray[np.float32]],
+        compute: Callable[[list[str]], Float32s],
         batch: int = 2048,
         bar: tqdm[Any] | None = None,
         name: str = "",
         run: Run = map,
         number: Number = "float32",
-    ) -> NDArray[np.float32]:
+    ) -> Float32s:
         """Return one vector per text, computing only those that are not stored.
 
         Parameters
@@ -366,7 +370,7 @@ class Store(AbstractContextManager["Store"]):
         first: dict[bytes, int] = {}
         for row, key in enumerate(keys):
             first.setdefault(key, row)
-        values: NDArray[np.float32] | None = None
+        values: Float32s | None = None
         absent = dict(first)
         # Values go from the file to the array some at a time: a million of them are never in memory
         # twice.
@@ -441,7 +445,8 @@ class Store(AbstractContextManager["Store"]):
         asked = list(
             {key: text for key, text in zip(keys, texts, strict=True) if key not in found}.items()
         )
-        fresh, problems = dict[bytes, bytes](), Counter[str]()
+        fresh = dict[bytes, bytes]()
+        problems = Counter[str]()
         try:
             with tqdm(
                 total=len(asked), desc=f"asking {name}", unit="question", delay=2, disable=None
@@ -495,7 +500,8 @@ class Store(AbstractContextManager["Store"]):
         removed = _REMOVED_AT_ONCE
         while removed == _REMOVED_AT_ONCE:
             with self._writing() as transaction:
-                cursor, removed = transaction.cursor(self._entries), 0
+                cursor = transaction.cursor(self._entries)
+                removed = 0
                 cursor.set_range(prefix)
                 while removed < _REMOVED_AT_ONCE and cursor.key().startswith(prefix):
                     cursor.delete()
@@ -524,7 +530,8 @@ def _sound(
 ) -> tuple[dict[bytes, bytes], list[bytes]]:
     """Return the undamaged values without their checksums, and the keys of the others."""
     size = np.dtype(record["number"]).itemsize * record["dimension"]
-    sound, damaged = {}, []
+    sound = {}
+    damaged = []
     for key, data in stored:
         value = data[:size]
         if data[size:] == _sum(value, key) and len(value) == size:
@@ -540,9 +547,7 @@ def _last_used(folder: Path) -> float:
     return max(folder.stat().st_mtime, *(max(each.st_mtime, each.st_atime) for each in found), 0.0)
 
 
-def _checked(
-    rows: NDArray[np.float32], expected: int, number: Number
-) -> NDArray[np.float32 | np.float16]:
+def _checked(rows: Float32s, expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
     """Return the values of a batch as they will be stored."""
     with np.errstate(over="ignore"):
         rounded = np.ascontiguousarray(rows, dtype=number)

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from anmi.errors import AnmiError
+from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.kinds import is_dot, is_routed, is_sparse, is_static, prompts_of
 
 COLUMNS: Final = (
@@ -75,7 +75,7 @@ class Row:
 class NegativeSampler:
     """Chooses the negatives of a step; a draw may depend on nothing but the seed, the step and the row."""
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         raise NotImplementedError
 
@@ -190,10 +190,10 @@ class Assembly:
     """
 
     texts: list[str]
-    positive: NDArray[np.int64]
-    weights: NDArray[np.float32]
-    negatives: NDArray[np.int64]
-    judged: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    positive: Int64s
+    weights: Float32s
+    negatives: Int64s
+    judged: dict[str, Float32s] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
 
 
@@ -248,9 +248,7 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     )
 
 
-def _mask_positives(
-    rows: Sequence[Row], column: dict[str, int], weights: NDArray[np.float32]
-) -> None:
+def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: Float32s) -> None:
     columns_of: dict[str, set[int]] = {}
     known: dict[str, set[str]] = {}
     for row in rows:
@@ -291,13 +289,16 @@ class Batcher:
         texts_per_pass: int,
         guide: SentenceTransformer | None = None,
     ) -> None:
-        self._tokenise, self._in_batch = tokenise, in_batch
-        self._texts_per_pass, self._guide = texts_per_pass, guide
+        self._tokenise = tokenise
+        self._in_batch = in_batch
+        self._texts_per_pass = texts_per_pass
+        self._guide = guide
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
-        hardness, queries = [row.hardness for row in rows], [row.query for row in rows]
+        hardness = [row.hardness for row in rows]
+        queries = [row.query for row in rows]
         return {
             "guide": None if self._guide is None else guided(self._guide, queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],
@@ -375,10 +376,7 @@ class Tokeniser:
         route = {"task": role} if self._routed else {}
         if role in self._in_a_row:
             return self._from_table([prompt + text for text in texts], route) | route
-        features: dict[str, Any] = self._encoder.preprocess(
-            texts, prompt=prompt or None, **route, **self._cut
-        )
-        return features
+        return self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
 
     def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
         """Tokenise every text once per run: for a static encoder it would be most of the training time."""

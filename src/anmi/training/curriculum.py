@@ -100,7 +100,9 @@ class Curriculum:
     remembers: ClassVar[tuple[str, ...]] = ("step",)
 
     def __init__(self, options: Any = None, course: Course = Course()) -> None:  # noqa: B008
-        self._options, self._course, self._step = options, course, 0
+        self._options = options
+        self._course = course
+        self._step = 0
 
     @property
     def state(self) -> State | None:
@@ -158,8 +160,12 @@ class Curriculum:
 TIERS: Final = 4
 # Of learning progress: thresholds of the progress, and by how much difficulty changes then; those
 # of the report.
-_RISING, _FALLING, _PLATEAU = 0.05, -0.02, 0.01
-_UP, _DOWN, _PUSH = 0.05, 0.1, 0.02
+_RISING = 0.05
+_FALLING = -0.02
+_PLATEAU = 0.01
+_UP = 0.05
+_DOWN = 0.1
+_PUSH = 0.02
 _VALIDATIONS: Final = 3
 # Share of negatives that come on top at difficulty 1 (methods §3.6).
 _GROWTH: Final = 0.5
@@ -182,7 +188,8 @@ def sliding_state(options: WindowOptions, difficulty: float, base: int | None) -
     if options.window == "elo":
         low, high = EloWindow(difficulty=difficulty).window
     else:
-        low, high = 0.5 * (1 - difficulty), 0.5 + 0.5 * (1 - difficulty)
+        low = 0.5 * (1 - difficulty)
+        high = 0.5 + 0.5 * (1 - difficulty)
     return State(
         difficulty, low, high, None if base is None else int(base * (1 + _GROWTH * difficulty))
     )
@@ -241,12 +248,14 @@ class LearningProgress(Curriculum):
         super().__init__(options, course)
         usual = 100 if options.as_published else min(max(round(course.steps / 20), 5), 100)
         self._window = options.window_steps or usual
-        self._difficulty, self._seen = 0.0, 0
+        self._difficulty = 0.0
+        self._seen = 0
         # Of the last two windows, and of the last one; None where gradients are not clipped, and so
         # not measured.
         self._losses: list[float] = []
         self._norms: list[float | None] = []
-        self._stabilities, self._mean_stability = 0, 0.0
+        self._stabilities = 0
+        self._mean_stability = 0.0
         self._validations: list[float] = []
         self._validated = False
 
@@ -302,7 +311,8 @@ class LearningProgress(Curriculum):
     def _stability(self) -> float | None:
         if (stability := self._steadiness()) is None:
             return None
-        mean_before, known = self._mean_stability, self._stabilities
+        mean_before = self._mean_stability
+        known = self._stabilities
         self._stabilities += 1
         self._mean_stability += (stability - mean_before) / self._stabilities
         return stability - mean_before if known else None
@@ -337,7 +347,8 @@ class Bandit(Curriculum):
 
     def __init__(self, options: BanditOptions, course: Course) -> None:
         super().__init__(options, course)
-        self._alpha, self._beta = [1.0] * options.arms, [1.0] * options.arms
+        self._alpha = [1.0] * options.arms
+        self._beta = [1.0] * options.arms
         self._held = False
         self._arm = self._draw(0)
 
@@ -368,7 +379,8 @@ class Bandit(Curriculum):
 _HALF_LIFE: Final = 20.0
 # Gain over the best dev metric so far that is one, and fall below it that is one; less could be
 # chance.
-_MIN_GAIN, _MAX_DROP = 0.002, 0.01
+_MIN_GAIN = 0.002
+_MAX_DROP = 0.01
 
 
 def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
@@ -411,7 +423,8 @@ class Linear(Curriculum):
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        last, mix = self._options.warm_up * self._course.epoch, self._course.mix
+        last = self._options.warm_up * self._course.epoch
+        mix = self._course.mix
         if self._step >= last:
             return mixed_state(mix)
         way = self._step / last
@@ -507,10 +520,8 @@ class Triggered(Curriculum):
     def _by_dev(self, validation: float | None) -> tuple[int, str]:
         if validation is None or not math.isfinite(validation):
             return 0, ""
-        best, self._best = (
-            self._best,
-            validation if self._best is None else max(self._best, validation),
-        )
+        best = self._best
+        self._best = validation if self._best is None else max(self._best, validation)
         if best is None or validation > best + _MIN_GAIN:
             return 0, ""
         if self._place > 0 and validation < best - _MAX_DROP:
@@ -526,7 +537,8 @@ class Triggered(Curriculum):
             return
         stages = {"origin": self._path[self._place] + 1, "target": self._path[place] + 1}
         self._transitions.append({"step": step, **stages, "why": why})
-        self._place, self._begun = place, step
+        self._place = place
+        self._begun = step
         self._sum = self._weight = 0.0
         if change < 0:
             # By violations it may be anything, and is not looked at.

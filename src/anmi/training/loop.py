@@ -153,9 +153,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         keep_best: bool,
         checkpoint_minutes: float = math.inf,
     ) -> None:
-        self._loss, self.curriculum = loss, curriculum
-        self._evaluate_dev, self._keep_best = evaluate_dev, keep_best
-        self._checkpoint_seconds, self._checkpoint = 60 * checkpoint_minutes, time.monotonic()
+        self._loss = loss
+        self.curriculum = curriculum
+        self._evaluate_dev = evaluate_dev
+        self._keep_best = keep_best
+        self._checkpoint_seconds = 60 * checkpoint_minutes
+        self._checkpoint = time.monotonic()
         self.best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
         self.best_epoch: int | None = None
@@ -199,11 +202,13 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         drawing: dict[str, torch.Tensor],
     ) -> None:
         """Go on from the attributes of :meth:`state`, the best weights so far and the tensors of the sampler."""
-        names, lines = values["steps"]["columns"], values["steps"]["data"]
+        names = values["steps"]["columns"]
+        lines = values["steps"]["data"]
         self._steps = [dict(zip(names, line, strict=True)) for line in lines]
         for name in _REMEMBERED:
             setattr(self, name, values[name])
-        self._earlier, self.best_state = values["seconds"], best or None
+        self._earlier = values["seconds"]
+        self.best_state = best or None
         self.drawn.load_state_dict(values["drawn"])
         self.curriculum.load_state_dict(values["curriculum"])
         self.sampler.load_state_dict(values["sampler"], drawing)
@@ -289,7 +294,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         value = float(self._evaluate_dev(model))
         model.train(was_training)
         if self.best_dev is None or value > self.best_dev:
-            self.best_dev, self.best_epoch = value, epoch
+            self.best_dev = value
+            self.best_epoch = epoch
             if self._keep_best:
                 self.best_state = {
                     name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()
@@ -303,8 +309,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 def _report(part: Any) -> dict[str, float]:
-    report: dict[str, float] = part.report() if hasattr(part, "report") else {}
-    return report
+    return part.report() if hasattr(part, "report") else {}
 
 
 class Bar(ProgressCallback):  # type: ignore[misc]
@@ -338,11 +343,9 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         num_items_in_batch: Any = None,
     ) -> Any:
         """Return the loss of the rows whose numbers ``inputs`` holds."""
-        step, numbers, sampler = (
-            self.state.global_step,
-            inputs["row"].cpu().numpy(),
-            self.recorder.sampler,
-        )
+        step = self.state.global_step
+        numbers = inputs["row"].cpu().numpy()
+        sampler = self.recorder.sampler
         self.recorder.rows = sampler(numbers, step)
         self._batch = batch = self.batcher(self.recorder.rows)
         loss = self.loss(self._prepare_input(batch) | {"step": step})
@@ -403,7 +406,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        best, drawing = self.recorder.best_state or {}, self.recorder.sampler.state_dict()[1]
+        best = self.recorder.best_state or {}
+        drawing = self.recorder.sampler.state_dict()[1]
         parts = (self.model.state_dict(), self.loss.loss.state_dict(), best, drawing)
         for name, tensors in zip(_PARTS, parts, strict=True):
             # A copy of each, since safetensors refuses tensors that share memory.

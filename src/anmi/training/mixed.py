@@ -20,6 +20,7 @@ from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import side_by_side
+from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.kinds import resolve_precision
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.seeds import choose
@@ -74,12 +75,12 @@ class Stock:
     ids: NDArray[np.object_]
     texts: NDArray[np.object_]
     number: dict[str, int]
-    origin: NDArray[np.int64]
-    about: NDArray[np.int32]
+    origin: Int64s
+    about: Int32s
     uris: tuple[str, ...]
     related: sparse.csr_array
-    swaps: NDArray[np.int32]
-    edits: NDArray[np.int32]
+    swaps: Int32s
+    edits: Int32s
 
     @property
     def documents(self) -> int:
@@ -105,7 +106,8 @@ class Stock:
             No document states a fact.
         """
         ids = corpus.document_id.tolist()
-        graph, own = knowledge.of(ids), np.arange(len(ids), dtype=np.int32)
+        graph = knowledge.of(ids)
+        own = np.arange(len(ids), dtype=np.int32)
         if not graph.stated.nnz:
             raise AnmiError(
                 "Negatives from mixed sources need to know what documents state, and this"
@@ -126,18 +128,14 @@ class Stock:
             identifier: len(ids) + place
             for place, identifier in enumerate(variants.variant_id[made])
         }
-        numbers, graph_kind = (
-            variants.variant_id.map(number).to_numpy(np.int64),
-            variants.kind.isin(GRAPH_KINDS),
-        )
+        numbers = variants.variant_id.map(number).to_numpy(np.int64)
+        graph_kind = variants.kind.isin(GRAPH_KINDS)
         swaps, edits = (
             side_by_side(origin[kind], numbers[kind], len(ids))
             for kind in (graph_kind, ~graph_kind)
         )
-        everything, texts = (
-            [*ids, *variants.variant_id[made]],
-            [*document_texts(corpus), *variants.text[made]],
-        )
+        everything = [*ids, *variants.variant_id[made]]
+        texts = [*document_texts(corpus), *variants.text[made]]
         return cls(
             np.array(everything, object),
             np.array(texts, object),
@@ -187,7 +185,7 @@ class LatentIndex:
         self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
         self.take()
 
-    def add(self, documents: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+    def add(self, documents: Int64s, vectors: Float32s) -> None:
         """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
         stays = ~np.isin(self._held[0], documents)
         parts = (
@@ -203,7 +201,7 @@ class LatentIndex:
         self.documents, vectors = self._copy
         self._vectors = torch.from_numpy(vectors).to(self._type)
 
-    def search(self, anchors: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    def search(self, anchors: Float32s, count: int) -> Int64s:
         """Return the places of the nearest documents in the copy, int64 [n, count], nearest first; -1 for none."""
         found = min(count, len(self._vectors))
         if not found or not len(anchors):
@@ -281,7 +279,10 @@ class DNHSampler(NegativeSampler):
         curriculum: Curriculum,
         dimension: int,
     ) -> None:
-        self._count, self._seed, self._stock, self._options = count, seed, stock, options
+        self._count = count
+        self._seed = seed
+        self._stock = stock
+        self._options = options
         self._curriculum = curriculum
         self._rows = rows
         self._names = np.array([f"{row.query_id}\x1f{row.positive_id}" for row in rows])
@@ -313,7 +314,7 @@ class DNHSampler(NegativeSampler):
         # Which documents a batch holds; here so that it is not made anew for every step.
         self._present = np.zeros(stock.documents, bool)
 
-    def sample_negatives(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def sample_negatives(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawn, source = self.draw(rows, step)
         hard = ((source != _RANDOM) & (drawn != PADDING)).sum(axis=1) / max(self._count, 1)
@@ -321,7 +322,8 @@ class DNHSampler(NegativeSampler):
         sizes = (drawn != PADDING).sum(axis=1).tolist()
         drawn = _present_first(drawn) if min(sizes, default=0) < self._count else drawn
         # All at once; numpy finds them in a fraction of the time that a loop takes.
-        names, texts = self._stock.ids[drawn].tolist(), self._stock.texts[drawn].tolist()
+        names = self._stock.ids[drawn].tolist()
+        texts = self._stock.texts[drawn].tolist()
         lines = zip(
             rows.tolist(), names, texts, sizes, boost, self._excluded(rows, drawn), strict=True
         )
@@ -339,7 +341,8 @@ class DNHSampler(NegativeSampler):
         boost: float,
         excluded: list[str],
     ) -> Row:
-        row, own = self._rows[number], tuple(names[:size])
+        row = self._rows[number]
+        own = tuple(names[:size])
         return replace(
             row,
             negative_ids=own,
@@ -353,19 +356,16 @@ class DNHSampler(NegativeSampler):
             ),
         )
 
-    def draw(
-        self, rows: NDArray[np.int64], step: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def draw(self, rows: Int64s, step: int) -> tuple[Int64s, Int64s]:
         """Return what is drawn for B rows.
 
         Numbers in the stock, int64 [B, n], -1 where there was nothing; and the source of each,
         int64 [B, n].
         """
-        count, own = self._count, self._own[rows]
-        swaps, edits = (
-            self._stock.swaps[own].astype(np.int64),
-            self._stock.edits[own].astype(np.int64),
-        )
+        count = self._count
+        own = self._own[rows]
+        swaps = self._stock.swaps[own].astype(np.int64)
+        edits = self._stock.edits[own].astype(np.int64)
         swaps[self._is_excluded(rows, swaps)] = PADDING
         if self._options.edit == 0:
             edits = edits[:, :0]
@@ -377,9 +377,11 @@ class DNHSampler(NegativeSampler):
         random = (uniform[1] * self._stock.documents).astype(np.int64)
         random[self._is_excluded(rows, random)] = PADDING
         latent = self._latent(rows, bool((asked == _LATENT).any()))
-        graph, edited = _shuffled(swaps, uniform[2]), _shuffled(edits, uniform[3])
+        graph = _shuffled(swaps, uniform[2])
+        edited = _shuffled(edits, uniform[3])
         options = {_RANDOM: _present_first(random), _GRAPH: graph, _LATENT: latent, _EDIT: edited}
-        source, drawn = asked.copy(), np.full(asked.shape, PADDING, np.int64)
+        source = asked.copy()
+        drawn = np.full(asked.shape, PADDING, np.int64)
         for kind, instead in (*_FALLBACK, (_RANDOM, _RANDOM)):
             mine = source == kind
             taken = _taken(options[kind], mine)
@@ -401,10 +403,10 @@ class DNHSampler(NegativeSampler):
     def update_index(
         self,
         step: int,
-        rows: NDArray[np.int64],
-        queries: NDArray[np.float32],
+        rows: Int64s,
+        queries: Float32s,
         document_ids: Sequence[str],
-        documents: NDArray[np.float32],
+        documents: Float32s,
     ) -> None:
         """Take in what a step, the ``step``-th of the training, encoded; make the index anew if it is due.
 
@@ -428,7 +430,8 @@ class DNHSampler(NegativeSampler):
         )
         own = numbers < self._stock.documents
         self._index.add(numbers[own], documents[own])
-        self._anchors[rows], self._known[rows] = queries, True
+        self._anchors[rows] = queries
+        self._known[rows] = True
         if step % self._options.refresh == 0:
             self._index.take()
             self._look(step)
@@ -456,7 +459,7 @@ class DNHSampler(NegativeSampler):
         self._noted = values["noted"]
         self._anchors, self._known = (tensors[name].numpy().copy() for name in ("anchors", "known"))
 
-    def _draw_sources(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _draw_sources(self, uniform: Float64s) -> Int64s:
         state = self._curriculum.state
         mix = self._options.mix if state is None or state.mix is None else state.mix
         # A share of 0 must not be drawn, whatever the others are rounded to.
@@ -465,10 +468,9 @@ class DNHSampler(NegativeSampler):
         place = np.minimum(
             np.searchsorted(borders, uniform * borders[-1], side="right"), len(present) - 1
         )
-        result: NDArray[np.int64] = present[place]
-        return result
+        return present[place]
 
-    def _latent(self, rows: NDArray[np.int64], wanted: bool) -> NDArray[np.int64]:
+    def _latent(self, rows: Int64s, wanted: bool) -> Int64s:
         """Neighbours that may be taken, int64 [B, K] with -1 at the end."""
         found = np.full((len(rows), _TOP), PADDING, np.int64)
         if wanted and len(self._index.documents):
@@ -480,7 +482,7 @@ class DNHSampler(NegativeSampler):
             found[known] = _present_first(np.where(hits, documents, PADDING))
         return found
 
-    def _nearest(self, rows: NDArray[np.int64], count: int) -> tuple[NDArray[Any], ...]:
+    def _nearest(self, rows: Int64s, count: int) -> tuple[NDArray[Any], ...]:
         """Return which rows are known, [n], and of those places, numbers and usability of the nearest, [n, count]."""
         known = np.flatnonzero(self._known[rows])
         places = self._index.search(self._anchors[rows[known]], count)
@@ -501,21 +503,19 @@ class DNHSampler(NegativeSampler):
                 query = self._rows[number].query_id
                 self._noted.append([step, query, rank + 1, name, *uris, bool(usable[line, rank])])
 
-    def _is_excluded(
-        self, rows: NDArray[np.int64], documents: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
+    def _is_excluded(self, rows: Int64s, documents: Int64s) -> Bools:
         wanted = rows[:, None] * self._stock.documents + documents
         place = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         real = (documents != PADDING) & (documents < self._stock.documents)
-        result: NDArray[np.bool_] = (self._codes[place] == wanted) & real
-        return result
+        return (self._codes[place] == wanted) & real
 
-    def _excluded(self, rows: NDArray[np.int64], drawn: NDArray[np.int64]) -> list[list[str]]:
+    def _excluded(self, rows: Int64s, drawn: Int64s) -> list[list[str]]:
         """For each row, names of what the batch holds that must not be its negative."""
         there = np.concatenate([drawn[drawn != PADDING], self._own[rows]])
         origin = self._stock.origin[there]
         self._present[origin] = True
-        start, end = self._no_negatives.indptr[rows], self._no_negatives.indptr[rows + 1]
+        start = self._no_negatives.indptr[rows]
+        end = self._no_negatives.indptr[rows + 1]
         lengths = end - start
         flat = np.repeat(start - np.cumsum(lengths) + lengths, lengths) + np.arange(
             int(lengths.sum())
@@ -523,7 +523,8 @@ class DNHSampler(NegativeSampler):
         document = self._no_negatives.indices[flat]
         hit = self._present[document]
         self._present[origin] = False
-        place, document = np.repeat(np.arange(len(rows)), lengths)[hit], document[hit]
+        place = np.repeat(np.arange(len(rows)), lengths)[hit]
+        document = document[hit]
         names: dict[int, set[str]] = {}
         wanted = np.isin(origin, document)
         for item, of in zip(there[wanted].tolist(), origin[wanted].tolist(), strict=True):
@@ -565,22 +566,21 @@ def _listed(names: Sequence[Iterable[str]], stock: Stock) -> sparse.csr_array:
     )
 
 
-def _present_first(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _present_first(numbers: Int64s) -> Int64s:
     return np.take_along_axis(
         numbers, np.argsort(numbers == PADDING, axis=1, kind="stable"), axis=1
     )
 
 
-def _shuffled(numbers: NDArray[np.int64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+def _shuffled(numbers: Int64s, uniform: Float64s) -> Int64s:
     order = np.argsort(np.where(numbers == PADDING, np.inf, uniform), axis=1)
     return np.take_along_axis(numbers, order, axis=1)
 
 
-def _taken(options: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _taken(options: Int64s, wanted: Bools) -> Int64s:
     """Give the k-th slot that is wanted the k-th option of its row; -1 where there are not so many."""
     place = np.cumsum(wanted, axis=1) - 1
     if not options.shape[1]:
         return np.full(wanted.shape, PADDING, np.int64)
     value = np.take_along_axis(options, np.clip(place, 0, options.shape[1] - 1), axis=1)
-    result: NDArray[np.int64] = np.where(place < options.shape[1], value, PADDING)
-    return result
+    return np.where(place < options.shape[1], value, PADDING)

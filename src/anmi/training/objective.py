@@ -82,8 +82,14 @@ class ContrastiveObjective(nn.Module):
         adversary: float = 0.0,
     ) -> None:
         super().__init__()
-        self.model, self.loss, self.autocast, self.recompute = model, loss, autocast, recompute
-        self.margin, self.most, self.sparsity, self.adversary = margin, most, sparsity, adversary
+        self.model = model
+        self.loss = loss
+        self.autocast = autocast
+        self.recompute = recompute
+        self.margin = margin
+        self.most = most
+        self.sparsity = sparsity
+        self.adversary = adversary
         self.as_encoded = by_dot or sparsity is not None
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
         # Of the last batch: embeddings of queries and documents, the share of negatives within the
@@ -104,7 +110,8 @@ class ContrastiveObjective(nn.Module):
         """
         queries, documents = self._encode_both(batch["queries"], batch["documents"])
         self.encoded = queries.detach(), documents.detach()
-        similarity, own = self._similarity(queries, documents), batch["positive"][:, None]
+        similarity = self._similarity(queries, documents)
+        own = batch["positive"][:, None]
         weights = batch["weights"]
         if self.most is not None:
             scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
@@ -128,7 +135,8 @@ class ContrastiveObjective(nn.Module):
             judged=batch["judged"],
             **told,
         )
-        mine, log_weights = similarity.gather(1, own)[:, 0], weights.log()
+        mine = similarity.gather(1, own)[:, 0]
+        log_weights = weights.log()
         if self.adversary and torch.is_grad_enabled():
 
             def harm(against: Tensor) -> Tensor:
@@ -164,7 +172,8 @@ class ContrastiveObjective(nn.Module):
         return queries[:, held] @ documents[:, held].T
 
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
-        first, second = queries["groups"][0], documents["groups"][0]
+        first = queries["groups"][0]
+        second = documents["groups"][0]
         if {*first, *second} != {"input_ids", "offsets"}:
             return self._encode(queries), self._encode(documents)
         # Of a table in one call, since each makes a gradient that is as large as the table.

@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import BatchSampler
 
@@ -19,6 +18,7 @@ from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.hardness import hardness
 from anmi.errors import AnmiError
+from anmi.ragged import Float64s, Int64s
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.seeds import choose
 from anmi.training.batch import NegativeSampler, Row
@@ -45,7 +45,7 @@ class FirstNegatives(NegativeSampler):
             else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
         )
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers."""
         return [self._rows[number] for number in rows]
 
@@ -75,7 +75,8 @@ class _Pools(NegativeSampler):
         lengths = np.array([len(row.negatives) for row in rows])
         self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
         self._exists = exists = self._places < lengths[:, None]
-        weights, self._values = np.zeros(exists.shape), np.full(exists.shape, np.nan)
+        weights = np.zeros(exists.shape)
+        self._values = np.full(exists.shape, np.nan)
         weights[exists] = [weight for row in rows for weight in row.weights]
         if column:
             self._values[exists] = [value for row in rows for value in row.judged[column][1]]
@@ -88,9 +89,10 @@ class _Pools(NegativeSampler):
             replace(row, judged={name: row.judged[name] for name in keep}) for row in rows
         ]
         self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
-        self._count, self._seed = count, seed
+        self._count = count
+        self._seed = seed
 
-    def _uniform(self, rows: NDArray[np.int64], step: int) -> NDArray[np.float64]:
+    def _uniform(self, rows: Int64s, step: int) -> Float64s:
         keys = [self._keys[number] for number in rows.tolist()]
         slots = np.broadcast_to(self._places, (len(rows), len(self._places)))
         return seeds.uniform(self._seed, f"training/{self.stream}/{step}", keys, slots)
@@ -139,9 +141,11 @@ class PoolSampler(_Pools):
         self._curriculum = curriculum
         self._report: dict[str, float] = {}
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
-        state, gap, usable = self._curriculum.state, self._gap[rows], self._usable[rows]
+        state = self._curriculum.state
+        gap = self._gap[rows]
+        usable = self._usable[rows]
         assert state is not None
         outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
         outside[np.isnan(gap)] = np.inf
@@ -210,9 +214,10 @@ class SimAnsSampler(_Pools):
         self._usable &= np.isfinite(self._values)
         if loss.drawing.form == "score":
             self._usable &= np.isfinite(self._own)
-        self._wanted, self._loss = count, loss
+        self._wanted = count
+        self._loss = loss
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawing = self._loss.drawing
         given = (
@@ -303,7 +308,7 @@ class InTurn(_Around):
                 places = self._places[row.query_id]
                 places.setdefault(row.positive_id, len(places))
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the positives and negatives of this step (from 0)."""
         return [self._turned(row, step // self._steps) for row in self._inner(rows, step)]
 
@@ -323,9 +328,7 @@ def with_hardness(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, hardness=value[row.query]) for row in rows]
 
 
-def round_at_random(
-    values: NDArray[np.float64], query_ids: Sequence[str], step: int, seed: int
-) -> NDArray[np.int64]:
+def round_at_random(values: Float64s, query_ids: Sequence[str], step: int, seed: int) -> Int64s:
     """Round up with the probability of the fraction, so that the mean over steps is the value itself.
 
     Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on
@@ -357,9 +360,11 @@ class HardnessSampler(_Around):
 
     def __init__(self, inner: NegativeSampler, count: Adaptation, seed: int) -> None:
         super().__init__(inner)
-        self._count, self._seed, self._mean = count, seed, math.nan
+        self._count = count
+        self._seed = seed
+        self._mean = math.nan
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         found = self._inner(rows, step)
         wanted = self._count.at(np.array([row.hardness for row in found]))
@@ -400,7 +405,8 @@ def build_sampler(
         There is a curriculum, and no row has more negatives than a step takes; or sources are
         mixed, and there is nothing to draw from.
     """
-    count, keep = options.negatives, options.loss.reads
+    count = options.negatives
+    keep = options.loss.reads
     if isinstance(options.sources, MixedSources):
         if stock is None or count is None:
             raise AnmiError(
@@ -513,11 +519,13 @@ class PseudoRows:
         starts = np.flatnonzero(
             np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
         )
-        self._starts, self._views = starts, np.diff(np.append(starts, len(key)))
+        self._starts = starts
+        self._views = np.diff(np.append(starts, len(key)))
         columns = ["query_id", "text", "document_id", "positive_text", "weight"]
         self._pairs = list(table[columns].itertuples(index=False, name=None))
         self._place = names.get_indexer(pd.Index(table.document_id.iloc[starts])).astype(np.int32)
-        self._related, self._names = related, np.array(document_ids, dtype=object)
+        self._related = related
+        self._names = np.array(document_ids, dtype=object)
         of_slot = table.kind.to_numpy(object)[starts]
         self.groups = [np.flatnonzero(of_slot == kind) for kind in kinds]
 
@@ -525,7 +533,7 @@ class PseudoRows:
         """Return the number of slots."""
         return len(self._starts)
 
-    def rows(self, slots: NDArray[np.int64], epoch: int) -> list[Row]:
+    def rows(self, slots: Int64s, epoch: int) -> list[Row]:
         """Return the rows of the given slots in an epoch (from 0)."""
         pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
         found = self._related.excluded(self._place[slots][:, None])
@@ -558,12 +566,16 @@ class WithPseudoQueries(NegativeSampler):
     def __init__(
         self, labelled: NegativeSampler, count: int, pseudo: PseudoRows, steps: int
     ) -> None:
-        self._labelled, self._count, self._pseudo, self._steps = labelled, count, pseudo, steps
+        self._labelled = labelled
+        self._count = count
+        self._pseudo = pseudo
+        self._steps = steps
         self._share = 0.0
 
-    def __call__(self, rows: NDArray[np.int64], step: int) -> list[Row]:
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives and views of this step (from 0)."""
-        own, others = rows[rows < self._count], rows[rows >= self._count] - self._count
+        own = rows[rows < self._count]
+        others = rows[rows >= self._count] - self._count
         self._share = len(others) / len(rows)
         drawn = self._labelled(own, step) if len(own) else []
         return [*drawn, *(self._pseudo.rows(others, step // self._steps) if len(others) else [])]
@@ -594,13 +606,14 @@ class OneKindBatches(BatchSampler):
         Returns the epoch that begins, from 0, also after a training was resumed.
     """
 
-    def __init__(
-        self, groups: Sequence[NDArray[np.int64]], sizes: Sequence[int], seed: int
-    ) -> None:
-        self._groups, self._sizes, self._seed = groups, sizes, seed
+    def __init__(self, groups: Sequence[Int64s], sizes: Sequence[int], seed: int) -> None:
+        self._groups = groups
+        self._sizes = sizes
+        self._seed = seed
         self.epoch: Callable[[], int] = lambda: 0
         # Asked for by the library's loader; our batches are lists of row numbers.
-        self.batch_size, self.drop_last = next(iter(sizes), 1), False
+        self.batch_size = next(iter(sizes), 1)
+        self.drop_last = False
 
     @staticmethod
     def of(

@@ -331,7 +331,8 @@ def _loop(
     loop.batcher = Batcher(
         Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide
     )
-    loop.recorder, recorder.objective = recorder, objective
+    loop.recorder = recorder
+    recorder.objective = objective
     return loop
 
 

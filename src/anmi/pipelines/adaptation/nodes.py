@@ -67,7 +67,8 @@ def ask_corpus(
     dict
         ``pseudo_queries, dropped_pseudo_queries, pseudo_query_summary``.
     """
-    kinds, writer = kinds_of(recipe, recipes, options), None
+    kinds = kinds_of(recipe, recipes, options)
+    writer = None
     if params.llm is not None and "llm" in kinds:
         from anmi.adaptation.written import Writer
         from anmi.judging.endpoint import Endpoint

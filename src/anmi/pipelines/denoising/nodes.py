@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import GRADE, MARKED, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
@@ -19,6 +18,7 @@ from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.judging.evidence import Material, facts_of
 from anmi.judging.fusing import FusedJudge
 from anmi.pipelines.params import DenoisingParams, EloParams
+from anmi.ragged import Float32s
 from anmi.retrieval import exact
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import (
@@ -40,7 +40,7 @@ def judge_by_evidence(
     *,
     candidates: CandidateShards,
     terms: Terms,
-    document_embeddings: NDArray[np.float32],
+    document_embeddings: Float32s,
     encoder_info: dict[str, Any],
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
@@ -57,10 +57,8 @@ def judge_by_evidence(
         return ColumnShards(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
 
-    texts, facts = (
-        dict(zip(queries.query_id, queries.text, strict=True)),
-        facts_of(corpus, knowledge.graph),
-    )
+    texts = dict(zip(queries.query_id, queries.text, strict=True))
+    facts = facts_of(corpus, knowledge.graph)
     # Likeness of documents is a cosine, whatever the encoder compares by.
     vectors = exact.directions(np.asarray(document_embeddings))
     material = Material(terms=terms, query_texts=texts, vectors=vectors, facts=facts)
@@ -92,12 +90,12 @@ def judge_candidates(
     The cross-encoder is asked if the recipe reads it, or an Elo that it reads.
     """
     read = recipes.get(recipe).requires
-    params, elo = (
-        recipes.get(recipe).settings("denoising", params),
-        recipes.get(recipe).settings("elo", elo),
-    )
+    params = recipes.get(recipe).settings("denoising", params)
+    elo = recipes.get(recipe).settings("elo", elo)
     asked = read & (OF_CROSS_ENCODER - OF_ELO) or (read & OF_ELO and elo.judges.get("cross"))
-    candidates, none, told = candidates.joined(evidence), {"judged_pairs": 0}, {"calls": 0}
+    candidates = candidates.joined(evidence)
+    none = {"judged_pairs": 0}
+    told = {"calls": 0}
     if not (queries.split == "train").any():
         return ColumnShards(), none, told
 
@@ -105,7 +103,8 @@ def judge_candidates(
         "query_texts": dict(zip(queries.query_id, queries.text, strict=True)),
         "seed": seed,
     }
-    texts["document_texts"], answers = document_texts(corpus), None
+    texts["document_texts"] = document_texts(corpus)
+    answers = None
     if params.llm is not None and recipes.get(recipe).judged:
         from anmi.judging.llm import LLMJudge, Reader
 
@@ -113,7 +112,8 @@ def judge_candidates(
         llm = LLMJudge(
             reader=reader, select=_selecting(recipes.get(recipe), candidates, seed), **texts
         )
-        answers, told = llm.fit(candidates), llm.summary
+        answers = llm.fit(candidates)
+        told = llm.summary
     if not asked:
         return (
             ColumnShards() if answers is None else add_columns(engine, answers, candidates),

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import CandidateShards
 from anmi.corpus.related import documents_of, first_passages
@@ -19,6 +18,7 @@ from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams
+from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
@@ -77,7 +77,7 @@ def encode_collection(
     # Other processes are asked neither for a table look-up, nor where one process has the GPU.
     sends = engine.ray_gpus or not (is_static(model) or device() == "cuda")
 
-    def vectors(texts: list[str], role: Literal["query", "document"]) -> NDArray[np.float32]:
+    def vectors(texts: list[str], role: Literal["query", "document"]) -> Float32s:
         if not asked:
             return np.zeros((len(texts), 0), np.float32)
         description = f"encoding {'queries' if role == 'query' else 'documents'}"
@@ -109,7 +109,7 @@ def encode_collection(
 
 def build_dense_index(
     corpus: pd.DataFrame,
-    embeddings: NDArray[np.float32],
+    embeddings: Float32s,
     encoder_info: dict[str, Any],
     params: DenseParams,
 ) -> DenseIndex:
@@ -124,8 +124,8 @@ def retrieve(
     *,
     bm25_index: BM25Index,
     dense_index: DenseIndex,
-    document_embeddings: NDArray[np.float32],
-    query_embeddings: NDArray[np.float32],
+    document_embeddings: Float32s,
+    query_embeddings: Float32s,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -149,14 +149,18 @@ def retrieve(
     from anmi.retrieval.retrieve import Queries, Retrieve, marked
 
     asked = recipes.get(recipe)
-    bm25, dense = asked.settings("bm25", bm25), asked.settings("dense", dense)
-    ids, encoded = corpus.document_id.tolist(), queries[queries.split.isin(asked.splits)]
+    bm25 = asked.settings("bm25", bm25)
+    dense = asked.settings("dense", dense)
+    ids = corpus.document_id.tolist()
+    encoded = queries[queries.split.isin(asked.splits)]
     labelled = qrels.query_id[qrels.document_id.isin(ids)]
     rows = np.flatnonzero((encoded.split == split) & encoded.query_id.isin(labelled))
     position = dict(zip(ids, range(len(ids)), strict=True))
     asking = encoded.iloc[rows]
-    positives, own = pool.Positives(qrels, position), pool.own_documents(asking, position)
-    names, texts = asking.query_id.tolist(), asking.text.tolist()
+    positives = pool.Positives(qrels, position)
+    own = pool.own_documents(asking, position)
+    names = asking.query_id.tolist()
+    texts = asking.text.tolist()
     vectors_of_queries = _scaled(np.asarray(query_embeddings), dense_index)
     shards = [
         Queries(
@@ -200,7 +204,7 @@ def retrieve_dev(**inputs: Any) -> CandidateShards:
     return retrieve(**inputs, split="dev") if wanted else CandidateShards.of([])
 
 
-def _scaled(queries: NDArray[np.float32], index: DenseIndex) -> NDArray[np.float32]:
+def _scaled(queries: Float32s, index: DenseIndex) -> Float32s:
     """Return queries whose inner products rank as the encoder's do and are of the size of cosines.
 
     Of documents of several lengths each query's are divided by its length and the documents' mean
@@ -214,15 +218,17 @@ def _scaled(queries: NDArray[np.float32], index: DenseIndex) -> NDArray[np.float
     return queries / scale[:, None]
 
 
-def _shards(counts: NDArray[np.int64], size: int) -> Iterator[slice]:
+def _shards(counts: Int64s, size: int) -> Iterator[slice]:
     """Cut queries into shards of at most so many, and of fewer where one has many positives."""
-    start, widest = 0, 1
+    start = 0
+    widest = 1
     for place, count in enumerate(counts.tolist()):
         widest = max(widest, count)
         if place - start == size or (
             place > start and (place - start + 1) * widest > size * _POSITIVES
         ):
             yield slice(start, place)
-            start, widest = place, max(count, 1)
+            start = place
+            widest = max(count, 1)
     if len(counts):
         yield slice(start, len(counts))

@@ -36,7 +36,8 @@ def rate_candidates(
         return ColumnShards(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
 
-    judges, texts = dict[str, Any](), (dict[str, str](), list[str]())
+    judges = dict[str, Any]()
+    texts = (dict[str, str](), list[str]())
     if params.pairwise:
         from anmi.corpus.texts import document_texts
         from anmi.judging.pairwise import ChatJudge

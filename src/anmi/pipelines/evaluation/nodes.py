@@ -186,7 +186,9 @@ def compare_systems(
         str(system): table.set_index("query_id").drop(columns="system")
         for system, table in scores.groupby("system", sort=False)
     }
-    rows, comparisons, flat = [], [], []
+    rows = []
+    comparisons = []
+    flat = []
     settings: dict[str, Any] = {
         "seed": seed,
         "resamples": params.resamples,
@@ -200,10 +202,8 @@ def compare_systems(
             asked_for = (
                 metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
             )
-            values, groups = (
-                table.loc[ids, asked_for].to_numpy(np.float64).T,
-                known.asked_by[ids].to_numpy(),
-            )
+            values = table.loc[ids, asked_for].to_numpy(np.float64).T
+            groups = known.asked_by[ids].to_numpy()
             bounds = intervals(values, **settings, groups=groups)
             for metric, value, low, high in zip(
                 asked_for, *(part.tolist() for part in bounds), strict=True

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.pipelines.params import DenseParams, EvaluationParams
+from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder, place_of
 from anmi.retrieval.fusion import Ranked
@@ -77,10 +77,8 @@ def build_search(
     dev = with_pseudo_tests(
         corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else []
     )
-    asked, texts = (
-        dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist(),
-        document_texts(corpus),
-    )
+    asked = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist()
+    texts = document_texts(corpus)
     parts = []
     for folder in (trained_model, *companion_of(trained_model)):
         model = load_encoder(str(folder), store.path / "models", dense.max_length)
@@ -222,7 +220,8 @@ def changed(
     """Return the search over documents of which some have another text; only these are encoded."""
     from anmi.evaluation.retrieval import vectors
 
-    other, retrievers = _other(before, after), []
+    other = _other(before, after)
+    retrievers = []
     if not len(other):
         return search
     for retriever in search.retrievers.values():
@@ -245,11 +244,12 @@ def reindexed(
     index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame
 ) -> BM25Index:
     """Return an index with the same settings of documents of which some have another text; only these are cut."""
-    how, rows = index.settings, _other(before, after)
+    how = index.settings
+    rows = _other(before, after)
     own = terms.changed(rows, document_texts(after.iloc[rows]))
     return BM25Index.of_terms(own, how["engine"], how["k1"], how["b"], how["epsilon"])
 
 
-def _other(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int64]:
+def _other(before: pd.DataFrame, after: pd.DataFrame) -> Int64s:
     """Return which documents have another text."""
     return np.flatnonzero((before.title != after.title) | (before.text != after.text))

@@ -106,10 +106,8 @@ def draw_figures(
 
     from anmi.report import figures
 
-    quality, funnel = (
-        figures.metrics(pd.DataFrame(results["rows"])),
-        figures.funnel(selection_summary["funnel"]),
-    )
+    quality = figures.metrics(pd.DataFrame(results["rows"]))
+    funnel = figures.funnel(selection_summary["funnel"])
     nearness = figures.relevance_by_nearness(selection_summary.get("by_nearness"))
     drawn = quality, funnel, nearness, figures.training(training_log)
     # Without a title: Kedro-Viz names the figure, and has margins and a height of its own.

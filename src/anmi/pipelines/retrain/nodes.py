@@ -202,7 +202,8 @@ def score_champion(
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
     if params.rule.system == HYBRID:
-        how, depth = champion[HYBRID], max(evaluation.cutoffs)
+        how = champion[HYBRID]
+        depth = max(evaluation.cutoffs)
         runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(
             system=_SYSTEM
         )
@@ -264,12 +265,14 @@ def decide_promotion(
         resamples=evaluation.resamples,
         unlabelled=unlabelled,
     )
-    decision, reasons = found.decision, list(found.reasons)
+    decision = found.decision
+    reasons = list(found.reasons)
     models = [trained_model, *companion_of(trained_model)]
     prints = [fingerprint(load_encoder(str(model), model.parent)) for model in models]
     own = prints[0] if len(prints) == 1 else hash_value(prints)
     if own in champion["rolled_back"]:
-        decision, version = KEPT, champion["rolled_back"][own]
+        decision = KEPT
+        version = champion["rolled_back"][own]
         reasons.append(
             f"the challenger has the very weights of version {version}, which was rolled back"
         )
@@ -343,8 +346,11 @@ def register_challenger(
     Its companion and the weights of the hybrid go with it; the index of the documents is no part of
     a model.
     """
-    name, decision, reasons = champion["model"], promotion["decision"], list(promotion["reasons"])
-    compared, before = promotion["champion"], registry.at(name, model_registry.CHAMPION)
+    name = champion["model"]
+    decision = promotion["decision"]
+    reasons = list(promotion["reasons"])
+    compared = promotion["champion"]
+    before = registry.at(name, model_registry.CHAMPION)
     version = before.version if before else None
     if decision == PROMOTED and version != compared:
         decision = KEPT

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
@@ -21,6 +20,7 @@ from anmi.judging.endpoint import Endpoint
 from anmi.judging.fusing import provenance
 from anmi.pipelines.params import SelectionParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.ragged import Bools
 from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
 from anmi.selection.export import Exported
 from anmi.selection.recipe import RecipeBook, Runner, needed, with_probabilities, with_stage_columns
@@ -59,7 +59,7 @@ class _Selecting:
     """Applies a fitted recipe to a block."""
 
     runner: Runner
-    new: NDArray[np.bool_]
+    new: Bools
 
     def __call__(self, block: Candidates) -> Candidates:
 
@@ -91,7 +91,8 @@ def make_training_rows(
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
     position = dict(zip(ids, range(len(ids)), strict=True))
-    places, labels = own_documents(queries, position), Positives(qrels, position)
+    places = own_documents(queries, position)
+    labels = Positives(qrels, position)
     own = {
         query: place
         for query, place in zip(queries.query_id, places.tolist(), strict=True)
@@ -222,7 +223,8 @@ def summarise_selection(
     )
     found["gaps"] = {name: found.pop(name) for name in ("dense", "elo")}
     if compared := found.setdefault("marked", None):
-        marked, relevant = compared["relevant"] + compared["not_relevant"], compared["relevant"]
+        marked = compared["relevant"] + compared["not_relevant"]
+        relevant = compared["relevant"]
         told = "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said"
         _LOG.info(told, marked, relevant, compared["brier"])
     if said := expected_sentence(found["expected"]):

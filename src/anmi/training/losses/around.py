@@ -160,7 +160,8 @@ class DrawnBySimAns(Around):
 
     def __init__(self, loss: Loss, options: SimAnsDraw) -> None:
         super().__init__(loss)
-        self.drawing, self._column = LearnableSimAns(options.form), options.reads[0]
+        self.drawing = LearnableSimAns(options.form)
+        self._column = options.reads[0]
         # Of the batch in hand, [B, places of the pool]; the sampler leaves it here.
         self.relaxed: Tensor | None = None
 
@@ -239,11 +240,9 @@ class ScaledTemperature(nn.Module):
 
     def __init__(self, base: nn.Module, options: HansOptions) -> None:
         super().__init__()
-        self.base, self._factor, self._absolute = (
-            base,
-            options.temperature,
-            options.temperature_is == "absolute",
-        )
+        self.base = base
+        self._factor = options.temperature
+        self._absolute = options.temperature_is == "absolute"
         self._last = float("nan")
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:

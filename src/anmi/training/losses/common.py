@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from anmi.errors import AnmiError
+from anmi.ragged import Float64s
 from anmi.training.batch import Row
 
 
@@ -88,7 +88,7 @@ def judgments(facts: Facts, column: str) -> tuple[Tensor, Tensor]:
     ), facts.judged[column]
 
 
-def all_judgments(rows: Sequence[Row], column: str) -> NDArray[np.float64]:
+def all_judgments(rows: Sequence[Row], column: str) -> Float64s:
     """Return all that judges said in a training set, [n]; for the check, and for the scale of Elo.
 
     Raises
@@ -129,7 +129,8 @@ class Loss(nn.Module):
         super().__init__()
         if temperature is not None:
             self.temperature = temperature
-        self.options, self.dimensions = options, dimensions
+        self.options = options
+        self.dimensions = dimensions
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Look at all rows before the first step."""

@@ -119,11 +119,9 @@ class TauPlus(nn.Module):
                 " was judged relevant), where its logit is infinite: give it a small number, or do"
                 " not learn it"
             )
-        self.initial, self.learnable, self.prior_strength = (
-            options.tau_plus,
-            options.learned,
-            options.prior_strength,
-        )
+        self.initial = options.tau_plus
+        self.learnable = options.learned
+        self.prior_strength = options.prior_strength
         if self.learnable:
             self.logit = nn.Parameter(torch.tensor(_logit(self.initial)))
 

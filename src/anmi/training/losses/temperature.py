@@ -165,7 +165,8 @@ def build_temperature(options: parts.TemperatureOptions, dimensions: int = 0) ->
 def _within(t: Tensor, low: float, high: float) -> Tensor:
     """Clamp, but keep the gradient that leads back: a query clamped without any would be stuck there."""
     if t.requires_grad:
-        below, above = t.detach() < low, t.detach() > high
+        below = t.detach() < low
+        above = t.detach() > high
         # A positive gradient lowers t when descended along.
         t.register_hook(  # type: ignore[no-untyped-call]
             lambda gradient: gradient.masked_fill(
