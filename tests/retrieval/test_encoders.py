@@ -144,8 +144,8 @@ def test_a_table_that_cannot_give_vectors_is_refused(
     folder = Path(shutil.copytree(table_folder, tmp_path / "model"))
     ((name, weights),) = load_file(folder / "model.safetensors").items()
     save_file({name: np.ascontiguousarray(change(weights))}, folder / "model.safetensors")
-    with pytest.raises(AnmiError, match=told):
-        encoders.encode(encoders.cached_encoder(str(folder), tmp_path), ["a fox"])
+    with Store(tmp_path / "store") as store, pytest.raises(AnmiError, match=told):
+        encoders.encode(encoders.cached_encoder(str(folder), tmp_path), ["a fox"], store)
 
 
 MISSING = [

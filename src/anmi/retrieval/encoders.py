@@ -416,7 +416,7 @@ def encode(
     if store is None:
         return embed(encoder, list(texts), precision, batch_size, role)
     compute: Callable[[list[str]], Float32s]
-    compute = partial(embed, encoder, precision=precision, batch_size=batch_size, role=role)
+    compute = partial(embed_finite, encoder, precision=precision, batch_size=batch_size, role=role)
     # Each commit is a wait for the disk.
     batch = 4096 if is_static(encoder) else 1024
     run = cast(Run, map)
@@ -439,7 +439,7 @@ def embed(
     # Never None, which would be the default prompt.
     prompt = prompts_of(model)[role] if role else ""
     if isinstance(model, TokenTable):
-        return _checked(model.encode(texts, prompt), texts)
+        return model.encode(texts, prompt)
     import torch
 
     by_dot = kinds.is_dot(model)
@@ -462,11 +462,12 @@ def embed(
             vectors = encoded.float()
             vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
             result[group] = vectors.cpu().numpy()
-    return _checked(result, texts)
+    return result
 
 
-def _checked(vectors: Float32s, texts: Sequence[str]) -> Float32s:
-    """Return vectors, float32 [T, D], if all of their numbers are some."""
+def embed_finite(model: Encoder, texts: list[str], **settings: Any) -> Float32s:
+    """Do what :func:`embed` does for vectors that are kept, and refuse numbers that are none."""
+    vectors = embed(model, texts, **settings)
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         raise AnmiError(
@@ -487,10 +488,9 @@ def embed_by_name(
     role: Role,
     texts: list[str],
 ) -> Float32s:
-    """Do what :func:`embed` does by an encoder of :func:`cached_encoder`; other machines must find the same files."""
-    return embed(
-        cached_encoder(encoder, models, max_length, prompts), texts, precision, batch_size, role
-    )
+    """Do what :func:`embed_finite` does by an encoder that other machines find in the same files."""
+    model = cached_encoder(encoder, models, max_length, prompts)
+    return embed_finite(model, texts, precision=precision, batch_size=batch_size, role=role)
 
 
 def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> None:
