@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 262_024,
+    "tokens": 262_039,
     "tokens a line": 9.1,
     "empty names, %": 5.3,
     "fmt: skip": 3,
@@ -27,7 +27,7 @@ MOST: Final = {
     "lines over 100 columns": 776,
     "files": 196,
     "recipes": 25,
-    "lines of tests": 32_310,
+    "lines of tests": 32_311,
     "lines of benchmarks": 5_120,
     "words of docs": 25_000,
 }
