@@ -80,11 +80,14 @@ class Ranking:
         selves = queries.query_id[names == queries.query_id]
         relevant = qrels[(qrels.relevance > 0) & qrels.query_id.isin(selves)]
         labelled = set(zip(relevant.query_id, relevant.document_id.map(hit_of), strict=True))
-        itself = {query: hit_of[query] for query in selves if query in hit_of}
-        itself = {query: hit for query, hit in itself.items() if (query, hit) not in labelled}
+        excluded = {
+            query: hit_of[query]
+            for query in selves
+            if query in hit_of and (query, hit_of[query]) not in labelled
+        }
         ranking = Ranking(queries.query_id.tolist(), hits, np.empty(0, np.int32), depth, first)
         place = ranking.place
-        own = [place.get(itself.get(query, ""), PADDING) for query in ranking.query_ids]
+        own = [place.get(excluded.get(query, ""), PADDING) for query in ranking.query_ids]
         return replace(ranking, own=np.array(own, np.int32))
 
     @property
