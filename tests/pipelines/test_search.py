@@ -13,8 +13,8 @@ from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import ranked
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
-from anmi.pipelines.evaluation.search import build_search, run_systems, with_exact_indexes
-from anmi.pipelines.params import DenseParams, EvaluationParams, HybridParams
+from anmi.pipelines.evaluation.search import fit_search, make_parts, rank_by_parts, run_systems
+from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.terms import Terms
@@ -119,11 +119,9 @@ class Run:
         dense: DenseParams,
         deep: Any = "cutoffs",
         collection: dict[str, Any] | None = None,
-        **hybrid: Any,
+        **search: Any,
     ) -> None:
-        self.params = EvaluationParams(
-            cutoffs=(10, 20), resamples=100, hybrid=HybridParams(**hybrid), ranked=deep
-        )
+        self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, ranked=deep)
         given = collection or tables()
         if not labelled:
             given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
@@ -137,31 +135,43 @@ class Run:
             self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(
                 retriever="dense"
             )
-            shared: dict[str, Any] = {
+            fitting: dict[str, Any] = {
                 **given,
-                "recipe": "mine",
-                "params": self.params,
+                "dev_run": self.dev_run,
+                "training_summary": {"dev_queries": "labels" if labelled else "pseudo_queries"},
                 "dense": dense,
-                "store": store,
-                "terms": terms,
             }
-            self.search = build_search(
+            params = SearchParams(**{"parts": ["bm25", "trained"]} | search)
+            (folder / "none").mkdir()
+            self.parts = make_parts(
                 trained_model=models[1],
+                corpus_encoder=folder / "none",
                 bm25_index=BM25Index.of_terms(terms),
-                dev_run=self.dev_run,
+                encoder=models[0],
+                search=params,
+                store=store,
+                **fitting,
+            )
+            runs = rank_by_parts(
+                search_parts=self.parts, terms=terms, params=self.params, store=store, **fitting
+            )
+            self.search = fit_search(
+                search_parts=self.parts,
+                dev_part_runs=runs["dev_part_runs"],
                 info=INFO,
+                recipe="mine",
+                search=params,
                 seed=1,
-                **shared,
-                training_summary={"dev_queries": "labels" if labelled else "pseudo_queries"},
+                **fitting,
             )
             self.runs = run_systems(
-                search_index=self.search,
-                encoder=models[0],
-                corpus_encoder=Path(),
-                **shared,
+                runs["part_runs"],
+                self.search,
+                **given,
                 given_runs=GIVEN,
+                recipe="mine",
+                params=self.params,
             )
-            self.exact = with_exact_indexes(self.search, corpus).main.index
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["labels", "pseudo-queries"])
@@ -215,7 +225,8 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert (hit.document_id, hit.title) == ("d3", tables()["corpus"].title[3])
     fit, labelled = run.search.settings["fit"], len(run.tables["queries"]) > 0
     assert (fit["of"], fit["queries"]) == (("labels", 20) if labelled else ("pseudo_queries", 10))
-    assert fit["weights"] == run.search.settings["weights"]
+    weights = {name: weight for name, weight in fit["weights"].items() if weight}
+    assert weights == run.search.settings["weights"] and list(run.search.parts) == list(weights)
     assert 0 <= fit["low"]["dense"] <= fit["high"]["dense"] <= 1
     assert set(fit["ndcg@10"]) == ({"bm25", "dense", "hybrid"} if labelled else set()), (
         "ten say too little"
@@ -228,7 +239,17 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
 def test_what_is_measured_is_what_is_deployed(
     collection: Any, depth: int, models: tuple[str, Path], tmp_path: Path
 ) -> None:
-    run = Run(models, tmp_path / "store", True, DENSE, collection=collection(), depth=depth)
+    weights = {"bm25": 0.4, "trained": 0.6}
+    run = Run(
+        models,
+        tmp_path / "store",
+        True,
+        DENSE,
+        "cutoffs",
+        collection(),
+        depth=depth,
+        weights=weights,
+    )
     run.search.save(tmp_path / "folder")
     deployed = HybridSearch.load(tmp_path / "folder")
     questions = run.tables["queries"].set_index("query_id").text
@@ -236,7 +257,7 @@ def test_what_is_measured_is_what_is_deployed(
     for system, name in (("bm25", "bm25"), ("dense", "mine"), ("hybrid", "hybrid")):
         rows = run.runs[run.runs.system == name]
         for query_id, measured in rows.groupby("query_id", sort=False):
-            hits = deployed.search(questions[query_id], 20, system)[0]  # type: ignore[arg-type]
+            hits = deployed.search(questions[query_id], 20, system)[0]
             assert measured.document_id.tolist() == [hit.document_id for hit in hits]
             np.testing.assert_allclose(measured.score, [hit.score for hit in hits], atol=1e-5)
             shown = page.found(questions[query_id], 20)[system]
@@ -245,7 +266,7 @@ def test_what_is_measured_is_what_is_deployed(
     for question in questions[:10]:
         ranks = {hit.document_id: hit.rank for hit in deployed.search(question, depth, "bm25")[0]}
         hits = deployed.search(question, 10)[0]
-        assert {hit.document_id: hit.bm25_rank for hit in hits} == {
+        assert {hit.document_id: hit.ranks["bm25"] for hit in hits} == {
             hit.document_id: ranks.get(hit.document_id) for hit in hits
         }
 
@@ -254,7 +275,7 @@ def test_documents_of_one_text_are_one_hit(models: tuple[str, Path], tmp_path: P
     run = Run(models, tmp_path, True, DENSE, collection=cut_tables())
     question = run.tables["corpus"].title[0]
     for system in ("bm25", "dense", "hybrid"):
-        hits = run.search.search(question, 30, system)[0]  # type: ignore[arg-type]
+        hits = run.search.search(question, 30, system)[0]
         assert (hits[0].document_id, hits[0].copies) == ("d40", ("copy0",))
         assert not [hit for hit in hits if hit.document_id.startswith("copy")]
 
@@ -262,14 +283,15 @@ def test_documents_of_one_text_are_one_hit(models: tuple[str, Path], tmp_path: P
 def test_systems_are_measured_by_exact_search_whatever_is_deployed(
     models: tuple[str, Path], tmp_path: Path
 ) -> None:
-    made = Run(models, tmp_path, True, DENSE.model_copy(update={"index": "hnsw"}), weight=0.25)
-    assert (
-        made.search.main.index.settings["kind"] == "hnsw" and made.exact.settings["kind"] == "flat"
-    )
+    weights = {"bm25": 0.75, "trained": 0.25}
+    made = Run(models, tmp_path, True, DENSE.model_copy(update={"index": "hnsw"}), weights=weights)
+    exact: Any = made.parts.parts["dense"].index
+    assert made.search.parts["dense"].index.settings["kind"] == "hnsw"
+    assert exact.settings["kind"] == "flat"
     vectors = load_encoder(str(models[1]), tmp_path).encode_document(
         document_texts(tables()["corpus"]), normalize_embeddings=True
     )
-    np.testing.assert_allclose(made.exact.vectors(), vectors, atol=1e-5)
+    np.testing.assert_allclose(exact.vectors(), vectors, atol=1e-5)
     assert (
         made.search.settings["weights"] == {"bm25": 0.75, "dense": 0.25}
         and made.search.settings["fit"] is None

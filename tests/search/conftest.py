@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from anmi.retrieval.index import build_index
+from anmi.search import Part
+
 WORDS = [f"word{i}" for i in range(60)]
-SETTINGS: dict[str, Any] = {"encoder": {"max_length": 256, "precision": "float32", "batch_size": 8}}
+ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "batch_size": 8}
+
+
+def part(name: str, vectors: Any, model: Path, spread: float = 1.0) -> Part:
+    """A retriever as a part of a search over :func:`corpus`."""
+    ids = [f"d{row}" for row in range(vectors.shape[0])]
+    return Part(name, build_index(vectors, ids), model, ENCODER, spread)
 
 
 def corpus(count: int = 300) -> pd.DataFrame:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from tests.search.conftest import SETTINGS, WORDS, corpus
+from tests.search.conftest import WORDS, corpus, part
 
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded
+from anmi.search import HybridSearch, Part
 
 QUESTIONS = ["word1 word2 word3", "word7 word8", "nothing known", "word59"]
 
@@ -42,13 +42,12 @@ def built(model: Path, **changes: Any) -> HybridSearch:
         texts, normalize_embeddings=True
     )
     settings: dict[str, Any] = {
-        **SETTINGS,
         "depth": 50,
         "weights": {"bm25": 0.3, "dense": 0.7},
         "about": {"collection": "mine"},
     }
-    parts = [Encoded(model, embeddings, 0.4)]
-    return HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **settings | changes)
+    parts = [Part("bm25", BM25Index.build(texts, "en")), part("dense", embeddings, model, 0.4)]
+    return HybridSearch.build(parts, table, **settings | changes)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +72,7 @@ def test_it_finds_the_same_before_and_after_it_was_saved(
 
 def test_reciprocal_ranks_are_a_way_as_well(model: Path) -> None:
     search = built(model, method="rrf")
-    lists = {part: search.ranked(QUESTIONS, 50, part) for part in ("bm25", "dense")}  # type: ignore[arg-type]
+    lists = {part: search.ranked(QUESTIONS, 50, part) for part in ("bm25", "dense")}
     ranked = {part: Ranked(found.documents, found.scores) for part, found in lists.items()}
     expected = fuse(ranked, 5, method="rrf").documents
     found = search.ranked(QUESTIONS, 5).documents
@@ -123,16 +122,11 @@ def reweigh(folder: Path, weights: list[float]) -> None:
             "hybrid.json has the weights .*numbers from 0 to 1 that add up to 1",
         ),
         (lambda f: reweigh(f, [0.9, 0.9]), "hybrid.json has the weights"),
-        (lambda f: (f / "dense" / "vectors.npy").unlink(), "vectors.npy is missing"),
         (
             lambda f: (f / "documents.parquet").write_bytes(b"PAR1"),
             "documents.parquet has 4 bytes and had",
         ),
-        (
-            lambda f: damage(f / "model" / "model.safetensors"),
-            "model.safetensors is damaged, since its SHA-256",
-        ),
-        (lambda f: damage(f / "dense" / "vectors.npy"), "vectors.npy is damaged"),
+        (lambda f: [damage(path) for path in f.glob("*/index/settings.json")], "is damaged"),
     ],
 )
 def test_a_damaged_folder_is_refused_with_the_file(
@@ -145,12 +139,69 @@ def test_a_damaged_folder_is_refused_with_the_file(
         HybridSearch.load(copy)
 
 
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda f: (f / "dense/index/vectors.npy").unlink(), "vectors.npy is missing"),
+        (lambda f: damage(f / "dense/index/vectors.npy"), "vectors.npy is damaged"),
+        (
+            lambda f: damage(f / "dense/model/model.safetensors"),
+            "model.safetensors is damaged, since its SHA-256",
+        ),
+    ],
+)
+def test_the_search_goes_on_without_a_damaged_part(
+    folder: Path, tmp_path: Path, harm: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    harm(copy)
+    search = HybridSearch.load(copy)
+    assert f'without its part "dense": {copy}' in caplog.text and said in caplog.text
+    expected = HybridSearch.load(folder).search(QUESTIONS, 5, "bm25")
+    assert [[hit.document_id for hit in hits] for hits in search.search(QUESTIONS, 5)] == [
+        [hit.document_id for hit in hits] for hits in expected
+    ]
+    with pytest.raises(AnmiError, match='unknown system "dense"'):
+        search.search("word1", 5, "dense")
+
+
+def test_parts_that_need_no_network_serve_where_torch_is_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    search = HybridSearch.load(folder)
+    # Python takes a module that is None for one that is not installed.
+    monkeypatch.setitem(sys.modules, "anmi.retrieval.encoders", None)
+    hits = search.search("word1 word2", 5)[0]
+    assert list(search.parts) == ["bm25"] and "anmi.retrieval.encoders" in caplog.text
+    assert all(hit.ranks == {"bm25": hit.rank} for hit in hits)
+    with pytest.raises(AnmiError, match='the part "dense" of the search cannot be asked'):
+        HybridSearch.load(folder).search("word1", 5, "dense")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda parts: [], "the search has no part"),
+        (lambda parts: [*parts, parts[1]], 'two parts of the search are called "dense"'),
+        (
+            lambda parts: [parts[0], part("dense", np.eye(7, dtype=np.float32), parts[1].model)],
+            r"different numbers of passages \(bm25 1,203, dense 7; 1,203 have a text\)",
+        ),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused(model: Path, change: Any, said: str) -> None:
+    search = built(model)
+    with pytest.raises(AnmiError, match=said):
+        HybridSearch(change([*search.parts.values()]), corpus(1203), search.settings)
+
+
 def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "model"
     shutil.copytree(model, other)
     (other / "config.json").write_text('{"auto_map": {"AutoModel": "x.Y"}}')
     search = built(model)
-    search.main.model = other
+    search.parts["dense"].model = other
     with pytest.raises(AnmiError, match="auto_map"):
         search.save(tmp_path / "search")
     assert not (tmp_path / "search" / "hybrid.json").exists()

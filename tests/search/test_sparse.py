@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.search.conftest import SETTINGS, WORDS, corpus
+from tests.search.conftest import WORDS, corpus, part
 
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
@@ -21,9 +21,8 @@ from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import SHARE, pruned, spread_of_scores
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
-from anmi.search import HybridSearch
+from anmi.search import HybridSearch, Part
 from anmi.search.exports import export_opensearch, export_vectors
-from anmi.search.hybrid import Encoded
 
 QUESTIONS = ["word1 word2 word3", "word7 word8", "word59"]
 
@@ -44,8 +43,11 @@ def folder(retriever: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = document_texts(table)
     documents = sparse_vectors(retriever, texts, "document")
     spread = spread_of_scores(sparse_vectors(retriever, QUESTIONS, "query"), documents)
-    parts = [Encoded(place / "model", documents, spread)]
-    made = HybridSearch.build(BM25Index.build(texts, "en"), table, parts, **SETTINGS)
+    parts = [
+        Part("bm25", BM25Index.build(texts, "en")),
+        part("sparse", documents, place / "model", spread),
+    ]
+    made = HybridSearch.build(parts, table)
     made.save(place / "search")
     return place / "search"
 
@@ -58,9 +60,11 @@ def three(retriever: Any, word_encoder: Any, tmp_path_factory: pytest.TempPathFa
     for name, model in (("dense", dense), ("sparse", retriever)):
         model.save(str(place / name), create_model_card=False)
     table, texts = corpus(), document_texts(corpus())
+    vectors = dense.encode_document(texts, normalize_embeddings=True)
     parts = [
-        Encoded(place / "dense", dense.encode_document(texts, normalize_embeddings=True), 0.3),
-        Encoded(place / "sparse", sparse_vectors(retriever, texts, "document"), 0.8),
+        Part("bm25", BM25Index.build(texts, "en")),
+        part("dense", vectors, place / "dense", 0.3),
+        part("sparse", sparse_vectors(retriever, texts, "document"), place / "sparse", 0.8),
     ]
     weights = {"bm25": 0.25, "dense": 0.25, "sparse": 0.5}
     about = {
@@ -74,40 +78,36 @@ def three(retriever: Any, word_encoder: Any, tmp_path_factory: pytest.TempPathFa
             "ndcg@10": {"bm25": 0.5, "hybrid": 0.75},
         }
     }
-    made = HybridSearch.build(
-        BM25Index.build(texts, "en"), table, parts, weights=weights, about=about, **SETTINGS
-    )
+    made = HybridSearch.build(parts, table, weights=weights, about=about)
     made.save(place / "search")
     return place / "search"
 
 
 def test_three_parts_say_of_every_hit_what_they_say_alone(three: Path) -> None:
     search = HybridSearch.load(three)
-    assert list(search.retrievers) == ["dense", "sparse"]
+    assert list(search.parts) == ["bm25", "dense", "sparse"]
     own = {
-        part: [
-            {hit.document_id: hit for hit in hits} for hits in search.search(QUESTIONS, 100, part)
-        ]  # type: ignore[arg-type]
-        for part in ("bm25", "dense", "sparse")
+        name: [
+            {hit.document_id: hit for hit in hits} for hits in search.search(QUESTIONS, 100, name)
+        ]
+        for name in ("bm25", "dense", "sparse")
     }
-    bm25_spread = search.lists(QUESTIONS, 1, ["bm25"]).bm25_spread
-    spreads = {"bm25": bm25_spread, **search.settings["spreads"]}
+    spreads = search.lists(QUESTIONS, 1).spreads
     texts = corpus().set_index("document_id").text
     for place, hits in enumerate(search.search(QUESTIONS, 10)):
         for hit in hits:
             assert hit.text == texts[hit.document_id]
             total = 0.0
-            for part, found in own.items():
+            for name, found in own.items():
                 alone = found[place].get(hit.document_id)
-                assert getattr(hit, f"{part}_rank") == (alone.rank if alone else None)
+                assert hit.ranks[name] == (alone.rank if alone else None)
                 least = (
                     min(other.score for other in found[place].values())
                     if len(found[place]) == 100
                     else 0.0
                 )
                 score = alone.score if alone else least
-                spread = spreads[part][place] if part == "bm25" else spreads[part]
-                total += search.settings["weights"][part] * score / spread
+                total += search.settings["weights"][name] * score / spreads[name][place]
             assert hit.score == pytest.approx(total, rel=1e-5)
 
 
@@ -115,7 +115,7 @@ def test_a_search_of_three_parts_exports_its_terms_and_says_what_it_holds(
     three: Path, tmp_path: Path
 ) -> None:
     text = (three / "README.md").read_text()
-    assert "`companion/` | the sparse retriever" in text and "`sparse/*.npy`" in text
+    assert "`sparse/model/` | a sentence-transformers" in text and "`sparse/index/*.npy`" in text
     HybridSearch.load(three).save(tmp_path / "again")
     again = HybridSearch.load(tmp_path / "again")
     assert again.search(QUESTIONS, 5) == HybridSearch.load(three).search(QUESTIONS, 5)
@@ -162,15 +162,16 @@ def test_every_part_of_a_search_is_an_inner_product_of_vectors(three: Path, tmp_
     table = pd.read_parquet(tmp_path / "files" / "documents.parquet")
     terms = pd.read_parquet(tmp_path / "files" / "terms.parquet").set_index("term")["index"]
     assert table.id.tolist() == search.document_ids
-    asked = {kind: search.retrievers[kind].encode(QUESTIONS) for kind in ("dense", "sparse")}
+    bm25: Any = search.parts["bm25"].index
+    asked = {kind: search.parts[kind].encode(QUESTIONS) for kind in ("dense", "sparse")}
     for question in [*QUESTIONS[:2], "word1 word1 word5"]:
-        question_terms = terms.reindex(search.bm25.tokenize([question])[0]).dropna().astype(int)
+        question_terms = terms.reindex(bm25.tokenize([question])[0]).dropna().astype(int)
         weights = np.bincount(question_terms, minlength=len(terms))
         told = [
             values @ weights[places]
             for places, values in zip(table.bm25_indices, table.bm25_values, strict=True)
         ]
-        ((_, expected),) = search.bm25.scored([question], 300)
+        ((_, expected),) = bm25.scored([question], 300)
         assert np.allclose(told, expected[0], atol=1e-5) and max(told) > 0
     for row in range(2):
         sparse = asked["sparse"][[row]].toarray()[0]
@@ -182,7 +183,7 @@ def test_every_part_of_a_search_is_an_inner_product_of_vectors(three: Path, tmp_
             ],
         }
         for kind, told in found.items():
-            best = search.ranked([QUESTIONS[row]], 5, kind)  # type: ignore[arg-type]
+            best = search.ranked([QUESTIONS[row]], 5, kind)
             assert np.allclose(np.sort(told)[::-1][:5], best.scores[0], atol=1e-4), kind
     readme = (tmp_path / "files" / "README.md").read_text()
     assert (
@@ -224,7 +225,8 @@ def test_what_opensearch_is_given_scores_alike(
 def test_a_search_without_a_sparse_retriever_is_refused(tmp_path: Path, word_encoder: Any) -> None:
     word_encoder(WORDS).save(str(tmp_path / "dense"), create_model_card=False)
     table = corpus(20)
-    parts = [Encoded(tmp_path / "dense", np.eye(20, dtype=np.float32), 1.0)]
-    made = HybridSearch.build(BM25Index.build(table.text.tolist(), "en"), table, parts, **SETTINGS)
+    made = HybridSearch.build(
+        [part("dense", np.eye(20, dtype=np.float32), tmp_path / "dense")], table
+    )
     with pytest.raises(AnmiError, match="recipe=sparse"):
         export_opensearch(made, tmp_path / "c")

@@ -11,7 +11,7 @@ import pytest
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import run_table
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.search.fit import fit_weights, grid, ndcg_by_weights
+from anmi.search.fit import Measured, fit_weights
 
 DOCUMENTS = [f"d{i:02d}" for i in range(40)]
 
@@ -52,12 +52,11 @@ def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
     third = made(25, 7, 0.4)[1]
     lists = {"bm25": bm25, "dense": dense, "sparse": third}
     spreads = {"bm25": np.linspace(0.5, 2, 25), "dense": 0.4, "sparse": 0.7}
-    points = grid(3)
-    values = ndcg_by_weights(lists, spreads, labelled, grades, points)
-    for place in (0, 7, 20, 40, 65):
-        found = fuse(lists, 30, spreads, weights=dict(zip(lists, points[place], strict=True)))
+    measured = Measured(lists, spreads, labelled, grades)
+    for point in ((1, 0, 0), (0.3, 0.3, 0.4), (0, 0.5, 0.5), (0.1, 0.8, 0.1)):
+        found = fuse(lists, 30, spreads, weights=dict(zip(lists, point, strict=True)))
         table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
-        np.testing.assert_allclose(values[place], table["ndcg@10"].loc[names], atol=1e-6)
+        np.testing.assert_allclose(measured.ndcg(point), table["ndcg@10"].loc[names], atol=1e-6)
     fitted = fit_weights(lists, spreads, labelled, grades, np.ones(25, bool), seed=1)
     for name, part in lists.items():
         table = evaluate(qrels, run_table(names, DOCUMENTS, *part), (10,))
@@ -79,7 +78,10 @@ def test_the_better_part_gets_the_weight() -> None:
     better, worse = fitted(300, 0.95), fitted(300, 0.05)
     assert worse["weights"]["dense"] < 0.35 and better["weights"]["dense"] > 0.65
     assert worse["low"]["dense"] <= worse["weights"]["dense"] <= worse["high"]["dense"]
-    assert len(better["curve"]) == 21 and better["queries"] == 300
+    assert better["queries"] == 300
+    both = fitted(300, 0.7)
+    assert both["without"]["dense"] < both["ndcg@10"]["hybrid"]
+    assert both["without"]["dense"] == both["ndcg@10"]["bm25"]
 
 
 def test_of_three_parts_the_useless_one_gets_least() -> None:
@@ -108,7 +110,7 @@ def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough(
 def test_without_queries_both_count_the_same() -> None:
     found = fitted(0, 0.5)
     assert found["weights"] == {"bm25": 0.5, "dense": 0.5}
-    assert (found["kind"], found["queries"], found["curve"]) == ("none", 0, [])
+    assert (found["kind"], found["queries"]) == ("none", 0)
 
 
 def width(found: dict[str, Any]) -> float:

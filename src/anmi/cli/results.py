@@ -82,7 +82,13 @@ def _print_quality(found: dict[str, Any]) -> None:
 def _print(saved: dict[str, Any]) -> None:
     import pandas as pd
 
-    from anmi.report.console import NOTHING_MINED, bucket_table, rejections_table, results_table
+    from anmi.report.console import (
+        NOTHING_MINED,
+        bucket_table,
+        parts_table,
+        rejections_table,
+        results_table,
+    )
     from anmi.report.sentences import (
         composition,
         copies_notice,
@@ -97,14 +103,15 @@ def _print(saved: dict[str, Any]) -> None:
     compared = pd.DataFrame(saved["comparisons"])
     if len(measured):
         console().print(results_table(measured, compared))
-    if by_bucket := bucket_table(measured):
-        console().print(by_bucket)
+    for printed in (bucket_table(measured), parts_table(saved.get("search"))):
+        if printed:
+            console().print(printed)
     sentences = [
         pseudo_query_notice(saved.get("test_queries")),
         training_notice(saved.get("unchanged")),
         copies_notice(measured),
         verdict(measured, compared),
-        composition(saved.get("hybrid")),
+        composition(saved.get("search")),
         warning(measured, compared),
     ]
     for sentence in filter(None, sentences):

@@ -20,7 +20,7 @@ from anmi.errors import AnmiError, visible
     "--system",
     default="hybrid",
     show_default=True,
-    help="hybrid, bm25, or a trained retriever alone: dense or sparse.",
+    help="hybrid, or a part of it alone: bm25, dense, sparse, corpus or network.",
 )
 @run_option
 def search(

@@ -160,6 +160,8 @@ def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroS
 
     if search is None or not saved.has("dense_index", "encoder_info", "corpus_encoder"):
         return None
+    if search.settings.get("zero_shot") in search.parts:
+        return None
     index = saved.load("dense_index")
     info = saved.load("encoder_info")
     dense = context.params["dense"]

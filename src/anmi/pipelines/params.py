@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from anmi.adaptation.kinds import QuestionOptions
 from anmi.adaptation.make import FilterOptions
@@ -180,12 +181,45 @@ class SelectionParams(Params):
     generator: GeneratorOptions | None = None
 
 
-class HybridParams(Params):
-    """How BM25 and the trained retrievers become one search."""
+PARTS: Final = ("bm25", "trained", "corpus", "network")
 
+
+def _parts(value: Any) -> Any:
+    if value == "auto":
+        return PARTS
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"auto or a list was expected of some of {', '.join(PARTS)}")
+    for name in value:
+        if name not in PARTS:
+            raise ValueError(f'there is no part "{name}"; {nearest(str(name), PARTS)}')
+        if value.count(name) > 1:
+            raise ValueError(f'it names the part "{name}" twice: name each once')
+    return tuple(value)
+
+
+class SearchParams(Params):
+    """Of which parts the search is made, and how they are fused."""
+
+    parts: Annotated[tuple[str, ...], BeforeValidator(_parts)] = PARTS
+    network: Literal["auto", "minilm", "e5"] = "auto"
+    minutes: float = Field(10, ge=0)
     method: Literal["convex", "rrf"] = "convex"
     depth: int = Field(100, ge=1, le=100_000)
-    weight: float | None = Field(None, ge=0, le=1)
+    weights: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+
+    @model_validator(mode="after")
+    def _weights_are_of_parts(self) -> Self:
+        for name in self.weights or {}:
+            if name not in self.parts:
+                raise ValueError(
+                    f'search.weights names "{name}", which is none of search.parts;'
+                    f" {nearest(name, self.parts)}"
+                )
+        if self.weights is not None and not math.isclose(sum(self.weights.values()), 1):
+            raise ValueError(
+                f"search.weights add up to {sum(self.weights.values()):g}, and 1 was expected"
+            )
+        return self
 
 
 class EvaluationParams(Params):
@@ -199,7 +233,6 @@ class EvaluationParams(Params):
     resamples: int = Field(10_000, ge=100, le=1_000_000)
     confidence: float = Field(0.95, gt=0, lt=1)
     hardness: HardnessParams = HardnessParams()
-    hybrid: HybridParams = HybridParams()
     factuality_queries: int = Field(2_000, ge=2)
     neighbours: int = Field(5, ge=1)
 

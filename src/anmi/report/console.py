@@ -94,6 +94,12 @@ def bucket_table(results: pd.DataFrame) -> Table | None:
     return _table(title, ["system", *columns], rows) if counts else None
 
 
+def parts_table(search: Mapping[str, Any] | None) -> Table | None:
+    """Return what each part of the search weighs, brings and costs; None where nothing is known."""
+    rows = words.part_rows(search)
+    return _table("Parts of the search, by dev queries", words.PART_COLUMNS, rows) if rows else None
+
+
 def rejections_table(funnel: Sequence[Mapping[str, Any]]) -> Table:
     """Return what became of the candidates, step by step."""
     columns = ("step", "rule", "candidates", "share", "queries")
@@ -185,8 +191,8 @@ def hits_table(question: str, hits: Sequence[Hit], parts: Sequence[str]) -> Tabl
             document = f"{document} ({1 + len(hit.copies)} copies)"
         cells = [str(hit.rank), document, text, f"{hit.score:.3f}"]
         for part in parts:
-            rank = getattr(hit, f"{part}_rank")
-            score = getattr(hit, f"{part}_score")
+            rank = hit.ranks.get(part)
+            score = hit.scores.get(part)
             cells += ["–" if rank is None else str(rank), "–" if score is None else f"{score:.3f}"]
         rows.append(cells)
     headers = ("#", "document", "title and text", "score", *columns)

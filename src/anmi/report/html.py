@@ -121,7 +121,7 @@ def render(found: Mapping[str, Any]) -> str:
         for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))
     }
     notices = (
-        words.composition(results.get("hybrid")),
+        words.composition(results.get("search")),
         words.pseudo_query_notice(results.get("test_queries")),
         words.training_notice(results.get("unchanged")),
         words.copies_notice(measured),
@@ -197,6 +197,15 @@ def _sections(
         "nDCG@10. Labelled: a training label names one of the query's relevant documents. New:"
         " mining and training saw none of them, as with documents that come later. Unlabelled: all"
         " other queries.",
+    )
+    yield Section(
+        "Parts of the search",
+        [],
+        words.PART_COLUMNS,
+        words.part_rows(found["results"].get("search")),
+        [],
+        "nDCG@10 is that of dev queries: of the part alone, and of the search without it. The time"
+        " of a query is the median on the machine of the run; MB are those of index and model.",
     )
     yield from _mined(found["selection_summary"], found["results"]["false_negatives"])
     shown = figures.distributions(found["selection_summary"]["distributions"])

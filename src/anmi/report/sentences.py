@@ -19,7 +19,14 @@ HEADLINE_METRICS: Final = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 _SPELLED: Final = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "f2": "F2"}
 # Rows of a funnel that are no step's.
 _COUNTS: Final = ("total", "undecided", "negative", "complete")
-_BASELINES: Final = {BM25: "BM25", ZERO_SHOT: "zero-shot"}
+# Systems that need no training.
+_BASELINES: Final = {
+    BM25: "BM25",
+    ZERO_SHOT: "zero-shot",
+    "corpus": "corpus's own encoder",
+    "network": "network, untrained",
+    "bm25_and_network": "BM25 + network, untrained",
+}
 
 
 def bucket_counts(results: pd.DataFrame) -> dict[str, int]:
@@ -379,13 +386,22 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
     )
 
 
-def composition(hybrid: Mapping[str, Any] | None) -> str:
-    """Say what the hybrid is made of and what its weights rest on; empty where ranks are fused, or nothing is known."""
-    weights = (hybrid or {}).get("weights")
-    if not hybrid or not weights or hybrid.get("method") != "convex":
+def composition(search: Mapping[str, Any] | None) -> str:
+    """Say what the search is made of, what its weights rest on, and what was left out; empty where nothing is known."""
+    weights = (search or {}).get("weights")
+    if not search or not weights:
         return ""
+    sentences = [_weights_sentence(search, weights)] if search.get("method") == "convex" else []
+    sentences += [
+        f"{system_name(part)} was left out: {reason}."
+        for part, reason in (search.get("left_out") or {}).items()
+    ]
+    return " ".join(sentences)
+
+
+def _weights_sentence(search: Mapping[str, Any], weights: Mapping[str, float]) -> str:
     parts = " + ".join(f"{weight:.2f} {system_name(part)}" for part, weight in weights.items())
-    fit = hybrid.get("fit") or {}
+    fit = search.get("fit") or {}
     kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     if not fit.get("queries"):
         return f"hybrid: {parts}, weights that no dev query chose."
@@ -402,13 +418,44 @@ def composition(hybrid: Mapping[str, Any] | None) -> str:
     )
 
 
+PART_COLUMNS: Final = ("part", "weight", "nDCG@10 alone", "search without it", "ms a query", "MB")
+
+
+def part_rows(search: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    """Return the parts of the search as cells of :data:`PART_COLUMNS`; nDCG@10 is that of dev queries.
+
+    Examples
+    --------
+    >>> search = {"weights": {"bm25": 1.0}, "milliseconds": {"bm25": 2.0}, "megabytes": {"bm25": 7.25}}
+    >>> part_rows(search)
+    [('BM25', '1.00', '–', '–', '2.0', '7.2')]
+    """
+    search = search or {}
+    fit = search.get("fit") or {}
+
+    def cell(values: Mapping[str, float] | None, part: str, form: str) -> str:
+        return format(values[part], form) if values and part in values else "–"
+
+    return [
+        (
+            system_name(part),
+            f"{weight:.2f}",
+            cell(fit.get("ndcg@10"), part, ".3f"),
+            cell(fit.get("without"), part, ".3f"),
+            cell(search.get("milliseconds"), part, ",.1f"),
+            cell(search.get("megabytes"), part, ",.1f"),
+        )
+        for part, weight in (search.get("weights") or {}).items()
+    ]
+
+
 def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     """Say that a system fell significantly below the untrained encoder where no label helped; else nothing."""
     counts = bucket_counts(results)
     worse = []
     for bucket in (name for name in _OF if counts.get(name, 0) >= FEW):
         for system in systems(results):
-            untrained = system in (BM25, ZERO_SHOT) or system.endswith(RUN_ENDINGS)
+            untrained = system in _BASELINES or system.endswith(RUN_ENDINGS)
             change = None if untrained else difference(comparisons, system, METRIC, bucket)
             if change and change["high"] < 0:
                 worse.append(

@@ -135,7 +135,7 @@ def load_encoder(
 
     check_name(name)
     with loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
-        folder = checked_model(str(_folder_of(name, models)))
+        folder = folder_of(name, models)
         if is_sparse_folder(folder):
             from anmi.retrieval.sparse.document import load_sparse
 
@@ -169,7 +169,7 @@ def cached_encoder(
     if name == "static" or (name != "minilm" and is_folder(name)):
         # What is wrong with a folder is said by load_encoder.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            table = token_table(checked_model(str(_folder_of(name, models))))
+            table = token_table(folder_of(name, models))
     if table is None:
         return for_threads(load_encoder(name, models, max_length, prompts))
     settle_prompts(table, prompts)
@@ -188,10 +188,10 @@ def short_name(name: str) -> str:
     return Path(name).resolve().name if is_path else name
 
 
-def _folder_of(name: str, models: Path) -> Path:
-    """Return where a model lies, or its name on the hub; ``static`` is made of MiniLM on first use."""
+def folder_of(name: str, models: Path) -> Path:
+    """Return where a model lies, fetched from the hub if need be; ``static`` is made of MiniLM on first use."""
     if name not in NAMES:
-        return Path(name)
+        return checked_model(name)
     source = minilm_folder()
     if name == "minilm":
         verify(source / "model.safetensors", MINILM_SHA256)

@@ -1,4 +1,4 @@
-"""BM25's ranking and those of trained retrievers are fused into one, by ranks or by scores."""
+"""Rankings of several systems, the parts of a search, are fused into one, by ranks or by scores."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DEPTH: Final = 100
 _MOST_PASSAGES: Final = 5
 # Passages that are ranked for one query, which bounds memory; the same whatever depth is asked for.
 _DEEPEST: Final = 10_000
-# A part of this name has scored whatever it does not list; others list all documents that share a
-# term with the query.
-_DENSE: Final = "dense"
+# Parts of these names list all documents that share a term with the query, where their lists are
+# not full; others have scored whatever they do not list.
+_OF_TERMS: Final = ("bm25", "sparse")
 
 
 class Ranked(NamedTuple):
@@ -126,7 +126,7 @@ def _passages_a_document(first: Int32s) -> int:
     return min(-(-len(first) // max(documents, 1)), _MOST_PASSAGES)
 
 
-# By part: ``bm25``, ``dense`` or ``sparse``.
+# By the name of the part.
 Lists: TypeAlias = Mapping[str, Ranked]
 # What scores of a part are divided by to be compared: of BM25, whose scores grow with the terms of
 # the query, the standard deviation of each query's scores over all documents, [Q]; of a retriever
@@ -278,9 +278,10 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float3
     """
     scaled = {}
     for name, part in lists.items():
-        # What a list of terms does not hold shares none where there was room for it. A dense
-        # retriever's padding was never scored.
-        listed = np.where(part.documents == PADDING, np.inf if name == _DENSE else 0, part.scores)
+        # What a list of terms does not hold shares none where there was room for it. Padding of
+        # other lists was never scored.
+        padding = 0 if name in _OF_TERMS else np.inf
+        listed = np.where(part.documents == PADDING, padding, part.scores)
         lowest = listed.min(axis=1, initial=np.inf, keepdims=True)
         values = found.part_scores[name]
         filled = np.where(np.isnan(values), np.where(np.isfinite(lowest), lowest, 0), values)

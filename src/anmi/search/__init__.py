@@ -1,5 +1,6 @@
-"""A search holds what a run trained in one folder: BM25, the retrievers, and all of them together."""
+"""A search holds in one folder what ranks documents: BM25, networks, trained retrievers, and all of them together."""
 
-from anmi.search.hybrid import SYSTEMS, Hit, HybridSearch
+from anmi.search.hybrid import Hit, HybridSearch
+from anmi.search.parts import Part
 
-__all__ = ["SYSTEMS", "Hit", "HybridSearch"]
+__all__ = ["Hit", "HybridSearch", "Part"]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
 
 from anmi.errors import AnmiError
+from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import SparseIndex, TermTable
 from anmi.search.folder import README, rendered
 from anmi.search.hybrid import HybridSearch
@@ -54,7 +55,7 @@ def export_opensearch(search: HybridSearch, folder: Path) -> int:
     AnmiError
         The encoder is another.
     """
-    retriever = search.retrievers.get("sparse")
+    retriever = search.parts.get("sparse")
     index, table = (retriever.index, retriever.encode) if retriever else (None, None)
     if not isinstance(index, SparseIndex) or not isinstance(table, TermTable):
         raise AnmiError(
@@ -121,13 +122,17 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    bm25, terms = search.bm25.vectors()
-    parts = {"bm25": bm25} | {
-        kind: retriever.index.vectors() for kind, retriever in search.retrievers.items()
-    }
     folder.mkdir(parents=True, exist_ok=True)
-    numbered = pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms})
-    pq.write_table(numbered, folder / "terms.parquet")
+    matrices: dict[str, Any] = {}
+    bm25_settings: dict[str, Any] = {}
+    for name, part in search.parts.items():
+        if not isinstance(part.index, BM25Index):
+            matrices[name] = part.index.vectors()
+            continue
+        matrices[name], terms = part.index.vectors()
+        bm25_settings = part.index.settings
+        numbered = pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms})
+        pq.write_table(numbered, folder / "terms.parquet")
     ids = search.document_ids
     writer = None
     for rows, texts in _batches(search):
@@ -135,18 +140,18 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
             name: pa.array([text[name] for text in texts], pa.string())
             for name in ("title", "text")
         }
-        for name, vectors in parts.items():
+        for name, vectors in matrices.items():
             some = vectors[rows.start : rows.stop]
             if isinstance(some, np.ndarray):
                 columns[name] = pa.FixedSizeListArray.from_arrays(
                     some.astype(np.float32).ravel(), some.shape[1]
                 )
                 continue
-            for part, values in (
+            for half, values in (
                 ("indices", some.indices.astype(np.uint32)),
                 ("values", some.data.astype(np.float32)),
             ):
-                columns[f"{name}_{part}"] = pa.ListArray.from_arrays(
+                columns[f"{name}_{half}"] = pa.ListArray.from_arrays(
                     some.indptr.astype(np.int32), values
                 )
         table = pa.table(columns)
@@ -154,6 +159,7 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
         writer.write_table(table)
     if writer is not None:
         writer.close()
-    about = {**search.bm25.settings, **search.settings, "count": len(ids)}
-    (folder / README).write_text(rendered("vectors", **about), encoding="utf-8")
+    about = {name: part.about for name, part in search.parts.items()}
+    text = rendered("vectors", **search.settings, count=len(ids), about=about, bm25=bm25_settings)
+    (folder / README).write_text(text, encoding="utf-8")
     return len(ids)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,19 +14,27 @@ from anmi.corpus.related import hits_of
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s, in_rows
-from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
+from anmi.search.hybrid import PartLists, shares
 
 STREAM: Final = "search/weight"
-BM25: Final = "bm25"
-# Steps of the grid of weights of two parts, and of three, which has many more points.
-STEPS: Final = 20
-STEPS_OF_THREE: Final = 10
+# Weights are multiples of a tenth before they are averaged.
+STEPS: Final = 10
 CUT: Final = 10
 # Fewer queries about unlabelled documents say less than all dev queries together.
 LEAST_UNLABELLED: Final = 30
+# A part of less weight is left out: it costs what the others cost, and decides nothing.
+LEAST_WEIGHT: Final = 0.05
 _RESAMPLES: Final = 1000
-_CELLS: Final = 4_000_000
+# Columns of what parts rank: a row per part, query and document.
+PART_COLUMNS: Final = {
+    "query_id": "",
+    "document_id": "",
+    "score": 0.0,
+    "rank": 0,
+    "part": "",
+    "spread": 0.0,
+}
 
 
 def all_equal(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
@@ -39,23 +46,9 @@ def all_equal(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
         "high": dict.fromkeys(weights, 1.0),
         "queries": queries,
         "kind": "none",
-        "curve": [],
         "ndcg@10": {},
+        "without": {},
     }
-
-
-def grid(parts: int) -> Float64s:
-    """Return weights that sum to 1, [W, parts]: in steps of 1/20 of two parts, of 1/10 of more.
-
-    Examples
-    --------
-    >>> grid(2)[:2].tolist(), len(grid(3))
-    ([[1.0, 0.0], [0.95, 0.05]], 66)
-    """
-    steps = STEPS if parts <= 2 else STEPS_OF_THREE
-    products = itertools.product(range(steps + 1), repeat=parts - 1)
-    points = [(steps - sum(others), *others) for others in products if sum(others) <= steps]
-    return np.array(points) / steps
 
 
 def fit_weights(
@@ -72,7 +65,8 @@ def fit_weights(
     Parameters
     ----------
     lists, spreads
-        What Q queries found that no part was trained on; see :func:`anmi.retrieval.fusion.fuse`.
+        What each part ranks for Q queries that no part was trained on; see
+        :func:`anmi.retrieval.fusion.fuse`.
     labelled
         Their labelled documents, int32 [Q, P], padded with -1.
     grades
@@ -87,21 +81,20 @@ def fit_weights(
     Returns
     -------
     dict
-        ``weights`` by part, in [0, 1], whose sum is 1; ``low`` and ``high``, 95 % bootstrap
-        intervals over queries of the best weights, 0 and 1 without a query; ``queries``, how many
-        the weights were fitted on, or were too few for it; ``kind``: ``unlabelled`` (of whose
-        relevant documents training saw none as a positive), ``all`` where those are too few,
-        ``none`` where there are too few queries; ``curve``, the mean nDCG@10 of these queries by
-        weights; ``ndcg@10`` by part alone, and of the ``hybrid`` at the weights, empty without a
-        query.
+        ``weights`` by part, in [0, 1], whose sum is 1, below .05 only 0; ``low`` and ``high``, 95 %
+        bootstrap intervals over queries of the best weights, 0 and 1 without a query; ``queries``,
+        how many the weights were fitted on, or were too few for it; ``kind``: ``unlabelled`` (of
+        whose relevant documents training saw none as a positive), ``all`` where those are too few,
+        ``none`` where there are too few queries; ``ndcg@10`` of these queries by part alone, and of
+        the ``hybrid`` at the weights; ``without``, that of the hybrid without each of its parts;
+        both empty without a query.
 
     Notes
     -----
-    The curve is flat around its maximum, so that its best point moves with every query. The weights
-    are the mean of the best points of 1,000 bootstrap samples of the queries (bagging). With few
-    queries these lie all over the grid and their mean is drawn to its middle; a further pull
-    towards equal weights cost more than it brought already at five queries on dev queries of four
-    collections, and so did the best point itself.
+    Mean nDCG@10 is flat around its maximum, so that its best point moves with every query. The
+    weights are the mean of the best points of 1,000 bootstrap samples of the queries (bagging),
+    which coordinate ascent finds. With few queries these lie far apart and their mean is drawn to
+    the middle.
 
     Examples
     --------
@@ -109,13 +102,12 @@ def fit_weights(
     >>> right = Ranked(np.array([[1, 2]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
     >>> wrong = Ranked(np.array([[3, 1]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
     >>> truth, grades = np.full((90, 1), 1, np.int32), np.ones((90, 1), np.float32)
-    >>> found = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
-    >>> found["weights"]["dense"] > 0.6, found["queries"], found["kind"]
+    >>> fit = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
+    >>> fit["weights"]["dense"] > 0.6, fit["queries"], fit["kind"]
     (True, 90, 'unlabelled')
     """
-    chosen = (
-        unlabelled if int(unlabelled.sum()) >= LEAST_UNLABELLED else np.ones(len(unlabelled), bool)
-    )
+    is_enough = int(unlabelled.sum()) >= LEAST_UNLABELLED
+    chosen = unlabelled if is_enough else np.ones(len(unlabelled), bool)
     if not chosen.any():
         return all_equal(lists)
     lists = {name: part.of(chosen) for name, part in lists.items()}
@@ -123,123 +115,178 @@ def fit_weights(
         name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen]
         for name, spread in spreads.items()
     }
-    measured = spreads, labelled[chosen], grades[chosen]
-    points = grid(len(lists))
-    values = ndcg_by_weights(lists, *measured, points)
-    best = bagged(values, points, seed)
-    weights = np.round(best.mean(axis=0), 3)
-    # What rounding leaves is BM25's, the first part.
-    weights[0] = round(1 - weights[1:].sum(), 3)
-    reached = {
-        name: ndcg_by_weights({name: part}, *measured, np.ones((1, 1))).mean()
-        for name, part in lists.items()
+    measured = Measured(lists, spreads, labelled[chosen], grades[chosen])
+    best = bagged(measured, seed)
+    mean, low, high = best.mean(axis=0), *np.quantile(best, [0.025, 0.975], axis=0)
+    weights = trimmed(dict(zip(lists, mean.tolist(), strict=True)))
+    alone = {name: measured.mean({name: 1.0}) for name in lists}
+    without = {
+        name: measured.mean(shares(weights | {name: 0.0}, lists))
+        for name, weight in weights.items()
+        if 0 < weight < 1
     }
-    reached["hybrid"] = ndcg_by_weights(lists, *measured, weights[None]).mean()
-    chosen_weights, low, high = (
-        dict(zip(lists, of.tolist(), strict=True))
-        for of in (weights, *np.quantile(best, [0.025, 0.975], axis=0))
-    )
-    curve = zip(points.tolist(), values.mean(axis=1).tolist(), strict=True)
     return {
-        "weights": chosen_weights,
-        "low": low,
-        "high": high,
+        "weights": weights,
+        "low": dict(zip(lists, low.tolist(), strict=True)),
+        "high": dict(zip(lists, high.tolist(), strict=True)),
         "queries": int(chosen.sum()),
-        "kind": "unlabelled" if chosen is unlabelled else "all",
-        "curve": [
-            {"weights": dict(zip(lists, point, strict=True)), "ndcg@10": value}
-            for point, value in curve
-        ],
-        "ndcg@10": {name: round(float(value), 4) for name, value in reached.items()},
+        "kind": "unlabelled" if is_enough else "all",
+        "ndcg@10": alone | {"hybrid": measured.mean(weights)},
+        "without": without,
     }
 
 
-def ndcg_by_weights(
-    lists: Lists,
-    spreads: Spreads,
-    labelled: Int32s,
-    grades: Float32s,
-    points: Float64s,
-) -> Float64s:
-    """Return nDCG@10 of each query by each of W weights [W, parts], [W, Q]; see :func:`fit_weights`.
+def trimmed(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return weights rounded to thousandths, without those below :data:`LEAST_WEIGHT`.
 
-    Linear gain, as in trec_eval; a query without a relevant document has 0.
+    Examples
+    --------
+    >>> trimmed({"bm25": 0.04, "dense": 0.64, "network": 0.32})
+    {'bm25': 0.0, 'dense': 0.667, 'network': 0.333}
     """
-    union = aligned(lists)
-    parts = list(comparable(union, lists, spreads).values())
-    hidden = union.documents == PADDING
-    gains = np.zeros(union.documents.shape)
-    for document, grade in zip(labelled.T, np.maximum(grades, 0).T, strict=True):
-        gains += np.where((union.documents == document[:, None]) & ~hidden, grade[:, None], 0)
-    discounts = 1 / np.log2(np.arange(2, CUT + 2))
-    relevance = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
-    top = -np.sort(-relevance)[:, :CUT]
-    ideal = top @ discounts[: top.shape[1]]
-    rows = []
-    for weights in points.tolist():
-        scores = np.where(hidden, -np.inf, mixed(weights, parts))
-        order = np.argsort(-scores, kind="stable")[:, :CUT]
-        reached = in_rows(gains, order)
-        rows.append(reached @ discounts[: reached.shape[1]])
-    return np.divide(
-        np.array(rows), ideal, out=np.zeros((len(points), len(labelled))), where=ideal > 0
-    )
+    heavy = {name: weight for name, weight in weights.items() if weight >= LEAST_WEIGHT}
+    rounded = {name: round(weight, 3) for name, weight in shares(heavy, heavy).items()}
+    largest = max(rounded, key=rounded.__getitem__)
+    rounded[largest] = round(1 - sum(rounded.values()) + rounded[largest], 3)
+    return {name: rounded.get(name, 0.0) for name in weights}
 
 
-def bagged(values: Float64s, points: Float64s, seed: int) -> Float64s:
-    """Return the best weights of each of 1,000 bootstrap samples of queries, [1,000, parts].
+class Measured:
+    """Ranks documents by weighted sums of the parts' scores, and measures nDCG@10 of each query.
 
     Parameters
     ----------
-    values
-        [W, Q], as :func:`ndcg_by_weights` returns them for ``points`` [W, parts].
-    points
-        Where several are best, their middle is taken.
-    seed
-        Of the resampling.
+    lists, spreads, labelled, grades
+        See :func:`fit_weights`.
     """
-    count = values.shape[1]
+
+    def __init__(self, lists: Lists, spreads: Spreads, labelled: Int32s, grades: Float32s) -> None:
+        union = aligned(lists)
+        self.names = tuple(lists)
+        self.queries = len(labelled)
+        self._parts = list(comparable(union, lists, spreads).values())
+        self._is_padding = union.documents == PADDING
+        self._gains = np.zeros(union.documents.shape)
+        positive_grades = np.where(labelled == PADDING, 0, np.maximum(grades, 0))
+        for document, grade in zip(labelled.T, positive_grades.T, strict=True):
+            is_labelled = (union.documents == document[:, None]) & ~self._is_padding
+            self._gains += np.where(is_labelled, grade[:, None], 0)
+        self._discounts = 1 / np.log2(np.arange(2, CUT + 2))
+        largest = -np.sort(-positive_grades)[:, :CUT]
+        self._ideal = largest @ self._discounts[: largest.shape[1]]
+        self._values: dict[tuple[float, ...], Float64s] = {}
+
+    def mean(self, weights: Mapping[str, float]) -> float:
+        """Return the mean nDCG@10 by weights of parts; those not named have none."""
+        point = tuple(weights.get(name, 0.0) for name in self.names)
+        return round(float(self.ndcg(point).mean()), 4)
+
+    def ndcg(self, point: tuple[float, ...]) -> Float64s:
+        """Return nDCG@10 of each query, [Q], by a weight of each part; linear gain, as in trec_eval.
+
+        A query without a relevant document has 0.
+        """
+        if point not in self._values:
+            scores = np.where(self._is_padding, -np.inf, mixed(point, self._parts))
+            order = np.argsort(-scores, kind="stable")[:, :CUT]
+            gains = in_rows(self._gains, order)
+            reached = gains @ self._discounts[: gains.shape[1]]
+            zero = np.zeros(self.queries)
+            self._values[point] = np.divide(reached, self._ideal, out=zero, where=self._ideal > 0)
+        return self._values[point]
+
+
+def bagged(measured: Measured, seed: int) -> Float64s:
+    """Return the best weights of each of 1,000 bootstrap samples of queries, [1,000, parts].
+
+    Each sample goes by coordinate ascent from the best start, a tenth of the weight at a time from
+    one part to another, until no such step is better. Where several points are best, their middle
+    is taken.
+    """
+    count = measured.queries
     rng = seeds.stream(seed, STREAM)
-    step = max(1, min(_RESAMPLES, _CELLS // count))
-    best = []
-    for start in range(0, _RESAMPLES, step):
-        drawn = rng.multinomial(
-            count, np.full(count, 1 / count), size=min(step, _RESAMPLES - start)
-        )
-        means = values @ drawn.T / count
-        is_best = means >= means.max(axis=0) - 1e-12
-        best.append(is_best.T @ points / is_best.sum(axis=0)[:, None])
-    return np.concatenate(best)
+    samples = rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES).astype(np.float32)
+    points = starts(len(measured.names))
+    means = np.zeros((0, _RESAMPLES), np.float32)
+    while True:
+        values = [measured.ndcg(tuple(step / STEPS for step in point)) for point in points]
+        fresh = np.array(values[len(means) :], np.float32)
+        means = np.concatenate([means, fresh @ samples.T / count])
+        reached = {points[place] for place in np.unique(means.argmax(axis=0)).tolist()}
+        known = set(points)
+        steps = [step for point in reached for step in neighbours(point) if step not in known]
+        if not steps:
+            break
+        points += dict.fromkeys(steps)
+    is_best = means >= means.max(axis=0) - 1e-6
+    weights = np.array(points) / STEPS
+    return is_best.T @ weights / is_best.sum(axis=0)[:, None]
+
+
+def starts(parts: int) -> list[tuple[int, ...]]:
+    """Return where ascents begin, in tenths: each part alone, each pair, and all parts together.
+
+    Examples
+    --------
+    >>> starts(3)[:4], len(starts(3))
+    ([(10, 0, 0), (0, 10, 0), (0, 0, 10), (5, 5, 0)], 7)
+    """
+    corners = np.eye(parts, dtype=int) * STEPS
+    pairs = [
+        (corners[left] + corners[right]) // 2
+        for left in range(parts)
+        for right in range(left + 1, parts)
+    ]
+    middle = np.full(parts, STEPS // parts)
+    middle[0] += STEPS - middle.sum()
+    points = [*corners.tolist(), *(pair.tolist() for pair in pairs), middle.tolist()]
+    return list(dict.fromkeys(map(tuple, points)))
+
+
+def neighbours(point: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the points to which a tenth of the weight goes from one part to another.
+
+    Examples
+    --------
+    >>> neighbours((10, 0))
+    [(9, 1)]
+    """
+    steps = []
+    for giver, receiver in np.argwhere(~np.eye(len(point), dtype=bool)).tolist():
+        if point[giver]:
+            step = list(point)
+            step[giver] -= 1
+            step[receiver] += 1
+            steps.append(tuple(step))
+    return steps
 
 
 def fit_on_dev(
-    dev_run: pd.DataFrame,
-    bm25: BM25Index,
+    part_runs: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     *,
+    names: Sequence[str],
     positives: Collection[str],
-    spreads: Mapping[str, float],
     depth: int,
     seed: int,
     least: int = 1,
 ) -> dict[str, Any]:
-    """Fit the weights on the queries of a run, as :func:`fit_weights` returns them.
+    """Fit the weights on the queries of runs, as :func:`fit_weights` returns them.
 
     Parameters
     ----------
-    dev_run
-        ``retriever, query_id, document_id, score, rank``: what retrievers found that were not
-        trained on these queries. It may be empty: all parts then get the same weight.
-    bm25, corpus
-        The index and the documents that were searched.
+    part_runs
+        As :func:`part_table` returns it, of parts that were not trained on these queries.
+    corpus
+        The documents that were searched.
     queries, qrels
-        Those of the run among others.
+        Those of the runs among others.
+    names
+        Parts that may have a weight.
     positives
         Ids of the documents that training saw as positives.
-    spreads
-        By retriever, see :class:`anmi.search.HybridSearch`.
     depth
         Documents of each part that are fused.
     seed
@@ -247,8 +294,8 @@ def fit_on_dev(
     least
         With fewer queries all parts get the same weight.
     """
-    run = dev_run[dev_run["rank"] <= depth]
-    dev_queries = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
+    part_runs = part_runs[part_runs.part.isin(names)]
+    dev_queries = queries[queries.query_id.isin(part_runs.query_id)].drop_duplicates("query_id")
     is_usable = (
         qrels.query_id.isin(dev_queries.query_id)
         & qrels.document_id.isin(corpus.document_id)
@@ -257,21 +304,17 @@ def fit_on_dev(
     truth = of_documents(qrels[is_usable], corpus)
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
     if len(dev_queries) < least:
-        return all_equal((BM25, *spreads), len(dev_queries))
+        return all_equal(names, len(dev_queries))
     ranking = Ranking.of(dev_queries, truth, corpus, depth)
-    lists, units = _lists_of_parts(bm25, dev_queries, ranking, run, spreads)
-    rows = np.asarray(truth.query_id.map(_places(dev_queries)), np.int64)
+    lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
+    rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
     trained_on = set(hits_of(corpus)[corpus.document_id.isin(positives)])
-    is_labelled = (
-        np.bincount(
-            rows, truth.document_id.isin(trained_on).to_numpy(float), minlength=len(dev_queries)
-        )
-        > 0
-    )
+    is_trained_on = truth.document_id.isin(trained_on).to_numpy(float)
+    is_labelled = np.bincount(rows, is_trained_on, minlength=len(dev_queries)) > 0
     return fit_weights(
         lists,
-        units,
+        spreads,
         side_by_side(rows, documents, len(dev_queries)),
         _padded_values(rows, truth.relevance, len(dev_queries)),
         ~is_labelled,
@@ -279,25 +322,68 @@ def fit_on_dev(
     )
 
 
-def _lists_of_parts(
-    bm25: BM25Index,
+def part_table(lists: PartLists, query_ids: list[str], document_ids: list[str]) -> pd.DataFrame:
+    """Return lists of parts as a table ``part, query_id, document_id, score, rank, spread``."""
+    tables = []
+    for name, ranked in lists.documents.items():
+        spread = dict(zip(query_ids, lists.spreads[name].tolist(), strict=True))
+        run = run_table(query_ids, document_ids, *ranked)
+        tables.append(run.assign(part=name, spread=run.query_id.map(spread).astype(float)))
+    return pd.concat(tables, ignore_index=True)
+
+
+def part_lists(
+    part_runs: pd.DataFrame, names: Iterable[str], ranking: Ranking
+) -> tuple[dict[str, Ranked], dict[str, Float64s]]:
+    """Return the lists of parts by the numbers of queries and documents, and their spreads; see :func:`part_table`."""
+    lists = {}
+    spreads = {}
+    for name in names:
+        run = part_runs[part_runs.part == name]
+        ranked = lists_of(run, _places(ranking.query_ids), ranking.place)
+        # Padding says that the part found no more, so all lists are as wide as they may be long.
+        missing = ((0, 0), (0, max(ranking.depth - ranked.documents.shape[1], 0)))
+        documents = np.pad(ranked.documents, missing, constant_values=PADDING)
+        lists[name] = Ranked(documents, np.pad(ranked.scores, missing))
+        first = run.drop_duplicates("query_id").set_index("query_id")["spread"]
+        spreads[name] = first.reindex(ranking.query_ids).fillna(1.0).to_numpy(np.float64)
+    return lists, spreads
+
+
+def fused_run(
+    part_runs: pd.DataFrame,
+    corpus: pd.DataFrame,
     queries: pd.DataFrame,
-    ranking: Ranking,
-    run: pd.DataFrame,
-    spreads: Mapping[str, float],
-) -> tuple[dict[str, Ranked], dict[str, Any]]:
-    """Return what each part found, and in what units its scores are."""
-    search, spread = bm25.search_of(queries.text.tolist())
-    lists = {BM25: ranking.lists(search)}
-    lists |= {
-        name: lists_of(run[run.retriever == name], _places(queries), ranking.place)
-        for name in spreads
-    }
-    return lists, {BM25: spread, **spreads}
+    qrels: pd.DataFrame,
+    settings: Mapping[str, Any],
+    k: int,
+) -> pd.DataFrame:
+    """Return the run of the hybrid of the parts that have a weight.
+
+    Parameters
+    ----------
+    part_runs
+        As :func:`part_table` returns it.
+    corpus
+        The documents that were searched.
+    queries, qrels
+        Those of the runs among others.
+    settings
+        ``method``, ``weights`` and ``depth``, see :class:`anmi.search.HybridSearch`.
+    k
+        Documents per query.
+    """
+    weights = {name: weight for name, weight in settings["weights"].items() if weight}
+    runs = part_runs[part_runs["rank"] <= settings["depth"]]
+    asked = queries[queries.query_id.isin(part_runs.query_id)].drop_duplicates("query_id")
+    ranking = Ranking.of(asked, qrels, corpus, settings["depth"])
+    lists, spreads = part_lists(runs, weights, ranking)
+    fused = fuse(lists, k, spreads, settings["method"], shares(weights, lists))
+    return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)
 
 
-def _places(queries: pd.DataFrame) -> dict[str, int]:
-    return dict(zip(queries.query_id, range(len(queries)), strict=True))
+def _places(query_ids: Iterable[str]) -> dict[str, int]:
+    return {query_id: place for place, query_id in enumerate(query_ids)}
 
 
 def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
@@ -324,36 +410,3 @@ def _padded_values(rows: Int64s, values: Any, count: int) -> Float32s:
     numbers = side_by_side(rows, np.arange(len(rows)), count)
     padded = np.append(np.asarray(values, np.float32), np.float32(0))
     return np.where(numbers == PADDING, 0, padded[numbers]).astype(np.float32)
-
-
-def with_bm25(
-    run: pd.DataFrame,
-    bm25: BM25Index,
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    how: Mapping[str, Any],
-    k: int,
-) -> pd.DataFrame:
-    """Return the run of a hybrid made of its retrievers' runs.
-
-    Parameters
-    ----------
-    run
-        ``retriever, query_id, document_id, score, rank``.
-    bm25, corpus
-        The index and the documents that were searched.
-    queries, qrels
-        Those of the run among others.
-    how
-        ``method``, ``weights``, ``depth`` and ``spreads``, see :class:`anmi.search.HybridSearch`.
-    k
-        Documents per query.
-    """
-    run_queries = queries[queries.query_id.isin(run.query_id)].drop_duplicates("query_id")
-    ranking = Ranking.of(run_queries, qrels, corpus, how["depth"])
-    lists, units = _lists_of_parts(
-        bm25, run_queries, ranking, run[run["rank"] <= how["depth"]], how["spreads"]
-    )
-    fused = fuse(lists, k, units, how["method"], how["weights"])
-    return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)

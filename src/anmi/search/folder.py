@@ -15,9 +15,9 @@ from anmi.fingerprint import files_in, hash_file, hash_value
 
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
-FORMAT: Final = 3
-# A second retriever, trained beside that which a run is named after, lies in a folder of this name:
-# within the folder of the first where the run trained it, beside it in a search.
+FORMAT: Final = 4
+# A second retriever, trained beside that which a run is named after, lies in a folder of this name
+# within the folder of the first.
 COMPANION: Final = "companion"
 
 
@@ -39,13 +39,13 @@ def seal(folder: Path, settings: dict[str, Any]) -> None:
     (folder / SETTINGS).write_text(text + "\n", encoding="utf-8")
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of a folder, having made sure that nothing in it is missing or damaged.
+def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings of a folder, and what is wrong with the files of a part, by the part's name.
 
     Raises
     ------
     AnmiError
-        Naming the file and what is wrong with it.
+        Naming the file that all parts need, and what is wrong with it.
     """
     again = "export it again (`kedro run --pipelines evaluation`), or copy it again, all of it"
     file = folder / SETTINGS
@@ -68,19 +68,33 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise AnmiError(
             f"{file} is damaged ({again}), or was changed by hand: take its `digest` out"
         )
+    names = {about["name"] for about in settings["parts"]}
+    damaged: dict[str, str] = {}
     for name, facts in files.items():
-        path = folder / name
-        if not path.is_file():
-            raise AnmiError(f"{path} is missing: {again}")
-        if path.stat().st_size != facts["bytes"]:
-            raise AnmiError(
-                f"{path} has {path.stat().st_size} bytes and had {facts['bytes']}: {again}"
-            )
-        if hash_file(path, "sha256") != facts["sha256"]:
-            raise AnmiError(
-                f"{path} is damaged, since its SHA-256 is not the one noted in {SETTINGS}: {again}"
-            )
-    return settings
+        if (problem := _problem(folder / name, facts)) is None:
+            continue
+        part = name.partition("/")[0]
+        if part not in names:
+            raise AnmiError(f"{problem}: {again}")
+        damaged.setdefault(part, f"{problem}: {again}")
+    return settings, damaged
+
+
+def _problem(path: Path, facts: dict[str, Any]) -> str | None:
+    """Return what is wrong with a file, by its size and hash when it was written."""
+    if not path.is_file():
+        return f"{path} is missing"
+    if path.stat().st_size != facts["bytes"]:
+        return f"{path} has {path.stat().st_size} bytes and had {facts['bytes']}"
+    if hash_file(path, "sha256") != facts["sha256"]:
+        return f"{path} is damaged, since its SHA-256 is not the one noted in {SETTINGS}"
+    return None
+
+
+def companion_of(model: Path) -> list[Path]:
+    """Return the folder of the retriever that was trained beside a model, none where there is none."""
+    folder = model / COMPANION
+    return [folder] if folder.is_dir() else []
 
 
 def copy_model(source: Path, target: Path) -> None:

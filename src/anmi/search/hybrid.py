@@ -1,14 +1,15 @@
-"""BM25 and trained retrievers form one search, saved as a folder that needs nothing else."""
+"""Parts are fused into one search, which is saved as a folder that needs nothing else."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,20 +19,20 @@ from anmi.candidates import PADDING
 from anmi.corpus.related import documents_of, hits_of, result_passages
 from anmi.errors import AnmiError, nearest
 from anmi.ragged import Float32s, Int32s
-from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import (
     DEPTH,
     Fused,
     Method,
     Ranked,
-    Search,
     alone,
     best_documents,
     equal,
     fuse,
 )
-from anmi.retrieval.index import Index, SparseIndex, Vectors, build_index, load_index, term_table
-from anmi.search.folder import COMPANION, README, copy_model, read_settings, rendered, seal
+from anmi.search.folder import README, read_settings, rendered, seal
+from anmi.search.parts import Part
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class Hit:
         Of that passage; that of the document where it was not cut.
     score
         By which it was ranked; compares documents of one query only.
-    bm25_rank, bm25_score, dense_rank, dense_score, sparse_rank, sparse_score
-        What each part says; None where the search has no such part, or the document is not among
-        the best that the part was asked for.
+    ranks, scores
+        What each part says, by its name; None where the document is not among the best that the
+        part was asked for.
     copies
         Ids of other documents with the same text.
     """
@@ -61,12 +62,8 @@ class Hit:
     title: str
     text: str
     score: float
-    bm25_rank: int | None = None
-    bm25_score: float | None = None
-    dense_rank: int | None = None
-    dense_score: float | None = None
-    sparse_rank: int | None = None
-    sparse_score: float | None = None
+    ranks: dict[str, int | None] = field(default_factory=dict)
+    scores: dict[str, float | None] = field(default_factory=dict)
     copies: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -118,6 +115,11 @@ class Documents:
         return texts
 
     @cached_property
+    def ids(self) -> list[str]:
+        """Ids of the passages, in the order of the corpus."""
+        return [str(name) for name in self._places["document_id"]]
+
+    @cached_property
     def results(self) -> Int32s:
         """The first passage of the document of each passage, int32 [N]; -1 for copies."""
         return result_passages(self._places)
@@ -161,14 +163,6 @@ def _columns(corpus: pd.DataFrame) -> pd.DataFrame:
     return corpus.assign(**places)[list(COLUMNS)].astype(str)
 
 
-Encode = Callable[[Sequence[str]], Any]
-
-
-Kind = Literal["dense", "sparse"]
-# Where models lie in the folder of a search.
-MODELS: Final = ("model", COMPANION)
-
-
 class PartLists(NamedTuple):
     """What the parts of a search rank best for Q queries.
 
@@ -178,219 +172,109 @@ class PartLists(NamedTuple):
         By part; documents stand for themselves by their first passage.
     passages
         By part the best passage of each document, int32 [Q, k].
-    bm25_spread
-        Standard deviation of BM25's scores of all passages, float32 [Q]; 1 without BM25.
+    spreads
+        By part what its scores are divided by to be compared, float32 [Q].
     """
 
     documents: dict[str, Ranked]
     passages: dict[str, Int32s]
-    bm25_spread: Float32s
+    spreads: dict[str, Float32s]
 
 
-class Encoded(NamedTuple):
-    """What a search is made of, of each retriever.
-
-    Attributes
-    ----------
-    model
-        Folder of the trained sentence-transformers model.
-    embeddings
-        Of the documents by the model: vectors, float32 [N, D], or a sparse retriever's, [N,
-        V].
-    spread
-        What its scores are divided by to be compared, see
-        :func:`anmi.retrieval.index.spread_of_scores`.
-    """
-
-    model: Path
-    embeddings: Vectors
-    spread: float
-
-
-@dataclass
-class Retriever:
-    """A trained retriever and its index.
-
-    Attributes
-    ----------
-    model
-        Folder of the sentence-transformers model.
-    index
-        Of its vectors, of either :attr:`kind`.
-    how
-        ``max_length``, ``precision`` and ``batch_size`` that texts are encoded with.
-    """
-
-    model: Path
-    index: Index
-    how: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def kind(self) -> Kind:
-        """What the model gives: a direction, or weights of terms."""
-        return "sparse" if isinstance(self.index, SparseIndex) else "dense"
-
-    @cached_property
-    def encode(self) -> Encode:
-        """From queries to their vectors, of a sparse retriever to terms, with the model's own prompt.
-
-        Raises
-        ------
-        AnmiError
-            The folder holds more than data, or no such model.
-        """
-        from anmi.retrieval.encoders import cached_encoder, encode
-        from anmi.retrieval.model_folder import check_folder
-
-        check_folder(self.model)
-        if (terms := term_table(self.model)) is not None:
-            return terms
-        model = cached_encoder(str(self.model), self.model.parent, self.how["max_length"])
-        options: dict[str, Any] = {name: self.how[name] for name in ("precision", "batch_size")}
-        return lambda texts: encode(model, texts, role="query", **options)
-
-    def search_of(self, queries: Sequence[str]) -> Search:
-        """Return the search for some queries, from a number of passages to the best ones."""
-        vectors = self.encode(queries)
-        return lambda count: Ranked(*self.index.search(vectors, count))
-
-
-def companion_of(model: Path) -> list[Path]:
-    """Return the folder of the retriever that was trained beside a model, none where there is none."""
-    folder = model / COMPANION
-    return [folder] if folder.is_dir() else []
-
-
-System = Literal["hybrid", "bm25", "dense", "sparse"]
-SYSTEMS: Final = ("hybrid", "bm25", "dense", "sparse")
+HYBRID: Final = "hybrid"
 _PACKAGES: Final = ("sentence-transformers", "bm25s", "faiss-cpu")
-_BM25: Final = "bm25"
 _DOCUMENTS: Final = "documents.parquet"
 
 
 class HybridSearch:
-    """A search over a corpus by BM25, by one or two trained retrievers, and by all of them together.
+    """A search over a corpus by several parts, and by all of them together.
 
     Made by :meth:`build`, or :meth:`load` of a folder that :meth:`save` wrote.
 
     Attributes
     ----------
-    retrievers
-        By kind, ``dense`` or ``sparse``; the first is the one that the run is named after.
+    parts
+        By name, in the order in which they are shown.
     settings
-        ``method``, ``weights`` and ``depth`` of :func:`anmi.retrieval.fusion.fuse`, ``spreads`` by
-        kind, ``encoder`` (how models are run), ``versions``, and what :meth:`build` was told of the
-        collection and the fit.
+        ``method``, ``weights`` and ``depth`` of :func:`anmi.retrieval.fusion.fuse`, ``versions``,
+        and what :meth:`build` was told of the collection and the fit.
+
+    Raises
+    ------
+    AnmiError
+        There is no part, two have one name, or they are not of the same passages.
     """
 
     def __init__(
         self,
-        bm25: BM25Index,
-        retrievers: Sequence[Retriever],
+        parts: Sequence[Part],
         documents: Documents | pd.DataFrame,
         settings: Mapping[str, Any],
     ) -> None:
-        self.bm25 = bm25
-        self.retrievers: dict[Kind, Retriever] = {
-            retriever.kind: retriever for retriever in retrievers
-        }
+        self.parts = {part.name: part for part in parts}
         self.settings = dict(settings)
         self._documents = documents if isinstance(documents, Documents) else Documents(documents)
-        if len(self.retrievers) < len(retrievers):
+        if not parts:
+            raise AnmiError("the search has no part: name at least one in search.parts")
+        if len(self.parts) < len(parts):
+            names = [part.name for part in parts]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise AnmiError(f'two parts of the search are called "{twice}": give each its own name')
+        if {part.passages for part in parts} != {len(documents)}:
+            counts = ", ".join(f"{name} {part.passages:,}" for name, part in self.parts.items())
             raise AnmiError(
-                f"two {retrievers[0].kind} retrievers were given, and a search has one dense and"
-                " one sparse one at most"
+                "the parts of the search do not belong together, since they index different"
+                f" numbers of passages ({counts}; {len(documents):,} have a text): export the"
+                " search again"
             )
-        for kind, retriever in self.retrievers.items():
-            counted = retriever.index.settings["documents"]
-            if not len(documents) == bm25.settings["documents"] == counted:
-                raise AnmiError(
-                    "the parts of the search do not belong together: BM25 knows"
-                    f" {bm25.settings['documents']} documents, the {kind} index {counted}, and"
-                    f" {len(documents)} have a text; export the search again"
-                )
 
     @staticmethod
     def build(
-        bm25: BM25Index,
+        parts: Sequence[Part],
         corpus: pd.DataFrame,
-        parts: Sequence[Encoded],
         *,
-        encoder: Mapping[str, Any],
         weights: Mapping[str, float] | None = None,
         method: Method = "convex",
         depth: int = DEPTH,
-        index: str = "flat",
         about: Mapping[str, Any] | None = None,
     ) -> HybridSearch:
         """Put a search together.
 
         Parameters
         ----------
-        bm25
+        parts
             Of the corpus.
         corpus
             ``document_id, parent, title, text`` of N documents or passages.
-        parts
-            A trained retriever, or a dense and a sparse one.
-        encoder
-            ``max_length``, ``precision`` and ``batch_size`` that the documents were encoded with.
         weights, method, depth
             See :func:`anmi.retrieval.fusion.fuse`; ``depth`` documents of each part are fused.
-        index
-            Kind of the dense index, see :meth:`anmi.retrieval.index.DenseIndex.build`.
         about
             Noted in the folder.
-
-        Raises
-        ------
-        AnmiError
-            Both retrievers are of the same kind.
         """
-        ids = corpus.document_id.tolist()
-        retrievers = [
-            Retriever(part.model, build_index(part.embeddings, ids, index), encoder)
-            for part in parts
-        ]
-        spreads: dict[str, float] = {
-            retriever.kind: part.spread for retriever, part in zip(retrievers, parts, strict=True)
-        }
         settings = {
             **(about or {}),
             "method": method,
-            "weights": dict(weights or equal({_BM25: 0, **spreads})),
+            "weights": dict(weights or equal({part.name: 0 for part in parts})),
             "depth": depth,
-            "spreads": spreads,
-            "encoder": dict(encoder),
             "documents": documents_of(corpus).nunique(),
             "passages": len(corpus),
             "versions": {"anmi": __version__}
             | {name: importlib.metadata.version(name) for name in _PACKAGES},
         }
-        return HybridSearch(bm25, retrievers, corpus, settings)
+        return HybridSearch(parts, corpus, settings)
 
     def save(self, path: Path) -> None:
         """Write the search into the folder ``path``, which is empty or not there; its README says how to use it."""
         path.mkdir(parents=True, exist_ok=True)
-        (path / _BM25).mkdir()
-        self.bm25.save(path / _BM25)
-        places = []
-        for model, (kind, retriever) in zip(MODELS, self.retrievers.items(), strict=False):
-            (path / kind).mkdir()
-            retriever.index.save(path / kind)
-            copy_model(retriever.model, path / model)
-            places.append({"kind": kind, "model": model, "index": kind})
+        for name, part in self.parts.items():
+            part.save(path / name)
         self._documents.save(path / _DOCUMENTS)
         settings = {
             name: value for name, value in self.settings.items() if name not in ("files", "format")
         }
-        settings["retrievers"] = places
-        exact = all(
-            part.index.settings["kind"] in ("flat", "inverted") for part in self.retrievers.values()
-        )
-        normalised = "mean_length" not in self.main.index.settings
-        about = {"collection": None, "exact": exact, "normalised": normalised, **settings}
-        text = rendered("README", **about)
+        settings["parts"] = [part.about for part in self.parts.values()]
+        indexes = {name: part.index.settings for name, part in self.parts.items()}
+        text = rendered("README", **{"collection": None, "indexes": indexes, **settings})
         (path / README).write_text(text, encoding="utf-8")
         seal(path, settings)
 
@@ -398,13 +282,15 @@ class HybridSearch:
     def load(path: Path | str) -> HybridSearch:
         """Open a folder; encoders and the texts of documents are read when they are needed.
 
+        A part of which a file is missing or damaged is left out with a warning.
+
         Raises
         ------
         AnmiError
-            The folder is not whole, or is damaged.
+            The folder is not whole, or is damaged, so that nothing can be searched.
         """
         folder = Path(path)
-        settings = read_settings(folder)
+        settings, damaged = read_settings(folder)
         weights = settings["weights"]
         if not all(0 <= weight <= 1 for weight in weights.values()) or not math.isclose(
             sum(weights.values()), 1
@@ -413,28 +299,31 @@ class HybridSearch:
                 f"{folder / 'hybrid.json'} has the weights {weights}; numbers from 0 to 1 that add"
                 " up to 1 were expected: export it again (`kedro run --pipelines evaluation`)"
             )
-        retrievers = [
-            Retriever(
-                folder / place["model"], load_index(folder / place["index"]), settings["encoder"]
-            )
-            for place in settings["retrievers"]
-        ]
-        return HybridSearch(
-            BM25Index.load(folder / _BM25), retrievers, Documents(folder / _DOCUMENTS), settings
-        )
-
-    @property
-    def main(self) -> Retriever:
-        """The retriever that the run is named after."""
-        return next(iter(self.retrievers.values()))
+        usable = [about for about in settings["parts"] if about["name"] not in damaged]
+        if damaged and not usable:
+            raise AnmiError(next(iter(damaged.values())))
+        for name, problem in damaged.items():
+            log.warning('The search goes on without its part "%s": %s', name, problem)
+        parts = [Part.load(folder / about["name"], about) for about in usable]
+        return HybridSearch(parts, Documents(folder / _DOCUMENTS), settings)
 
     @property
     def document_ids(self) -> list[str]:
-        """Of the corpus, in its order."""
-        return self.main.index.document_ids
+        """Of the passages, in the order of the corpus."""
+        return self._documents.ids
+
+    @property
+    def megabytes(self) -> dict[str, float]:
+        """By part the size of index and model in the folder; empty for a search that was not loaded from one."""
+        sizes = dict.fromkeys(self.parts, 0)
+        for file, facts in self.settings.get("files", {}).items():
+            name = file.partition("/")[0]
+            if name in sizes:
+                sizes[name] += facts["bytes"]
+        return {name: size / 1e6 for name, size in sizes.items() if size}
 
     def search(
-        self, queries: Sequence[str] | str, k: int = 10, system: System = "hybrid"
+        self, queries: Sequence[str] | str, k: int = 10, system: str = HYBRID
     ) -> list[list[Hit]]:
         """Return the best documents of each query.
 
@@ -446,15 +335,15 @@ class HybridSearch:
             Documents per query, at most. ``hybrid`` fuses lists of :attr:`settings` ``depth`` and
             has no more.
         system
-            ``hybrid``, ``bm25``, or the kind of one of the :attr:`retrievers`.
+            ``hybrid``, or the name of one of the :attr:`parts`.
 
         Raises
         ------
         AnmiError
-            An empty question, k below 1, or an unknown system.
+            An empty question, k below 1, an unknown system, or no part can be asked.
         """
         questions = [queries] if isinstance(queries, str) else list(queries)
-        if system not in (systems := ("hybrid", _BM25, *self.retrievers)):
+        if system not in (systems := (HYBRID, *self.parts)):
             raise AnmiError(f'unknown system "{system}"; {nearest(system, systems)}')
         if k < 1:
             raise AnmiError(f"k is {k}, and a search returns at least 1 document")
@@ -464,20 +353,19 @@ class HybridSearch:
             return []
         return self.hits(self.ranked(questions, k, system))
 
-    def ranked(self, queries: Sequence[str], k: int, system: System = "hybrid") -> Fused:
+    def ranked(self, queries: Sequence[str], k: int, system: str = HYBRID) -> Fused:
         """Return the rows of the best passages of the best documents, [Q, k], see :meth:`fused`."""
-        is_hybrid = system == "hybrid"
+        is_hybrid = system == HYBRID
         depth = self.settings["depth"] if is_hybrid else k
-        parts = self.parts if is_hybrid else (system,)
-        lists = self.lists(queries, depth, parts)
+        lists = self.lists(queries, depth, None if is_hybrid else (system,))
         fused = self.fused(lists, k) if is_hybrid else fuse(lists.documents, k)
         return with_passages(fused, lists.passages)
 
     def by_system(self, query: str, k: int) -> dict[str, list[Hit]]:
         """Return what each part and the hybrid find for a query, with what all parts say of it."""
         lists = self.lists([query], max(k, self.settings["depth"]))
-        rankings = {part: alone(lists.documents, part, k) for part in self.parts}
-        rankings["hybrid"] = self.fused(lists, k)
+        rankings = {part: alone(lists.documents, part, k) for part in lists.documents}
+        rankings[HYBRID] = self.fused(lists, k)
         return {
             system: self.hits(with_passages(ranking, lists.passages))[0]
             for system, ranking in rankings.items()
@@ -487,7 +375,7 @@ class HybridSearch:
         self,
         queries: Sequence[str],
         depth: int,
-        parts: Sequence[str] | None = None,
+        names: Sequence[str] | None = None,
         excluded: Int32s | None = None,
     ) -> PartLists:
         """Return what parts of the search rank best, whether it is measured or deployed.
@@ -498,28 +386,34 @@ class HybridSearch:
             Q texts.
         depth
             Documents per query and part, at most.
-        parts
-            Some of :attr:`parts`; None: all of them.
+        names
+            Of some of the :attr:`parts`. None: all of them that can be asked; one whose model or
+            package is not here is left out with a warning.
         excluded
             A document of each query that is not a result, int32 [Q], -1 where there is none.
+
+        Raises
+        ------
+        AnmiError
+            A part that was named cannot be asked, or none can.
         """
-        documents: dict[str, Ranked] = {}
-        passages: dict[str, Int32s] = {}
-        spread = np.ones(len(queries), np.float32)
-        for part in parts or self.parts:
-            if part == _BM25:
-                search, spread = self.bm25.search_of(queries)
-            else:
-                search = self.retrievers[cast(Kind, part)].search_of(queries)
-            documents[part], passages[part] = best_documents(
+        lists = PartLists({}, {}, {})
+        for name in names or tuple(self.parts):
+            try:
+                search, lists.spreads[name] = self.parts[name].search_of(queries)
+            except (AnmiError, ModuleNotFoundError) as error:
+                problem = f'the part "{name}" of the search cannot be asked ({error})'
+                if names or len(self.parts) == 1:
+                    raise AnmiError(
+                        f"{problem}: install what it lacks, or export it again"
+                    ) from error
+                log.warning("%s and is left out", problem)
+                del self.parts[name]
+                continue
+            lists.documents[name], lists.passages[name] = best_documents(
                 search, self.first, max(depth, 1), excluded
             )
-        return PartLists(documents, passages, spread)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of what is fused: ``bm25`` and the kinds of the retrievers."""
-        return (_BM25, *self.retrievers)
+        return lists
 
     @property
     def first(self) -> Int32s:
@@ -529,23 +423,25 @@ class HybridSearch:
     def fused(self, lists: PartLists, k: int) -> Fused:
         """Fuse the best documents of all parts, as deep as this search does."""
         depth = max(self.settings["depth"], 1)
-        tops = {part: ranked.top(depth) for part, ranked in lists.documents.items()}
-        spreads = {_BM25: lists.bm25_spread, **self.settings["spreads"]}
-        return fuse(tops, k, spreads, self.settings["method"], self.settings["weights"])
+        tops = {name: ranked.top(depth) for name, ranked in lists.documents.items()}
+        weights = shares(self.settings["weights"], tops)
+        return fuse(tops, k, lists.spreads, self.settings["method"], weights)
 
-    def hits(self, found: Fused) -> list[list[Hit]]:
+    def hits(self, fused: Fused) -> list[list[Hit]]:
         """Return ranked passages with their texts, query by query."""
-        texts = self.texts(np.unique(found.documents[found.documents != PADDING]).tolist())
-        parts = {f"{part}_rank": _known(values, int) for part, values in found.part_ranks.items()}
-        parts |= {
-            f"{part}_score": _known(values, float) for part, values in found.part_scores.items()
-        }
-        parts["score"] = found.scores.tolist()
+        texts = self.texts(np.unique(fused.documents[fused.documents != PADDING]).tolist())
+        ranks = {part: _known(values, int) for part, values in fused.part_ranks.items()}
+        scores = {part: _known(values, float) for part, values in fused.part_scores.items()}
 
         def hit(row: int, place: int, document: int) -> Hit:
-            figures = {name: values[row][place] for name, values in parts.items()}
-            copies = self._documents.copies.get(texts[document]["document_id"], ())
-            return Hit(**{"rank": place + 1, **texts[document], **figures}, copies=copies)
+            return Hit(
+                **texts[document],
+                rank=place + 1,
+                score=float(fused.scores[row, place]),
+                ranks={part: values[row][place] for part, values in ranks.items()},
+                scores={part: values[row][place] for part, values in scores.items()},
+                copies=self._documents.copies.get(texts[document]["document_id"], ()),
+            )
 
         return [
             [
@@ -553,7 +449,7 @@ class HybridSearch:
                 for place, document in enumerate(documents)
                 if document != PADDING
             ]
-            for row, documents in enumerate(found.documents.tolist())
+            for row, documents in enumerate(fused.documents.tolist())
         ]
 
     def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
@@ -567,6 +463,20 @@ class HybridSearch:
             }
             for row, columns in self._documents[rows].items()
         }
+
+
+def shares(weights: Mapping[str, float], parts: Mapping[str, Any]) -> dict[str, float]:
+    """Return the weights of the parts that are there, scaled to add up to 1; equal ones where all are 0.
+
+    Examples
+    --------
+    >>> shares({"bm25": 0.25, "dense": 0.5, "network": 0.25}, {"bm25": 0, "network": 0})
+    {'bm25': 0.5, 'network': 0.5}
+    """
+    total = sum(weights.get(name, 0.0) for name in parts)
+    if not total:
+        return equal(parts)
+    return {name: weights.get(name, 0.0) / total for name in parts}
 
 
 def with_passages(fused: Fused, passages: Mapping[str, Int32s]) -> Fused:

@@ -210,7 +210,7 @@ class Run:
 
     @cached_property
     def offered(self) -> list[str]:
-        """Questions made from the corpus, those first on which BM25 and the trained retriever disagree most."""
+        """Questions made from the corpus, those first on which the heaviest parts of the search disagree most."""
         made = self.pseudo_queries
         if made.empty:
             from anmi.adaptation.make import make_pseudo_queries
@@ -241,13 +241,14 @@ class Run:
         texts = [text for text in dict.fromkeys(texts) if normalised(text) not in self._named][
             :_TRIED
         ]
-        if self.search is None or not self.search.retrievers or not texts:
+        if self.search is None or not texts:
+            return texts
+        weights = self.search.settings["weights"]
+        heaviest = sorted(self.search.parts, key=lambda part: -weights.get(part, 0))[:2]
+        if len(heaviest) < 2:
             return texts
         with self._searching:
-            both = [
-                self.search.ranked(texts, 10, system).documents
-                for system in ("bm25", self.search.main.kind)
-            ]
+            both = [self.search.ranked(texts, 10, part).documents for part in heaviest]
         shared = [
             len({*one} & {*other} - {PADDING})
             for one, other in zip(*(d.tolist() for d in both), strict=True)
@@ -353,7 +354,7 @@ class Run:
         return next(islice(iter(self.selection), number, None))
 
     def found(self, question: str, k: int) -> dict[str, list[Hit]]:
-        """Return what each system finds, by its name: BM25, the encoder before training, the retrievers, and all."""
+        """Return what each system finds, by its name: the encoder before training, the parts, and all of them."""
         if self.search is None:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
         # Indexes and models are not all made for several threads.
@@ -362,5 +363,4 @@ class Run:
             if self.zero_shot is None:
                 return hits
             zero_shot = self.zero_shot.hits(question, k, self.search)
-        bm25 = hits.pop("bm25")
-        return {"bm25": bm25, "zero_shot": zero_shot, **hits}
+        return {"zero_shot": zero_shot, **hits}

@@ -17,7 +17,7 @@ from anmi.corpus.related import documents_of, first_passages
 from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
-from anmi.pipelines.params import BM25Params, DenseParams
+from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
@@ -39,12 +39,13 @@ def make_corpus_encoder(
     new_documents: pd.DataFrame,
     encoder: str,
     params: DenseParams,
+    search: SearchParams,
     seed: int,
     store: Store,
 ) -> Path:
-    """Make the corpus's own encoder, of all but new documents; an empty folder where the run uses another encoder."""
+    """Make the corpus's own encoder, of all but new documents; an empty folder where neither run nor search use it."""
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
-    if encoders.OF_CORPUS in (encoder, params.encoder):
+    if encoders.OF_CORPUS in (encoder, params.encoder, *search.parts):
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
         encoders.save_corpus_encoder(joined_texts(old), folder, seed, store)
     return folder

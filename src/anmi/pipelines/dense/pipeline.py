@@ -42,6 +42,7 @@ def create_pipeline() -> Pipeline:
                     "corpus",
                     "new_documents",
                     "params:encoder",
+                    "params:search",
                     "params:seed",
                     "store",
                     params="params:dense",

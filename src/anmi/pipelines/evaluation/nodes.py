@@ -19,11 +19,12 @@ from anmi.corpus.related import documents_of, hits_of
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.generalisation import ALL, BUCKETS, buckets, trained_positives
 from anmi.evaluation.significance import compare_all, interval, intervals
-from anmi.pipelines.evaluation.search import HYBRID, queries_of_split
+from anmi.pipelines.evaluation.search import queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.pipelines.training.nodes import labels_used
 from anmi.retrieval.encoders import load_encoder, place_of
 from anmi.retrieval.kinds import OWN
+from anmi.search.hybrid import HYBRID
 from anmi.store import Store
 
 log = logging.getLogger(__name__)

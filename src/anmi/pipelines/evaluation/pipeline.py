@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kedro.pipeline import Pipeline
 
 from anmi.pipelines.evaluation import nodes
-from anmi.pipelines.evaluation.search import build_search, run_systems
+from anmi.pipelines.evaluation.search import (
+    fit_search,
+    make_parts,
+    rank_by_parts,
+    run_systems,
+)
 from anmi.pipelines.wiring import by_name, node, stage
+
+# By which dev queries the parts are compared.
+_DEV: Final = (
+    "corpus",
+    "queries",
+    "qrels",
+    "pseudo_queries",
+    "dev_run",
+    "training_summary",
+)
 
 
 def create_pipeline() -> Pipeline:
@@ -15,41 +32,56 @@ def create_pipeline() -> Pipeline:
         "evaluation",
         [
             node(
-                build_search,
+                make_parts,
                 by_name(
                     "trained_model",
+                    "corpus_encoder",
                     "bm25_index",
+                    *_DEV,
+                    "params:encoder",
+                    "params:search",
+                    "params:dense",
+                    "store",
+                ),
+                "search_parts",
+            ),
+            node(
+                rank_by_parts,
+                by_name(
+                    "search_parts",
                     "terms",
-                    "corpus",
-                    "queries",
-                    "qrels",
-                    "pseudo_queries",
-                    "dev_run",
-                    "training_summary",
+                    *_DEV,
+                    "params:dense",
+                    "store",
+                    params="params:evaluation",
+                ),
+                by_name("dev_part_runs", "part_runs"),
+            ),
+            node(
+                fit_search,
+                by_name(
+                    "search_parts",
+                    "dev_part_runs",
+                    *_DEV,
                     "params:recipe",
+                    "params:search",
                     "params:dense",
                     "params:seed",
-                    "store",
                     info="collection_info",
-                    params="params:evaluation",
                 ),
                 "search_index",
             ),
             node(
                 run_systems,
                 by_name(
+                    "part_runs",
                     "search_index",
-                    "terms",
-                    "corpus_encoder",
                     "corpus",
                     "queries",
                     "qrels",
                     "pseudo_queries",
                     "given_runs",
-                    "params:encoder",
                     "params:recipe",
-                    "params:dense",
-                    "store",
                     params="params:evaluation",
                 ),
                 "runs",

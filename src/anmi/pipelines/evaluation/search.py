@@ -1,29 +1,51 @@
-"""Nodes that make the search and let every system rank the corpus."""
+"""Nodes that make the search of its parts and let every system rank the corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
 from anmi.corpus.texts import document_texts
-from anmi.pipelines.params import DenseParams, EvaluationParams
+from anmi.errors import AnmiError
+from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import load_encoder, place_of
-from anmi.retrieval.fusion import Ranked
+from anmi.retrieval.encoders import cached_encoder, folder_of, place_of
 from anmi.retrieval.index import build_index, spread_of_scores
+from anmi.retrieval.kinds import OWN, Prompts
+from anmi.retrieval.model_folder import is_sparse_folder
 from anmi.retrieval.terms import Terms
-from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded, companion_of
+from anmi.search import HybridSearch, Part
+from anmi.search.folder import companion_of
+from anmi.search.hybrid import HYBRID, shares
+from anmi.search.parts import BM25, CORPUS, NETWORK, TRAINED
 from anmi.store import Store
 
-Tables = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
+log = logging.getLogger(__name__)
+
+ZERO_SHOT: Final = "zero_shot"
+# The simplest search that needs no training; every run is compared with it.
+BM25_AND_NETWORK: Final = "bm25_and_network"
+# What the search that is deployed takes over from that of all parts.
+_OF_PARTS: Final = ("zero_shot", "trained", "left_out")
+# Queries by which the time of a part is measured.
+_TIMED: Final = 20
+
+
+class Split(NamedTuple):
+    """The queries of a split that have a label, the corpus that they ask, and all labels."""
+
+    corpus: pd.DataFrame
+    queries: pd.DataFrame
+    qrels: pd.DataFrame
 
 
 def queries_of_split(
@@ -32,7 +54,7 @@ def queries_of_split(
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame | None,
     split: str,
-) -> Tables:
+) -> Split:
     """Return corpus, queries of a split that have a label, and all labels.
 
     Where too few have one, queries made of the documents new for the split are among them, and the
@@ -40,17 +62,166 @@ def queries_of_split(
     """
     if pseudo_queries is not None and split in unlabelled_splits(queries, qrels):
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
-    return corpus, queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)], qrels
+    is_asked = (queries.split == split) & queries.query_id.isin(qrels.query_id)
+    return Split(corpus, queries[is_asked], qrels)
 
 
-HYBRID: Final = "hybrid"
+def dev_split(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    dev_run: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+) -> Split:
+    """Return the dev queries that the trained retrievers ranked before they were trained on them."""
+    lacking = ["dev"] if training_summary.get("dev_queries") == "pseudo_queries" else []
+    dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
+    return Split(dev[0], dev[1][dev[1].query_id.isin(dev_run.query_id)], dev[2])
 
 
-def build_search(
+class Source(NamedTuple):
+    """A retriever that searches: the name of the part, where it is loaded from, and its prompts."""
+
+    name: str
+    encoder: str
+    prompts: Prompts = OWN
+
+
+def make_parts(
     *,
     trained_model: Path,
+    corpus_encoder: Path,
     bm25_index: BM25Index,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    dev_run: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    encoder: str,
+    search: SearchParams,
+    dense: DenseParams,
+    store: Store,
+) -> HybridSearch:
+    """Return all that may be parts of the search, with exact indexes, and the encoder before training.
+
+    ``settings`` say which part the encoder before training is (``zero_shot``), and by name why
+    others are ``left_out``.
+    """
+    texts = document_texts(corpus)
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
+    network, left_out = network_source(texts, search, dense, store)
+    sources = [trained_source(model) for model in (trained_model, *companion_of(trained_model))]
+    # Its folder is empty where nobody wants it.
+    if any(corpus_encoder.iterdir()):
+        sources.append(Source(CORPUS, str(corpus_encoder)))
+    sources += network
+    untrained = Source(ZERO_SHOT, place_of(encoder, corpus_encoder), dense.prompts)
+    zero_shot = next((source.name for source in sources if source[1:] == untrained[1:]), ZERO_SHOT)
+    if zero_shot == ZERO_SHOT:
+        sources.append(untrained)
+    parts = [Part(BM25, bm25_index)]
+    for source in sources:
+        parts.append(encoded(source, corpus, dev.queries.text.tolist(), dense, store))
+    trained = [source.name for source in sources if source.name in TRAINED]
+    about = {"zero_shot": zero_shot, "trained": trained, "left_out": left_out}
+    return HybridSearch.build(parts, corpus, depth=search.depth, about=about)
+
+
+def trained_source(model: Path) -> Source:
+    """Return a trained retriever, which is called by its kind; its folder has its prompts."""
+    return Source("sparse" if is_sparse_folder(model) else "dense", str(model))
+
+
+def network_source(
+    texts: Sequence[str], search: SearchParams, dense: DenseParams, store: Store
+) -> tuple[list[Source], dict[str, str]]:
+    """Return the packaged network where the search may have it, else why it is left out, by its name."""
+    if NETWORK not in search.parts:
+        return [], {}
+    return [Source(NETWORK, "minilm")], {}
+
+
+def encoded(
+    source: Source, corpus: pd.DataFrame, dev_texts: list[str], dense: DenseParams, store: Store
+) -> Part:
+    """Encode the corpus by a retriever; the vectors of untrained ones are kept, as others will need them."""
+    from anmi.evaluation.retrieval import vectors
+
+    models = store.path / "models"
+    model = cached_encoder(source.encoder, models, dense.max_length, source.prompts)
+    settings: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
+    kept = settings | {"store": None if source.name in TRAINED else store}
+    description = f"encoding documents for the part {source.name}"
+    documents = vectors(model, document_texts(corpus), "document", description=description, **kept)
+    spread = spread_of_scores(vectors(model, dev_texts, "query", **kept), documents)
+    return Part(
+        source.name,
+        build_index(documents, corpus.document_id.tolist()),
+        folder_of(source.encoder, models),
+        {"max_length": dense.max_length, **settings},
+        spread,
+        source.prompts,
+    )
+
+
+def rank_by_parts(
+    *,
+    search_parts: HybridSearch,
     terms: Terms,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    dev_run: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    params: EvaluationParams,
+    dense: DenseParams,
+    store: Store,
+) -> dict[str, pd.DataFrame]:
+    """Rank the corpus by each part for dev queries and for held-out ones.
+
+    For dev queries the trained parts have the ranking from before they were trained on them.
+    """
+    fusion_depth = search_parts.settings["depth"]
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
+    untrained = [name for name in search_parts.parts if name not in TRAINED]
+    over_dev = changed(search_parts, terms, corpus, dev.corpus, dense, store)
+    dev_runs = runs_of_parts(over_dev, dev, fusion_depth, untrained)
+    trained_runs = dev_run.rename(columns={"retriever": "part"})
+    spreads = {name: part.spread for name, part in search_parts.parts.items()}
+    trained_runs = trained_runs.assign(spread=trained_runs.part.map(spreads))
+    test = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
+    over_test = changed(search_parts, terms, corpus, test.corpus, dense, store)
+    return {
+        "dev_part_runs": pd.concat([dev_runs, trained_runs], ignore_index=True),
+        "part_runs": runs_of_parts(over_test, test, max(depth, fusion_depth)),
+    }
+
+
+def runs_of_parts(
+    search: HybridSearch, split: Split, depth: int, names: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return what parts rank for the queries of a split, see :func:`anmi.search.fit.part_table`.
+
+    A query that is a document is not among what it finds.
+    """
+    from anmi.evaluation.retrieval import Ranking
+    from anmi.search.fit import PART_COLUMNS, part_table
+
+    if split.queries.empty:
+        return pd.DataFrame(PART_COLUMNS, index=[])
+    ranking = Ranking.of(split.queries, split.qrels, split.corpus, depth)
+    lists = search.lists(split.queries.text.tolist(), depth, names, ranking.own)
+    return part_table(lists, ranking.query_ids, ranking.document_ids)
+
+
+def fit_search(
+    *,
+    search_parts: HybridSearch,
+    dev_part_runs: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -59,154 +230,149 @@ def build_search(
     training_summary: Mapping[str, Any],
     info: Mapping[str, Any],
     recipe: str,
-    params: EvaluationParams,
+    search: SearchParams,
     dense: DenseParams,
     seed: int,
-    store: Store,
 ) -> HybridSearch:
-    """Put BM25 and the trained retrievers together, with the weights that dev queries choose.
+    """Return the search that is deployed: the parts that dev queries give a weight.
 
-    Dev queries are those that retrievers were not trained on when they were asked, see the artifact
-    ``dev_run``.
+    ``settings`` have the ``fit``, and the weights of BM25 and the network alone, ``untrained``.
     """
-    from anmi.evaluation.retrieval import vectors
-    from anmi.search.fit import fit_on_dev
+    from anmi.search.fit import all_equal, fit_on_dev
 
-    how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
-    kind = training_summary.get("dev_queries", "labels")
-    dev = with_pseudo_tests(
-        corpus, queries, qrels, pseudo_queries, ["dev"] if kind == "pseudo_queries" else []
-    )
-    asked = dev[1].text[dev[1].query_id.isin(dev_run.query_id)].tolist()
-    texts = document_texts(corpus)
-    parts = []
-    for folder in (trained_model, *companion_of(trained_model)):
-        model = load_encoder(str(folder), store.path / "models", dense.max_length)
-        found = vectors(model, texts, "document", description=f"encoding for {recipe}", **how)
-        parts.append(
-            Encoded(folder, found, spread_of_scores(vectors(model, asked, "query", **how), found))
-        )
-    search = HybridSearch.build(
-        bm25_index,
-        corpus,
-        parts,
-        encoder={"max_length": dense.max_length, **how},
-        method=params.hybrid.method,
-        depth=params.hybrid.depth,
-        index=dense.index,
-        about={
-            "collection": info["collection"],
-            "language": info["language"],
-            "recipe": recipe,
-            "unchanged": training_summary.get("unchanged"),
-            "fit": None,
-        },
-    )
-    if params.hybrid.weight is not None:
-        each = params.hybrid.weight / len(parts)
-        search.settings["weights"] = {"bm25": 1 - params.hybrid.weight} | dict.fromkeys(
-            search.retrievers, each
-        )
-    elif params.hybrid.method == "convex":
-        trained = set(queries.query_id[queries.split == "train"])
-        fitted = fit_on_dev(
-            dev_run if "retriever" in dev_run else dev_run.assign(retriever=search.main.kind),
-            bm25_index if dev[0] is corpus else reindexed(bm25_index, terms, corpus, dev[0]),
+    dev_kind = training_summary.get("dev_queries", "labels")
+    is_labelled = qrels.query_id.isin(queries.query_id[queries.split == "train"])
+    positives = set(qrels.document_id[is_labelled & (qrels.relevance > 0)])
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
+
+    def fit_of(names: Sequence[str]) -> dict[str, Any]:
+        if search.method == "rrf":
+            return all_equal(names)
+        fit = fit_on_dev(
+            dev_part_runs,
             *dev,
-            positives=set(qrels.document_id[qrels.query_id.isin(trained) & (qrels.relevance > 0)]),
-            spreads=search.settings["spreads"],
-            depth=params.hybrid.depth,
+            names=names,
+            positives=positives,
+            depth=search.depth,
             seed=seed,
-            least=least_queries(kind),
+            least=least_queries(dev_kind),
         )
-        search.settings |= {"weights": fitted["weights"], "fit": fitted | {"of": kind}}
-    return search
+        return fit | {"of": dev_kind}
+
+    names = deployable(search_parts, search)
+    fit = None if search.weights else fit_of(names)
+    weights = fit["weights"] if fit else weights_by_hand(search, names)
+    untrained = [name for name in (BM25, NETWORK) if name in search_parts.parts]
+    kept = [name for name, weight in weights.items() if weight]
+    about = {
+        "collection": info["collection"],
+        "language": info["language"],
+        "recipe": recipe,
+        "unchanged": training_summary.get("unchanged"),
+        **{name: search_parts.settings[name] for name in _OF_PARTS},
+        "untrained": fit_of(untrained)["weights"] if NETWORK in untrained else None,
+        "milliseconds": milliseconds(search_parts, kept, corpus),
+        "fit": fit,
+    }
+    return HybridSearch.build(
+        [deployed(search_parts.parts[name], corpus, dense.index) for name in kept],
+        corpus,
+        weights={name: weights[name] for name in kept},
+        method=search.method,
+        depth=search.depth,
+        about=about,
+    )
+
+
+def deployable(search_parts: HybridSearch, search: SearchParams) -> list[str]:
+    """Return the names of the parts that the search may have, what was trained by its kinds."""
+    wanted = {*search.parts, *(TRAINED if "trained" in search.parts else ())}
+    names = [name for name in search_parts.parts if name in wanted]
+    if not names:
+        reasons = "; ".join(
+            f"{name}: {why}" for name, why in search_parts.settings["left_out"].items()
+        )
+        raise AnmiError(
+            f"the search has none of the parts in search.parts ({reasons}): name others"
+        )
+    return names
+
+
+def weights_by_hand(search: SearchParams, names: Sequence[str]) -> dict[str, float]:
+    """Return ``search.weights`` by part; what was trained shares one."""
+    weights = dict(search.weights or {})
+    trained = [name for name in names if name in TRAINED]
+    weights |= dict.fromkeys(trained, weights.pop("trained", 0.0) / max(len(trained), 1))
+    return shares(weights, dict.fromkeys(names))
+
+
+def deployed(part: Part, corpus: pd.DataFrame, kind: str) -> Part:
+    """Return a part with the index that is deployed; what is measured is ranked by exact ones."""
+    if part.kind != "dense" or kind == "flat":
+        return part
+    vectors = part.index.vectors()
+    return replace(part, index=build_index(vectors, corpus.document_id.tolist(), kind))
+
+
+def milliseconds(
+    search: HybridSearch, names: Sequence[str], corpus: pd.DataFrame
+) -> dict[str, float]:
+    """Return by part the median time of a query; titles and first words of documents ask."""
+    texts = [" ".join(text.split()[:10]) for text in document_texts(corpus[:_TIMED])]
+    medians = {}
+    for name in names:
+        times = []
+        for text in texts:
+            start = time.perf_counter()
+            search.lists([text], search.settings["depth"], [name])
+            times.append(1000 * (time.perf_counter() - start))
+        medians[name] = round(float(np.median(times)), 2)
+    return medians
 
 
 def run_systems(
-    *,
+    part_runs: pd.DataFrame,
     search_index: HybridSearch,
-    terms: Terms,
+    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
     given_runs: pd.DataFrame,
-    corpus_encoder: Path,
-    encoder: str,
     recipe: str,
     params: EvaluationParams,
-    dense: DenseParams,
-    store: Store,
 ) -> pd.DataFrame:
-    """Rank the whole corpus for every held-out query by BM25, the untrained encoder, what was trained, and the hybrid.
+    """Return what every system ranks for the held-out queries: the parts, given runs and the fused ones.
 
-    The first of the trained retrievers is called as the recipe, a companion by its kind, and a
-    given run by its file. A query that is a document is not among what it finds. Where no query of
-    the split has a label, pseudo-queries stand in for them; where nothing is asked, no rows are
+    These are BM25, the encoder before training (``zero_shot``), what was trained (the first of it
+    called as the recipe, a companion by its kind), the other parts, ``bm25_and_network``, and the
+    search that is deployed (``hybrid``); a given run is called by its file. Where no query of the
+    split has a label, pseudo-queries stand in for them; where nothing is asked, no rows are
     returned.
     """
-    from anmi.evaluation.retrieval import Ranking, ranked, run_table
+    from anmi.evaluation.retrieval import Ranking
+    from anmi.search.fit import fused_run
 
-    searched, asked, labels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
-    if asked.empty:
-        return pd.DataFrame(
-            {"query_id": "", "document_id": "", "score": 0.0, "rank": 0, "system": ""}, index=[]
-        )
-    search = (
-        search_index
-        if searched is corpus
-        else changed(search_index, terms, corpus, searched, dense, store)
-    )
+    split = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    if split.queries.empty:
+        return part_runs.drop(columns=["part", "spread"]).assign(system="")
+    settings = search_index.settings
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
-    ranking = Ranking.of(asked, labels, searched, depth)
-    exact_search = with_exact_indexes(search, searched)
-    lists = exact_search.lists(
-        asked.text.tolist(), max(depth, search.settings["depth"]), excluded=ranking.own
-    )
-    fused = exact_search.fused(lists, depth)
-    names: dict[str, str] = {search.main.kind: recipe}
-    systems = {names.get(part, part): ranked for part, ranked in lists.documents.items()}
-    systems[HYBRID] = Ranked(fused.documents, fused.scores)
+    names = {settings["zero_shot"]: ZERO_SHOT, settings["trained"][0]: recipe}
     runs = {
-        system: run_table(ranking.query_ids, ranking.document_ids, *ranked.top(depth))
-        for system, ranked in systems.items()
+        names.get(part, part): run.drop(columns=["part", "spread"])
+        for part, run in part_runs[part_runs["rank"] <= depth].groupby("part", sort=False)
     }
-    model = load_encoder(
-        place_of(encoder, corpus_encoder), store.path / "models", dense.max_length, dense.prompts
-    )
-    # A trained model is seen once; keeping its vectors would only fill the store.
-    runs["zero_shot"] = ranked(
-        model,
-        asked,
-        labels,
-        searched,
-        depth,
-        store=store,
-        precision=dense.precision,
-        batch_size=dense.batch_size,
-        description="zero_shot",
-    )
-    for system, rows in given_runs[given_runs.query_id.isin(ranking.query_ids)].groupby(
-        "system", sort=False
-    ):
-        runs[str(system)] = ranking.given(rows, searched).groupby("query_id").head(depth)
-    order = dict.fromkeys(("bm25", "zero_shot", *systems, *runs))
+    if settings["untrained"]:
+        simple = settings | {"weights": settings["untrained"]}
+        runs[BM25_AND_NETWORK] = fused_run(part_runs, *split, simple, depth)
+    runs[HYBRID] = fused_run(part_runs, *split, settings, depth)
+    ranking = Ranking.of(split.queries, split.qrels, split.corpus, depth)
+    asked = given_runs[given_runs.query_id.isin(ranking.query_ids)]
+    for system, rows in asked.groupby("system", sort=False):
+        runs[str(system)] = ranking.given(rows, split.corpus).groupby("query_id").head(depth)
+    order = dict.fromkeys((BM25, ZERO_SHOT, recipe, *runs))
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
-
-
-def with_exact_indexes(search: HybridSearch, corpus: pd.DataFrame) -> HybridSearch:
-    """Return the search with exact indexes, whatever it is deployed with.
-
-    An approximate index would count against the trained retrievers alone.
-    """
-    retrievers = [
-        replace(retriever, index=build_index(retriever.index.vectors(), search.document_ids))
-        if retriever.index.settings["kind"] == "hnsw"
-        else retriever
-        for retriever in search.retrievers.values()
-    ]
-    return HybridSearch(search.bm25, retrievers, corpus, search.settings)
 
 
 def changed(
@@ -218,36 +384,45 @@ def changed(
     store: Store,
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
-    from anmi.evaluation.retrieval import vectors
-
     other = _other(before, after)
-    retrievers = []
     if not len(other):
         return search
-    for retriever in search.retrievers.values():
-        # Rows of a sparse matrix cannot be replaced in place, and encode fast.
-        texts = document_texts(after if retriever.kind == "sparse" else after.iloc[other])
-        # The trained model has in its folder what it was trained with.
-        model = load_encoder(str(retriever.model), store.path / "models", dense.max_length)
-        how: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
-        made = vectors(model, texts, "document", description="encoding what changed", **how)
-        found = made if retriever.kind == "sparse" else np.array(retriever.index.vectors())
-        if retriever.kind == "dense":
-            found[other] = made
-        retrievers.append(replace(retriever, index=build_index(found, search.document_ids)))
-    return HybridSearch(
-        reindexed(search.bm25, terms, before, after), retrievers, after, search.settings
-    )
+    parts = []
+    for part in search.parts.values():
+        if isinstance(part.index, BM25Index):
+            index: Any = reindexed(part.index, terms, before, after)
+        else:
+            index = _index_of_changed(part, after, other, dense, store)
+        parts.append(replace(part, index=index))
+    return HybridSearch(parts, after, search.settings)
+
+
+def _index_of_changed(
+    part: Part, after: pd.DataFrame, other: Int64s, dense: DenseParams, store: Store
+) -> Any:
+    from anmi.evaluation.retrieval import vectors
+
+    # Rows of a sparse matrix cannot be replaced in place, and encode fast.
+    texts = document_texts(after if part.kind == "sparse" else after.iloc[other])
+    model = part.load_model()
+    settings: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
+    encoded = vectors(model, texts, "document", description="encoding what changed", **settings)
+    if part.kind == "dense":
+        replaced = np.array(part.index.vectors())
+        replaced[other] = encoded
+        encoded = replaced
+    return build_index(encoded, after.document_id.tolist())
 
 
 def reindexed(
     index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame
 ) -> BM25Index:
     """Return an index with the same settings of documents of which some have another text; only these are cut."""
-    how = index.settings
+    settings = index.settings
     rows = _other(before, after)
     own = terms.changed(rows, document_texts(after.iloc[rows]))
-    return BM25Index.of_terms(own, how["engine"], how["k1"], how["b"], how["epsilon"])
+    formula = (settings["engine"], settings["k1"], settings["b"], settings["epsilon"])
+    return BM25Index.of_terms(own, *formula)
 
 
 def _other(before: pd.DataFrame, after: pd.DataFrame) -> Int64s:

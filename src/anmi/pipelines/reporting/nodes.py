@@ -15,6 +15,7 @@ from anmi.adaptation.pseudo_tests import unlabelled_splits
 from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
+_OF_SEARCH: Final = ("method", "weights", "fit", "left_out", "milliseconds")
 _PACKAGES: Final = (
     "kedro",
     "torch",
@@ -88,7 +89,8 @@ def collect_results(
         "prompts": training_summary.get("prompts"),
         "unchanged": training_summary.get("unchanged"),
         "test_queries": kind if len(metrics) else "none",
-        "hybrid": {name: search_index.settings.get(name) for name in ("method", "weights", "fit")},
+        "search": {name: search_index.settings.get(name) for name in _OF_SEARCH}
+        | {"megabytes": search_index.megabytes},
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],

@@ -17,14 +17,14 @@ from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.evaluation.significance import share_of_pairs
 from anmi.fingerprint import hash_value
 from anmi.pipelines.evaluation.nodes import score_runs
-from anmi.pipelines.evaluation.search import HYBRID
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import fingerprint, load_encoder, short_name
 from anmi.retrieval.kinds import is_sparse, prompts_of
 from anmi.search import HybridSearch
-from anmi.search.hybrid import companion_of
+from anmi.search.folder import companion_of
+from anmi.search.hybrid import HYBRID
+from anmi.search.parts import TRAINED
 from anmi.selection.recipe import RecipeBook
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _NOT_PLANTED: Final = (
 )
 _OWN_PROMPTS: Final = {"prompt_query": None, "prompt_document": None}
 # What the champion is fused by as long as it is in use.
-_OF_HYBRID: Final = ("method", "weights", "depth", "spreads")
+_OF_HYBRID: Final = ("method", "weights", "depth")
 
 
 def profile_training_data(
@@ -185,7 +185,7 @@ def score_champion(
     runs: pd.DataFrame,
     champion: dict[str, Any],
     *,
-    bm25_index: BM25Index,
+    part_runs: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -194,19 +194,28 @@ def score_champion(
 ) -> pd.DataFrame:
     """Return every metric of every held-out query; empty where there is no champion.
 
-    The champion is measured as it is deployed: with BM25 and its companion by its own weights, or
-    alone where the rule is about the encoder.
+    The champion is measured as it is deployed: with its companion and the parts that need no
+    training, as the challenger has them, by its own weights; or alone where the rule is about the
+    encoder.
     """
-    from anmi.search.fit import with_bm25
+    from anmi.search.fit import fused_run
 
     if runs.empty:
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
     if params.rule.system == HYBRID:
-        how = champion[HYBRID]
+        settings = champion[HYBRID]
         depth = max(evaluation.cutoffs)
-        runs = with_bm25(runs, bm25_index, corpus, queries, qrels, how, depth).assign(
-            system=_SYSTEM
-        )
+        spread = runs.retriever.map(settings["spreads"])
+        trained_runs = runs.assign(part=runs.retriever, spread=spread)
+        untrained_runs = part_runs[~part_runs.part.isin(TRAINED)]
+        every_run = pd.concat([trained_runs, untrained_runs], ignore_index=True)
+        if lacking := settings["weights"].keys() - set(every_run.part):
+            log.warning(
+                "The champion is measured without its parts %s, which this run does not have",
+                ", ".join(sorted(lacking)),
+            )
+        runs = fused_run(every_run, corpus, queries, qrels, settings, depth)
+        runs = runs.assign(system=_SYSTEM)
     else:
         runs = runs[runs["retriever"] == runs["retriever"].iloc[0]]
     return score_runs(
@@ -373,7 +382,9 @@ def register_challenger(
         model = load_encoder(str(trained_model), trained_model.parent)
         serving = dense.model_dump(include={"max_length", "precision"})
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
+        spreads = {name: part.spread for name, part in search_index.parts.items()}
         serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
+        serving[HYBRID]["spreads"] = spreads
         folder = model_registry.model_folder(model, Path(room) / "model", serving, training_profile)
         for companion in companion_of(trained_model):
             # A model of its own, so that MLflow serves it as well.

@@ -40,7 +40,7 @@ def create_pipeline() -> Pipeline:
                 nodes.score_champion,
                 by_name(
                     "champion",
-                    "bm25_index",
+                    "part_runs",
                     "corpus",
                     "queries",
                     "qrels",
