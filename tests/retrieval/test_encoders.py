@@ -15,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from anmi.engine.threads import for_threads, in_threads
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import vectors
 from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.corpus_encoder import _weight, corpus_encoder, save
+from anmi.retrieval.corpus_encoder import corpus_encoder, save
 from anmi.retrieval.encoders import Role, embed_by_name, embedding_fingerprint, encode, load_encoder
 from anmi.retrieval.kinds import OWN, Prompts, is_routed, is_static, prompts_of, quiet, two_encoders
+from anmi.retrieval.spelling import spelling_of
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
 from anmi.store import Store
@@ -596,20 +599,21 @@ def test_it_is_a_plain_model_of_sentence_transformers(
     )
 
 
-@pytest.mark.parametrize(("texts", "weight"), [(ENGLISH, 1.0), (KOREAN, 0.5)])
+@pytest.mark.parametrize(("texts", "spelled"), [(ENGLISH, True), (KOREAN, False)])
 def test_what_minilm_says_weighs_half_where_it_spells_letters(
-    texts: list[str], weight: float, minilm: Any
+    texts: list[str], spelled: bool, minilm: Any
 ) -> None:
     names, counts = np.unique(" ".join(texts).split(), return_counts=True)
     tokenizer = minilm.tokenizer.backend_tokenizer
     tokenizer.enable_padding(length=128)
-    assert _weight(names.tolist(), counts, tokenizer) == weight, "padding is no piece"
+    found = spelling_of(names.tolist(), counts, tokenizer)
+    assert found.knows_script == spelled, "padding is no piece"
 
 
 def test_one_half_is_the_decomposition_of_the_corpus(minilm: Any) -> None:
     texts = ["a b c", "a b", "c d d", "d e", "e a"] * 4
     names, table = corpus_encoder(
-        texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent()
+        texts, 1, lambda words: np.ones((len(words), 4), np.float32), silent()
     )
     vocabulary = sorted(names.get_vocab(), key=names.get_vocab().get)
     counts = np.array([[text.split().count(word) for word in vocabulary] for text in texts], float)
@@ -630,17 +634,15 @@ def test_the_same_documents_give_the_same_bytes() -> None:
         for n in range(1, 120)
     ]
     first, again = (
-        corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), _Silent())
+        corpus_encoder(texts, 1, lambda words: np.ones((len(words), 4), np.float32), silent())
         for _ in "ab"
     )
     assert first[0].to_str() == again[0].to_str() and np.array_equal(first[1], again[1])
 
 
-class _Silent:
-    """A tokenizer that spells nothing, as MiniLM's spells no Tibetan."""
-
-    def encode_batch(self, names: list[str], add_special_tokens: bool) -> list[Any]:
-        return [type("Encoding", (), {"tokens": ["[UNK]"], "attention_mask": [1]}) for _ in names]
+def silent() -> Any:
+    """Return a tokenizer that spells nothing, as MiniLM's spells no Tibetan."""
+    return Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
 
 
 @pytest.mark.parametrize(
@@ -673,4 +675,4 @@ def test_small_and_odd_corpora_have_one_as_well(
 
 def test_documents_without_a_word_are_an_error() -> None:
     with pytest.raises(AnmiError, match="the 2 documents hold no word"):
-        corpus_encoder([" ", ""], 1, lambda words: np.ones((len(words), 4), np.float32), _Silent())
+        corpus_encoder([" ", ""], 1, lambda words: np.ones((len(words), 4), np.float32), silent())

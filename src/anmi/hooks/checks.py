@@ -41,7 +41,7 @@ from anmi.seeds import is_seed
 from anmi.selection.recipe import RecipeBook, inherited
 from anmi.training.options import TrainingOptions
 
-ENCODERS: Final = ("corpus", "minilm", "static")
+ENCODERS: Final = ("corpus", "minilm", "static", "e5")
 # Parameters of a single value, which nodes read as they are, and what is expected of them.
 _TEXTS: Final = {
     "collection": "a text such as api_docs or beir:DIR",

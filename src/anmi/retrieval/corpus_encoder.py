@@ -21,8 +21,9 @@ from scipy import sparse
 from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
 from anmi.ragged import Float32s
+from anmi.retrieval.spelling import UNKNOWN, pieces_of, spelling_of
 from anmi.retrieval.terms import counted, counted_texts, idf_of
-from anmi.retrieval.token_table import learn_pieces, words_and_signs
+from anmi.retrieval.token_table import learn_pieces, lowered_words, lowering
 from anmi.retrieval.tokenize import UNBROKEN
 
 log = logging.getLogger(__name__)
@@ -36,11 +37,6 @@ READ: Final = 200_000
 _PART: Final = re.compile(r"(?s).{1,100000}(?!\S)|.{1,100000}")
 # Characters of different words that pieces are learned of, which takes time by their number.
 _LEARNED: Final = 500_000
-# Characters that a piece of MiniLM's holds, of a text in a script that it knows: at least 2.3 of
-# English, German and Spanish, at most 1.3 of Arabic, Hindi, Chinese and Korean, whose meaning it
-# cannot know.
-_KNOWN_SCRIPT: Final = 2.0
-_UNKNOWN: Final = "[UNK]"
 _ITERATIONS: Final = 4
 
 Distil = Callable[[list[str]], Float32s]
@@ -77,14 +73,14 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     """
     read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
     parts = [part for text in taken(texts, read) for part in _PART.findall(text)]
-    counts, column_of_word = counted_texts(parts, _cut, alone=True)
+    counts, column_of_word = counted_texts(parts, lowered_words, alone=True)
     words = list(column_of_word)
     if not words:
         raise AnmiError(
             f"the {len(texts)} documents hold no word, so that they have no encoder of their own"
         )
     times = np.asarray(counts.sum(axis=0)).ravel()
-    weight = np.float32(_weight(words, times, spelled))
+    weight = np.float32(1.0 if spelling_of(words, times, spelled).knows_script else 0.5)
     tokenizer = _of_pieces(words, times)
     number = tokenizer.get_vocab()
     names = sorted(number, key=number.__getitem__)
@@ -95,7 +91,7 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     occurrences[0] = 0
     table, idf = _latent(counts, seed)
     is_spelled = np.array(
-        [len(row) > 0 and _UNKNOWN not in row for row in _spelled(names, spelled)]
+        [len(row) > 0 and UNKNOWN not in row for row in pieces_of(names, spelled)]
     )
     # What only one document has leads to that document by its own half, and asking for it takes
     # half of the time. Where there are fewer documents than dimensions that half is narrow, of a
@@ -126,38 +122,17 @@ def save(tokenizer: Any, table: Float32s, folder: Path) -> None:
     )
 
 
-def _parts(model: Any) -> Any:
-    """Return a tokenizer that cuts texts into words in our way and words into pieces by a model."""
-    from tokenizers import Tokenizer, normalizers
-
-    tokenizer = Tokenizer(model)
-    lowered = normalizers.BertNormalizer(
-        handle_chinese_chars=False, strip_accents=False, lowercase=True
-    )
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), lowered])
-    tokenizer.pre_tokenizer = words_and_signs()
-    return tokenizer
-
-
-def _cut(texts: Sequence[str]) -> list[list[str]]:
-    from tokenizers.models import Unigram
-
-    parts = _parts(Unigram())
-    lowered = map(parts.normalizer.normalize_str, texts)
-    return [[word for word, _ in parts.pre_tokenizer.pre_tokenize_str(text)] for text in lowered]
-
-
 def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     """Return a tokenizer of the pieces that explain the most frequent words best."""
     from tokenizers.models import Unigram
 
-    tokenizer = _parts(Unigram())
+    tokenizer = lowering(Unigram())
     order = np.argsort(-times, kind="stable")
     lengths = np.array(list(map(len, words)))
     chosen = order[np.cumsum(lengths[order]) - lengths[order] < _LEARNED].tolist()
     # What no blank interrupts takes time by the square of its length.
     read = ((UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in chosen)
-    learn_pieces(tokenizer, read, PIECES, [_UNKNOWN])
+    learn_pieces(tokenizer, read, PIECES, [UNKNOWN])
     return tokenizer
 
 
@@ -174,24 +149,6 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
     _, values, right = randomized_svd(held, width, n_iter=_ITERATIONS, random_state=seed)
     # Where documents repeat there are fewer directions than asked for, and the others are noise.
     return _unit(right[values > 1e-4 * values[0]].T), idf
-
-
-def _spelled(texts: Sequence[str], spelled: Any) -> list[list[str]]:
-    """Return the pieces that MiniLM cuts each text into."""
-    encodings = spelled.encode_batch(list(texts), add_special_tokens=False)
-    # Its file asks for padding.
-    return [encoding.tokens[: sum(encoding.attention_mask)] for encoding in encodings]
-
-
-def _weight(words: Sequence[str], times: NDArray[Any], spelled: Any) -> float:
-    """Return the weight of what MiniLM says, by how well it spells the most frequent words."""
-    frequent = np.argsort(-times, kind="stable")[:PIECES]
-    chosen = [words[place] for place in frequent]
-    pieces, characters = (
-        np.array(list(map(len, texts))) for texts in (_spelled(chosen, spelled), chosen)
-    )
-    share = float(times[frequent] @ characters) / max(float(times[frequent] @ pieces), 1.0)
-    return 1.0 if share >= _KNOWN_SCRIPT else 0.5
 
 
 def _principal(vectors: Float32s, occurrences: NDArray[Any], width: int) -> Float32s:

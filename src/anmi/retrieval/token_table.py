@@ -167,6 +167,28 @@ def words_and_signs() -> Any:
     )
 
 
+def lowering(model: Any) -> Any:
+    """Return a tokenizer that cuts texts into words in our way and words into pieces by a model."""
+    from tokenizers import Tokenizer, normalizers
+
+    tokenizer = Tokenizer(model)
+    lowered = normalizers.BertNormalizer(
+        handle_chinese_chars=False, strip_accents=False, lowercase=True
+    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), lowered])
+    tokenizer.pre_tokenizer = words_and_signs()
+    return tokenizer
+
+
+def lowered_words(texts: Sequence[str]) -> list[list[str]]:
+    """Return the words and signs of each text in small letters, as the corpus's own encoder has them."""
+    from tokenizers.models import Unigram
+
+    parts = lowering(Unigram())
+    lowered = map(parts.normalizer.normalize_str, texts)
+    return [[word for word, _ in parts.pre_tokenizer.pre_tokenize_str(text)] for text in lowered]
+
+
 def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Sequence[str]) -> None:
     """Train a Unigram tokenizer (Kudo 2018, arXiv 1804.10959), the same in every process; one special is ``[UNK]``."""
     from tokenizers import models, trainers
