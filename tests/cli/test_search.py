@@ -12,8 +12,8 @@ from sentence_transformers import SentenceTransformer
 from tests.cli.conftest import anmi, save
 
 from anmi.retrieval.bm25 import BM25Index
-from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded
+from anmi.retrieval.index import build_index
+from anmi.search import HybridSearch, Part
 
 CORPUS = pd.DataFrame(
     {
@@ -35,12 +35,13 @@ def saved(word_encoder: Any, tmp_path: Path) -> HybridSearch:
     vectors = SentenceTransformer(str(model), device="cpu").encode_document(
         texts, normalize_embeddings=True
     )
-    search = HybridSearch.build(
-        BM25Index.build(texts, "en"),
-        CORPUS,
-        [Encoded(model, vectors, 0.3)],
-        encoder={"max_length": 64, "precision": "float32", "batch_size": 8},
-    )
+    index = build_index(vectors, CORPUS.document_id.tolist())
+    encoder = {"max_length": 64, "precision": "float32", "batch_size": 8}
+    parts = [
+        Part("bm25", BM25Index.build(texts, "en")),
+        Part("dense", index, model, encoder, 0.3),
+    ]
+    search = HybridSearch.build(parts, CORPUS)
     save(search_index=search)
     return search
 
@@ -57,9 +58,9 @@ def test_hits_are_shown_with_what_each_part_says(saved: HybridSearch) -> None:
         "a red fox in the den",
         f"{hit.score:.3f}",
         "1",
-        f"{hit.bm25_score:.3f}",
+        f"{hit.scores['bm25']:.3f}",
         "1",
-        f"{hit.dense_score:.3f}",
+        f"{hit.scores['dense']:.3f}",
     ]
 
 
@@ -68,6 +69,7 @@ def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
     expected = [hit.as_dict() for hit in saved.search("blue whale", 10, "dense")[0]]
     place = {name: found[0].pop(name) for name in ("collection", "recipe", "run", "date", "notice")}
     assert found == [{"question": "blue whale", "system": "dense", "hits": expected}]
+    assert found[0]["hits"][0]["ranks"] == {"dense": 1}
     assert place["run"] in anmi("search", "blue whale").output.splitlines()[0] and place[
         "run"
     ].startswith("20")

@@ -328,6 +328,7 @@ PARAMETERS: Final = _of_parameters(
         "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
         "recipes.bm25.extends=anmi": ("bm25", *_RESERVED),
         "recipes.champion.extends=anmi": ("champion", *_RESERVED),
+        "recipes.network.extends=anmi": ("network", *_RESERVED),
         "recipes.mine.extends=mine": ("mine", "circle"),
         "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),
         "recipes.mine.steps=top": ('"recipes.mine', "required"),

@@ -84,7 +84,7 @@ def test_what_was_measured_is_what_the_command_and_the_page_find(
             labels[split].append(f"{query}\t{kind}\t1")
     collection = write_beir(tmp_path / "collection", documents, queries, labels)
     place = new_place(tmp_path / "place")
-    settings = f"collection=beir:{collection},encoder=static,evaluation.hybrid.depth=5"
+    settings = f"collection=beir:{collection},encoder=static,search.depth=5"
     done = in_process(place, "run", "--params", settings)
     assert done.exit_code == 0, done.output + str(done.exception)
     runs = place.table("evaluation", "runs.parquet")

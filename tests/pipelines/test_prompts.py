@@ -16,8 +16,8 @@ from tests.pipelines.test_training import CORPUS, QRELS, QUERIES, WORDS, rows
 from anmi.candidates import Candidates
 from anmi.corpus.texts import document_texts
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
-from anmi.pipelines.evaluation.search import build_search, run_systems
-from anmi.pipelines.params import BM25Params, DenseParams, EvaluationParams
+from anmi.pipelines.evaluation.search import fit_search, make_parts, rank_by_parts, run_systems
+from anmi.pipelines.params import BM25Params, DenseParams, EvaluationParams, SearchParams
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
@@ -147,32 +147,49 @@ def way(
             corpus_encoder=nothing,
             new_documents=pd.DataFrame({"document_id": []}),
         )
-        shared = {
-            "corpus": CORPUS,
-            "queries": QUERIES,
-            "qrels": QRELS,
-            "pseudo_queries": pseudo,
-            "recipe": "mine",
-            "params": EVALUATION,
-            "dense": dense,
-            "store": store,
-            "terms": nothing,
-        }
-        search = build_search(
+        collection = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+        collection["pseudo_queries"] = pseudo
+        asked = {name: trained[name] for name in ("dev_run", "training_summary")}
+        settings = SearchParams(parts=["bm25", "trained"])
+        (folder / "none").mkdir()
+        parts = make_parts(
             trained_model=trained["trained_model"],
+            corpus_encoder=folder / "none",
             bm25_index=bm25,
-            dev_run=trained["dev_run"],
+            encoder=str(folder / "base"),
+            search=settings,
+            dense=dense,
+            store=store,
+            **collection,
+            **asked,
+        )
+        ranked = rank_by_parts(
+            search_parts=parts,
+            terms=nothing,
+            params=EVALUATION,
+            dense=dense,
+            store=store,
+            **collection,
+            **asked,
+        )
+        search = fit_search(
+            search_parts=parts,
+            dev_part_runs=ranked["dev_part_runs"],
             info={"collection": "mine", "language": "en"},
+            recipe="mine",
+            search=settings,
+            dense=dense,
             seed=1,
-            training_summary=trained["training_summary"],
-            **shared,
+            **collection,
+            **asked,
         )
         runs = run_systems(
-            search_index=search,
-            encoder=str(folder / "base"),
-            corpus_encoder=nothing,
-            **shared,
+            ranked["part_runs"],
+            search,
+            **collection,
             given_runs=pd.DataFrame({"query_id": [], "system": []}),
+            recipe="mine",
+            params=EVALUATION,
         )
     search.save(folder / "search")
     search = HybridSearch.load(folder / "search")
@@ -183,11 +200,15 @@ def way(
 Encode = Callable[[list[str], str], NDArray[Any]]
 
 
-def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
+def plain(
+    folder: Path,
+    prompts: dict[str, str] | None = None,
+    kept: tuple[str, ...] = ("query", "document"),
+) -> Encode:
     """Encode as whoever loads the folder does.
 
     ``prompts`` are those that it is not known to have: of an encoder that is not trained, whose
-    vectors the store keeps as float16.
+    vectors of the roles ``kept`` the store keeps as float16.
     """
     model = SentenceTransformer(str(folder), device="cpu")
 
@@ -196,7 +217,8 @@ def plain(folder: Path, prompts: dict[str, str] | None = None) -> Encode:
         how: dict[str, Any] = {} if prompts is None else {"prompt": prompts[role]}
         how["normalize_embeddings"] = model.similarity_fn_name == "cosine"
         found: NDArray[Any] = encoding(texts, **how)
-        return found if prompts is None else found.astype(np.float16).astype(np.float32)
+        is_kept = prompts is not None and role in kept
+        return found.astype(np.float16).astype(np.float32) if is_kept else found
 
     return encode
 
@@ -246,7 +268,8 @@ def test_the_hardest_candidates_are_those_of_the_models_own_similarity(way: Way)
 
 def test_the_untrained_encoder_is_measured_with_them(way: Way) -> None:
     run = way.runs[way.runs.system == "zero_shot"]
-    assert_equal(run, by_hand(plain(way.base, way.expected), "test"))
+    # A search encodes the queries that it is asked.
+    assert_equal(run, by_hand(plain(way.base, way.expected, kept=("document",)), "test"))
 
 
 def test_whoever_loads_the_trained_folder_gets_the_run_that_was_measured(way: Way) -> None:

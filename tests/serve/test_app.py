@@ -17,8 +17,8 @@ from tests.serve.conftest import HOSTILE, SCRIPT
 from anmi.candidates import Candidates
 from anmi.corpus.marks import Mark, add, current_marks, questions, read_log
 from anmi.retrieval.bm25 import BM25Index
-from anmi.search import HybridSearch
-from anmi.search.hybrid import Encoded, Retriever
+from anmi.retrieval.index import build_index
+from anmi.search import HybridSearch, Part
 from anmi.serve.app import create_app
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
 from anmi.serve.run import Run, uncertainty
@@ -275,8 +275,9 @@ def searching(run: Run) -> Run:
     texts = [text[:2000] for text in run.corpus.text]
     index = BM25Index.build(texts, "en")
     corpus = run.corpus.assign(text=texts)
-    settings = {"method": "convex", "weights": {"bm25": 1.0}, "spreads": {}, "depth": 10}
-    return replace(run, search=HybridSearch(index, [], pd.DataFrame(corpus), settings))
+    settings = {"method": "convex", "weights": {"bm25": 1.0}, "depth": 10}
+    parts = [Part("bm25", index)]
+    return replace(run, search=HybridSearch(parts, pd.DataFrame(corpus), settings))
 
 
 def test_what_the_encoder_found_before_training_stands_beside(
@@ -293,14 +294,14 @@ def test_what_the_encoder_found_before_training_stands_beside(
     index = DenseIndex.build(vectors, searching.corpus.document_id.tolist(), "flat", "")
     page = client(replace(searching, zero_shot=ZeroShot(index, table.encode)), marks)
     found = page.get("/api/search?q=plain+number7&k=3").json()
-    assert list(found) == ["bm25", "zero_shot", "hybrid"]
+    assert list(found) == ["zero_shot", "bm25", "hybrid"]
     scores = vectors @ table.encode(["plain number7"])[0]
     assert [hit["score"] for hit in found["zero_shot"]] == pytest.approx(
         sorted(scores, reverse=True)[:3]
     )
     best = found["zero_shot"][0]
     assert best["document_id"] == searching.corpus.document_id[int(scores.argmax())]
-    assert (best["rank"], best["dense_rank"], best["bm25_rank"]) == (1, 1, None)
+    assert (best["rank"], best["ranks"]) == (1, {"zero_shot": 1})
     assert "Encoder before training" in page.get("/?q=plain").text
 
 
@@ -373,14 +374,16 @@ def test_questions_that_somebody_types_measure_first_and_then_teach(
 def test_questions_are_offered_on_which_the_systems_disagree_most(
     searching: Run, static_models: Path
 ) -> None:
+    from anmi.retrieval.encoders import cached_encoder
+
     model = next(static_models.glob("static-*"))
     how = {"max_length": None, "precision": "auto", "batch_size": 64}
     corpus = searching.corpus.assign(text=searching.corpus.text.str[:2000])
     assert searching.search is not None
-    vectors = Retriever(model, None, how).encode(corpus.text.tolist())
-    search = HybridSearch.build(
-        searching.search.bm25, corpus, [Encoded(model, vectors, 1.0)], encoder=how
-    )
+    table = cached_encoder("static", static_models)
+    index = build_index(table.encode(corpus.text.tolist()), corpus.document_id.tolist())
+    network = Part("network", index, model, how)
+    search = HybridSearch.build([searching.search.parts["bm25"], network], corpus)
     asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]
     made = pd.DataFrame(
         {"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"}

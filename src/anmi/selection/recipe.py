@@ -263,7 +263,10 @@ class RecipeBook(BaseModel):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Recipe]
     # Other systems in the tables of results.
-    reserved: ClassVar[tuple[str, ...]] = ("bm25", "zero_shot", "hybrid", "champion")
+    reserved: ClassVar[tuple[str, ...]] = (
+        *("bm25", "zero_shot", "corpus", "network"),
+        *("bm25_and_network", "hybrid", "champion"),
+    )
     every: ClassVar[str] = "*"
 
     @model_validator(mode="before")

@@ -85,8 +85,8 @@ class ZeroShot:
         ranked, passages = best_documents(
             lambda count: Ranked(*self.index.search(vectors, count)), search.first, k
         )
-        fused = fuse({"dense": ranked}, k)
-        return search.hits(with_passages(fused, {"dense": passages}))[0]
+        fused = fuse({"zero_shot": ranked}, k)
+        return search.hits(with_passages(fused, {"zero_shot": passages}))[0]
 
 
 # What is shown of a text; the page of the document has more, and no browser stands all of a very

@@ -371,7 +371,8 @@ def run_systems(
     asked = given_runs[given_runs.query_id.isin(ranking.query_ids)]
     for system, rows in asked.groupby("system", sort=False):
         runs[str(system)] = ranking.given(rows, split.corpus).groupby("query_id").head(depth)
-    order = dict.fromkeys((BM25, ZERO_SHOT, recipe, *runs))
+    # A part that finds nothing has no run.
+    order = [name for name in dict.fromkeys((BM25, ZERO_SHOT, recipe, *runs)) if name in runs]
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)
 
 

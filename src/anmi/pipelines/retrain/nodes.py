@@ -382,7 +382,10 @@ def register_challenger(
         model = load_encoder(str(trained_model), trained_model.parent)
         serving = dense.model_dump(include={"max_length", "precision"})
         serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
-        spreads = {name: part.spread for name, part in search_index.parts.items()}
+        # Those of other parts are the challenger's.
+        spreads = {
+            name: part.spread for name, part in search_index.parts.items() if name in TRAINED
+        }
         serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
         serving[HYBRID]["spreads"] = spreads
         folder = model_registry.model_folder(model, Path(room) / "model", serving, training_profile)
