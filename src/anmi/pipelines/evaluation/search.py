@@ -20,8 +20,9 @@ from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import cached_encoder, folder_of, place_of
 from anmi.retrieval.index import build_index, spread_of_scores
-from anmi.retrieval.kinds import OWN, Prompts
+from anmi.retrieval.kinds import OWN, Prompts, device
 from anmi.retrieval.model_folder import is_sparse_folder
+from anmi.retrieval.spelling import network_for
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch, Part
 from anmi.search.folder import companion_of
@@ -139,8 +140,19 @@ def network_source(
 ) -> tuple[list[Source], dict[str, str]]:
     """Return the packaged network where the search may have it, else why it is left out, by its name."""
     if NETWORK not in search.parts:
-        return [], {}
-    return [Source(NETWORK, "minilm")], {}
+        return [], {NETWORK: "search.parts does not name it"}
+    network = network_for(texts, store.path / "models", search.network)
+    reason = network.reason
+    if network.name is not None:
+        seconds = encoding_seconds(network.name, texts, dense, store)
+        if device() == "cuda" or seconds <= 60 * search.minutes:
+            return [Source(NETWORK, network.name)], {}
+        reason = (
+            f"encoding {len(texts):,} passages would take {seconds / 60:.0f} minutes on this"
+            f" processor, more than search.minutes={search.minutes:g}"
+        )
+    log.warning("The network is no part of the search: %s", reason)
+    return [], {NETWORK: reason}
 
 
 def encoded(
