@@ -676,3 +676,63 @@ def test_small_and_odd_corpora_have_one_as_well(
 def test_documents_without_a_word_are_an_error() -> None:
     with pytest.raises(AnmiError, match="the 2 documents hold no word"):
         corpus_encoder([" ", ""], 1, lambda words: np.ones((len(words), 4), np.float32), silent())
+
+
+SENTENCES = [f"The {animal} sleeps in the {place}." for animal in WORDS[2:] for place in WORDS[4:]]
+
+
+def test_integers_are_near_and_have_a_fingerprint_of_their_own(minilm: Any) -> None:
+    exact = encode(minilm, SENTENCES, precision="float32")
+    integers = encode(minilm, SENTENCES, precision="int8")
+    cosines = (exact * integers).sum(axis=1)
+    assert 0.985 < cosines.min() < cosines.max() < 0.99999
+    marks = {embedding_fingerprint(minilm, name, None) for name in ("float32", "int8")}
+    assert len(marks) == 2
+
+
+def test_a_text_has_nearly_the_same_integers_alone_and_in_company(minilm: Any) -> None:
+    company = encode(minilm, [*SENTENCES, "den " * 20], precision="int8")
+    alone = np.concatenate(
+        [encode(minilm, [sentence], precision="int8") for sentence in SENTENCES[:4]]
+    )
+    assert (alone * company[:4]).sum(axis=1).min() > 0.998
+
+
+def test_integers_are_for_the_packaged_network_until_a_step_of_training(tmp_path: Path) -> None:
+    import torch
+
+    from anmi.retrieval.kinds import encoding_precision, has_integers, resolve_precision
+
+    model = load_encoder("minilm", tmp_path, max_length=32)
+    usual = resolve_precision("auto")
+    integers = has_integers() and usual == "float32" and model.device.type == "cpu"
+    assert encoding_precision(model, "auto") == ("int8" if integers else usual)
+    before = encode(model, SENTENCES[:2], precision="int8")
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model(model.tokenize(["a fox"]))["sentence_embedding"].sum().backward()
+    optimiser.step()
+    assert encoding_precision(model, "auto") == usual
+    after = encode(model, SENTENCES[:2], precision="int8")
+    assert np.abs(before - after).max() > 0.01
+
+
+def test_an_estimate_counts_what_the_store_lacks(minilm: Any, tmp_path: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        mark = embedding_fingerprint(minilm, "auto", None)
+        assert encoders.estimated_seconds(minilm, SENTENCES, store, sample=5) > 0
+        assert store.missing(mark, SENTENCES) == len(SENTENCES) - 5
+        encode(minilm, SENTENCES, store)
+        assert encoders.estimated_seconds(minilm, SENTENCES, store) == 0
+
+
+def test_long_encoding_is_told_once_a_minute_where_no_bar_is_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    seconds = iter([100.0, 130.0, 160.0, 190.0])
+    monkeypatch.setattr(encoders.time, "monotonic", lambda: next(seconds))
+    bar = encoders.Progress(total=2000, desc="encoding documents", disable=True)
+    for count in (200, 300, 300, 300):
+        bar.update(count)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == "encoding documents: 800 of 2,000 texts, 10 a second, 2 minutes left"

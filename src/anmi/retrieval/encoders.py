@@ -7,6 +7,8 @@ import importlib.util
 import json
 import logging
 import re
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -17,16 +19,16 @@ import numpy as np
 from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
-from anmi.engine.threads import for_threads
+from anmi.engine.threads import for_threads, in_threads
 from anmi.errors import AnmiError, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
-from anmi.ragged import Float32s
+from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import kinds
 from anmi.retrieval.kinds import (
     OWN,
     Prompts,
-    exact_precision,
+    encoding_precision,
     is_routed,
     is_static,
     prompts_of,
@@ -59,6 +61,7 @@ STATIC_DIMENSIONS: Final = 256
 # How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half
 # the room.
 STORED: Final[Number] = "float16"
+_TELLING_SECONDS: Final = 60
 
 
 def minilm_folder() -> Path:
@@ -152,6 +155,10 @@ def load_encoder(
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
+    if name == "minilm":
+        from anmi.retrieval.network import weights_state
+
+        model.packaged = weights_state(model)
     return model
 
 
@@ -250,7 +257,7 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
     """Return a hash of everything that changes the embedding of a text, including the prompt of its role only."""
     prompt = prompts_of(model)[role] if role else ""
     route = [str(role)] if is_routed(model) else []
-    precision = exact_precision(model, precision)
+    precision = encoding_precision(model, precision)
     # Vectors that were normalised in bfloat16, as they once were, are others.
     computed = f"{precision}, length in float32" if precision == "bfloat16" else precision
     return _digest(model, None, (computed, prompt, *route))
@@ -384,7 +391,8 @@ def encode(
     store
         Cache; None computes everything, for models that will not be seen again.
     precision
-        ``auto``, ``float32`` or ``bfloat16``, of torch's matrix products; the result is float32.
+        ``auto``, ``float32``, ``bfloat16`` or, on a processor, ``int8``, of matrix products; see
+        :func:`anmi.retrieval.kinds.encoding_precision`. The result is float32.
     batch_size
         Texts per forward pass at most; see :func:`anmi.retrieval.kinds.passes`.
     description
@@ -430,10 +438,82 @@ def encode(
         batch = batch_size
         run = store.run
     prints = embedding_fingerprint(encoder, precision, role)
-    with tqdm(
+    with Progress(
         total=len(texts), desc=description, unit="text", disable=not description or None, delay=2
     ) as bar:
         return store.vectors(prints, texts, compute, batch, bar, run=run, number=STORED)
+
+
+class Progress(tqdm):  # type: ignore[misc]
+    """A progress bar in whose place, where no terminal shows it, the log has a line a minute.
+
+    The first update counts what was there before.
+    """
+
+    def __init__(self, *, total: int, desc: str, **options: Any) -> None:
+        super().__init__(total=total, desc=desc, **options)
+        self.label = desc
+        self.encoded = 0
+        self.began = self.told = 0.0
+
+    def update(self, n: float | None = 1) -> bool | None:
+        """Count ``n`` texts more, and tell how many there are, how fast, and how long the rest takes."""
+        now = time.monotonic()
+        if not self.began:
+            self.found = int(n or 0)
+            self.began = self.told = now
+        self.encoded += int(n or 0)
+        if self.disable and self.label and now - self.told >= _TELLING_SECONDS:
+            self.told = now
+            rate = (self.encoded - self.found) / (now - self.began)
+            minutes = (self.total - self.encoded) / rate / 60
+            log.info(
+                "%s: %s of %s texts, %.0f a second, %.0f minutes left",
+                self.label,
+                f"{self.encoded:,}",
+                f"{self.total:,}",
+                rate,
+                np.ceil(minutes),
+            )
+        return cast(bool | None, super().update(n))
+
+
+def estimated_seconds(
+    model: Encoder,
+    texts: Sequence[str],
+    store: Store,
+    sample: int = 100,
+    precision: str = "auto",
+    batch_size: int = 64,
+    role: Role | None = None,
+) -> float:
+    """Estimate how long :func:`encode` takes for the texts that the store lacks, by encoding some.
+
+    Parameters
+    ----------
+    model, texts, store, precision, batch_size, role
+        As for :func:`encode`.
+    sample
+        Texts that are encoded at most, of all lengths; the store has them afterwards.
+
+    Returns
+    -------
+    float
+        Seconds for all texts that were absent, those of the sample included; 0 where none was.
+    """
+    distinct = sorted({*texts}, key=lambda text: (len(text), text))
+    prints = embedding_fingerprint(table_of(model) or model, precision, role)
+    present = store.read(store.keys(prints, distinct))
+    absent = [text for text, vector in zip(distinct, present, strict=True) if vector is None]
+    places = np.linspace(0, len(absent) - 1, min(sample, len(absent))).astype(int)
+    chosen = [absent[place] for place in places]
+    if not chosen:
+        return 0.0
+    # What is made ready once does not count.
+    embed(table_of(model) or model, chosen[:1], precision, batch_size, role)
+    began = time.perf_counter()
+    encode(model, chosen, store, precision, batch_size, role=role)
+    return (time.perf_counter() - began) / len(chosen) * len(absent)
 
 
 def embed(
@@ -449,12 +529,19 @@ def embed(
     by_dot = kinds.is_dot(model)
     route = {"task": role} if is_routed(model) else {}
     model.eval()
+    precision = encoding_precision(model, precision)
     # Tables of vectors have no layers that long texts would fill.
-    groups = kinds.passes(texts, batch_size, 1 if is_static(model) else model.max_seq_length)
+    longest = 1 if is_static(model) else model.max_seq_length
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
-    with torch.inference_mode(), kinds.autocast(exact_precision(model, precision)):
-        for group in groups:
-            encoded = model.encode(
+    network = model
+    if precision == "int8":
+        from anmi.retrieval.network import in_integers
+
+        network = in_integers(model)
+
+    def compute(group: Int64s) -> None:
+        with torch.inference_mode(), kinds.autocast(precision):
+            encoded = network.encode(
                 [texts[place] for place in group],
                 prompt=prompt,
                 batch_size=len(group),
@@ -466,6 +553,15 @@ def embed(
             vectors = encoded.float()
             vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
             result[group] = vectors.cpu().numpy()
+
+    tokens = kinds.INTEGER_TOKENS if precision == "int8" else kinds.TOKENS
+    groups = kinds.passes(texts, batch_size, longest, tokens)
+    workers = torch.get_num_threads()
+    if precision == "int8" and min(workers, len(groups)) > 1:
+        # A pass for each core: small products lose more where several cores share them.
+        deque(in_threads(compute, groups, workers, threads=1), maxlen=0)
+    else:
+        deque(map(compute, groups), maxlen=0)
     return result
 
 

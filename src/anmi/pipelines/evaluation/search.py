@@ -18,7 +18,7 @@ from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import cached_encoder, folder_of, place_of
+from anmi.retrieval.encoders import cached_encoder, estimated_seconds, folder_of, place_of
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.kinds import OWN, Prompts, device
 from anmi.retrieval.model_folder import is_sparse_folder
@@ -144,8 +144,15 @@ def network_source(
     network = network_for(texts, store.path / "models", search.network)
     reason = network.reason
     if network.name is not None:
-        seconds = encoding_seconds(network.name, texts, dense, store)
-        if device() == "cuda" or seconds <= 60 * search.minutes:
+        models = store.path / "models"
+        model = cached_encoder(network.name, models, dense.max_length)
+        seconds = 0.0
+        if device() == "cpu":
+            seconds = estimated_seconds(
+                model, texts, store, precision=dense.precision, role="document"
+            )
+            log.info("Encoding by the network takes about %.0f seconds", seconds)
+        if seconds <= 60 * search.minutes:
             return [Source(NETWORK, network.name)], {}
         reason = (
             f"encoding {len(texts):,} passages would take {seconds / 60:.0f} minutes on this"
