@@ -14,8 +14,9 @@ from anmi.corpus.related import hits_of
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s, in_rows
-from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, equal, fuse, mixed
+from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, fuse, mixed
 from anmi.search.hybrid import PartLists, shares
+from anmi.search.parts import CORPUS, TRAINED
 
 STREAM: Final = "search/weight"
 # Weights are multiples of a tenth before they are averaged.
@@ -26,6 +27,11 @@ LEAST_UNLABELLED: Final = 30
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
 LEAST_WEIGHT: Final = 0.05
 _RESAMPLES: Final = 1000
+# What parts are worth to one another before a dev query was asked, as on the collections of
+# benchmarks/parts.py; where something was trained, the encoder that it began with adds nothing.
+_PRIOR: Final = {"bm25": 0.25, "dense": 0.3, "sparse": 0.3, "network": 0.45, "corpus": 0.15}
+# Dev queries that weigh as much as the prior.
+_PRIOR_QUERIES: Final = 20
 # Columns of what parts rank: a row per part, query and document.
 PART_COLUMNS: Final = {
     "query_id": "",
@@ -37,9 +43,25 @@ PART_COLUMNS: Final = {
 }
 
 
-def all_equal(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
-    """Return what :func:`fit_weights` does, where queries are too few to choose: all parts count the same."""
-    weights = equal(dict.fromkeys(parts, 0.0))
+def prior(parts: Iterable[str]) -> dict[str, float]:
+    """Return the weights of parts of which no dev query is known.
+
+    Examples
+    --------
+    >>> prior(["bm25", "dense", "corpus", "network"])
+    {'bm25': 0.25, 'dense': 0.3, 'corpus': 0.0, 'network': 0.45}
+    >>> prior(["bm25"])
+    {'bm25': 1.0}
+    """
+    names = list(parts)
+    is_trained = any(name in TRAINED for name in names)
+    worth = {name: 0.0 if name == CORPUS and is_trained else _PRIOR[name] for name in names}
+    return shares(worth, worth)
+
+
+def unfitted(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
+    """Return what :func:`fit_weights` does, where queries are too few to choose: the :func:`prior`."""
+    weights = prior(parts)
     return {
         "weights": weights,
         "low": dict.fromkeys(weights, 0.0),
@@ -93,8 +115,8 @@ def fit_weights(
     -----
     Mean nDCG@10 is flat around its maximum, so that its best point moves with every query. The
     weights are the mean of the best points of 1,000 bootstrap samples of the queries (bagging),
-    which coordinate ascent finds. With few queries these lie far apart and their mean is drawn to
-    the middle.
+    which coordinate ascent finds. They are drawn to the :func:`prior`, which counts as much as 20
+    queries.
 
     Examples
     --------
@@ -109,7 +131,7 @@ def fit_weights(
     is_enough = int(unlabelled.sum()) >= LEAST_UNLABELLED
     chosen = unlabelled if is_enough else np.ones(len(unlabelled), bool)
     if not chosen.any():
-        return all_equal(lists)
+        return unfitted(lists)
     lists = {name: part.of(chosen) for name, part in lists.items()}
     spreads = {
         name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen]
@@ -117,7 +139,10 @@ def fit_weights(
     }
     measured = Measured(lists, spreads, labelled[chosen], grades[chosen])
     best = bagged(measured, seed)
-    mean, low, high = best.mean(axis=0), *np.quantile(best, [0.025, 0.975], axis=0)
+    low, high = np.quantile(best, [0.025, 0.975], axis=0)
+    queries = measured.queries
+    before = np.array([*prior(lists).values()])
+    mean = (queries * best.mean(axis=0) + _PRIOR_QUERIES * before) / (queries + _PRIOR_QUERIES)
     weights = trimmed(dict(zip(lists, mean.tolist(), strict=True)))
     alone = {name: measured.mean({name: 1.0}) for name in lists}
     without = {
@@ -129,7 +154,7 @@ def fit_weights(
         "weights": weights,
         "low": dict(zip(lists, low.tolist(), strict=True)),
         "high": dict(zip(lists, high.tolist(), strict=True)),
-        "queries": int(chosen.sum()),
+        "queries": queries,
         "kind": "unlabelled" if is_enough else "all",
         "ndcg@10": alone | {"hybrid": measured.mean(weights)},
         "without": without,
@@ -292,7 +317,7 @@ def fit_on_dev(
     seed
         Of the resampling.
     least
-        With fewer queries all parts get the same weight.
+        With fewer queries parts get the :func:`prior`.
     """
     part_runs = part_runs[part_runs.part.isin(names)]
     dev_queries = queries[queries.query_id.isin(part_runs.query_id)].drop_duplicates("query_id")
@@ -304,7 +329,7 @@ def fit_on_dev(
     truth = of_documents(qrels[is_usable], corpus)
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
     if len(dev_queries) < least:
-        return all_equal(names, len(dev_queries))
+        return unfitted(names, len(dev_queries))
     ranking = Ranking.of(dev_queries, truth, corpus, depth)
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
     rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)

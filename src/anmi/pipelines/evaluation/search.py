@@ -19,6 +19,7 @@ from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import cached_encoder, estimated_seconds, folder_of, place_of
+from anmi.retrieval.fusion import equal
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.kinds import OWN, Prompts, device
 from anmi.retrieval.model_folder import is_sparse_folder
@@ -257,7 +258,7 @@ def fit_search(
 
     ``settings`` have the ``fit``, and the weights of BM25 and the network alone, ``untrained``.
     """
-    from anmi.search.fit import all_equal, fit_on_dev
+    from anmi.search.fit import fit_on_dev, unfitted
 
     dev_kind = training_summary.get("dev_queries", "labels")
     is_labelled = qrels.query_id.isin(queries.query_id[queries.split == "train"])
@@ -266,7 +267,7 @@ def fit_search(
 
     def fit_of(names: Sequence[str]) -> dict[str, Any]:
         if search.method == "rrf":
-            return all_equal(names)
+            return unfitted(names) | {"weights": equal(dict.fromkeys(names))}
         fit = fit_on_dev(
             dev_part_runs,
             *dev,
