@@ -457,7 +457,7 @@ class Progress(tqdm):  # type: ignore[misc]
         self.began = self.told = 0.0
 
     def update(self, n: float | None = 1) -> bool | None:
-        """Count ``n`` texts more, and tell how many there are, how fast, and how long the rest takes."""
+        """Count ``n`` texts more; tell how many there are, how fast, and how long is left."""
         now = time.monotonic()
         if not self.began:
             self.found = int(n or 0)

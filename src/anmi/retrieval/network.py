@@ -1,4 +1,4 @@
-"""A network that encodes texts on a processor multiplies in eight-bit integers; it never trains so."""
+"""A network that encodes on a processor multiplies in eight-bit integers; none trains in them."""
 
 from __future__ import annotations
 
