@@ -189,7 +189,7 @@ def short_name(name: str) -> str:
 
 
 def _folder_of(name: str, models: Path) -> Path:
-    """Return where a model lies or its name on the hub; ``static`` and ``e5`` are made once."""
+    """Return where a model lies, or its name on the hub; ``static`` and ``e5`` are made on first use."""
     if name not in NAMES:
         return Path(name)
     if name == "e5":
