@@ -34,9 +34,11 @@ SHOWN: Final = {
     ("static", "all", "hybrid"): "the same with BM25",
     ("corpus", "all", "zero_shot"): "`corpus` before training",
     ("corpus", "none", "anmi"): "`corpus`, trained without labels",
-    ("corpus", "none", "hybrid"): "the same with BM25",
+    ("corpus", "none", "hybrid"): "all of them, without labels",
     ("corpus", "all", "anmi"): "`corpus`, trained",
-    ("corpus", "all", "hybrid"): "**the same with BM25 (default)**",
+    ("corpus", "all", "network"): "network, untrained",
+    ("corpus", "all", "bm25_and_network"): "BM25 + network, untrained",
+    ("corpus", "all", "hybrid"): "**all of them (default)**",
 }
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
 EPOCHS, RATE = 5, 2e-2
@@ -86,7 +88,9 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
             for cell in cells
         ]
         named = {METRIC: "anmi"} | {
-            f"{system}_{METRIC}": system for system in ("hybrid", "bm25", "zero_shot")
+            f"{system}_{METRIC}": system
+            for system in ("hybrid", "bm25", "zero_shot", "network", "bm25_and_network")
+            if f"{system}_{METRIC}" in measured
         }
         values = {}
         # Each seed holds out other documents, and a query may stand in one bucket and in another.
@@ -193,6 +197,8 @@ def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Yield paired tests: the hybrid against BM25 and the encoder, that against itself before training and the peer."""
     pairs = [
         ("hybrid", "bm25"),
+        ("hybrid", "bm25_and_network"),
+        ("hybrid", "network"),
         ("hybrid", "anmi"),
         ("anmi", "zero_shot"),
         ("anmi", PEER),

@@ -125,7 +125,6 @@ def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
     fit = {
         "queries": 40,
         "kind": "unlabelled",
-        "of": "labels",
         "ndcg@10": {"bm25": 0.5, "hybrid": 0.625},
     }
     assert (
@@ -137,6 +136,8 @@ def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
         "no dev query chose."
     )
     assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
+    left_out = {"method": "rrf", "weights": weights, "left_out": {"network": "it takes an hour"}}
+    assert composition(left_out) == "network, untrained was left out: it takes an hour."
 
 
 def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:

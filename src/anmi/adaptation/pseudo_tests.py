@@ -44,10 +44,9 @@ def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
 
 
 def least_queries(kind: str) -> int:
-    """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose weights and epochs; fewer choose nothing.
+    """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose an epoch; fewer choose none.
 
-    Labels were measured to choose better weights than equal ones from five on; of pseudo-queries no
-    such figure is known, and as many are asked for as of a bucket of test queries.
+    Of pseudo-queries as many are asked for as of a bucket of test queries.
     """
     return FEWEST_DEV if kind == "pseudo_queries" else 5
 

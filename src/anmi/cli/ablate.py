@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 METRIC: Final = "ndcg@10"
 # Kept of every query, for those who compare by another one.
 KEPT: Final = (METRIC, "mrr@10", "recall@10", "f2@10", "rank")
+# Systems that are compared beside what is trained.
+_COMPARED: Final = ("hybrid", "bm25", "zero_shot", "network", "bm25_and_network")
 _NAMED: Final = re.compile(r"([\w/-]+)=(.*)")
 _SETTING: Final = re.compile(r"[\w-]+(\.[\w-]+)+=.*")
 _FOLDER: Final = re.compile(r"[^\w.-]+")
@@ -185,7 +187,7 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     scores, runs, qrels, equivalents = map(
         catalog.load, ("query_metrics", "runs", "qrels", "equivalents")
     )
-    names = {recipe: "trained", "hybrid": "hybrid", "bm25": "bm25", "zero_shot": "zero_shot"}
+    names = {recipe: "trained"} | {name: name for name in _COMPARED}
     tables = [scores[["query_id", "system", *KEPT]].assign(judgments="original")]
     qrels = qrels[qrels.query_id.isin(scores.query_id)]
     if len(equivalents) and len(qrels):

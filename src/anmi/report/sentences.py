@@ -402,19 +402,13 @@ def composition(search: Mapping[str, Any] | None) -> str:
 def _weights_sentence(search: Mapping[str, Any], weights: Mapping[str, float]) -> str:
     parts = " + ".join(f"{weight:.2f} {system_name(part)}" for part, weight in weights.items())
     fit = search.get("fit") or {}
-    kind = "pseudo-queries" if fit.get("of") == "pseudo_queries" else "dev queries"
     if not fit.get("queries"):
         return f"hybrid: {parts}, weights that no dev query chose."
-    if fit["kind"] == "none":
-        return (
-            f"hybrid: {parts}, the default, as {fit['queries']:,} {kind} are too few to choose"
-            " weights."
-        )
     which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
     scores = ", ".join(f"{system_name(part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
     return (
-        f"hybrid: {parts}, chosen by {fit['queries']:,} {kind}{which}; {metric_name(METRIC)} there:"
-        f" {scores}."
+        f"hybrid: {parts}, chosen by {fit['queries']:,} dev queries{which};"
+        f" {metric_name(METRIC)} there: {scores}."
     )
 
 

@@ -59,14 +59,14 @@ def prior(parts: Iterable[str]) -> dict[str, float]:
     return shares(worth, worth)
 
 
-def unfitted(parts: Iterable[str], queries: int = 0) -> dict[str, Any]:
-    """Return what :func:`fit_weights` does, where queries are too few to choose: the :func:`prior`."""
+def unfitted(parts: Iterable[str]) -> dict[str, Any]:
+    """Return what :func:`fit_weights` does without a query: the :func:`prior`."""
     weights = prior(parts)
     return {
         "weights": weights,
         "low": dict.fromkeys(weights, 0.0),
         "high": dict.fromkeys(weights, 1.0),
-        "queries": queries,
+        "queries": 0,
         "kind": "none",
         "ndcg@10": {},
         "without": {},
@@ -105,11 +105,10 @@ def fit_weights(
     dict
         ``weights`` by part, in [0, 1], whose sum is 1, below .05 only 0; ``low`` and ``high``, 95 %
         bootstrap intervals over queries of the best weights, 0 and 1 without a query; ``queries``,
-        how many the weights were fitted on, or were too few for it; ``kind``: ``unlabelled`` (of
-        whose relevant documents training saw none as a positive), ``all`` where those are too few,
-        ``none`` where there are too few queries; ``ndcg@10`` of these queries by part alone, and of
-        the ``hybrid`` at the weights; ``without``, that of the hybrid without each of its parts;
-        both empty without a query.
+        how many the weights were fitted on; ``kind``: ``unlabelled`` (of whose relevant documents
+        training saw none as a positive), ``all`` where those are too few, ``none`` without a query;
+        ``ndcg@10`` of these queries by part alone, and of the ``hybrid`` at the weights;
+        ``without``, that of the hybrid without each of its parts; both empty without a query.
 
     Notes
     -----
@@ -296,7 +295,6 @@ def fit_on_dev(
     positives: Collection[str],
     depth: int,
     seed: int,
-    least: int = 1,
 ) -> dict[str, Any]:
     """Fit the weights on the queries of runs, as :func:`fit_weights` returns them.
 
@@ -316,8 +314,6 @@ def fit_on_dev(
         Documents of each part that are fused.
     seed
         Of the resampling.
-    least
-        With fewer queries parts get the :func:`prior`.
     """
     part_runs = part_runs[part_runs.part.isin(names)]
     dev_queries = queries[queries.query_id.isin(part_runs.query_id)].drop_duplicates("query_id")
@@ -328,8 +324,8 @@ def fit_on_dev(
     )
     truth = of_documents(qrels[is_usable], corpus)
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
-    if len(dev_queries) < least:
-        return unfitted(names, len(dev_queries))
+    if dev_queries.empty:
+        return unfitted(names)
     ranking = Ranking.of(dev_queries, truth, corpus, depth)
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
     rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
@@ -76,7 +76,10 @@ def dev_split(
     dev_run: pd.DataFrame,
     training_summary: Mapping[str, Any],
 ) -> Split:
-    """Return the dev queries that the trained retrievers ranked before they were trained on them."""
+    """Return the dev queries that the trained retrievers ranked before they were trained on them.
+
+    Where too few are labelled, pseudo-queries are among them.
+    """
     lacking = ["dev"] if training_summary.get("dev_queries") == "pseudo_queries" else []
     dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     return Split(dev[0], dev[1][dev[1].query_id.isin(dev_run.query_id)], dev[2])
@@ -260,24 +263,23 @@ def fit_search(
     """
     from anmi.search.fit import fit_on_dev, unfitted
 
-    dev_kind = training_summary.get("dev_queries", "labels")
     is_labelled = qrels.query_id.isin(queries.query_id[queries.split == "train"])
     positives = set(qrels.document_id[is_labelled & (qrels.relevance > 0)])
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
+    # Pseudo-queries have the words of their document, and would give BM25 most of the weight.
+    dev = dev._replace(queries=dev.queries[dev.queries.query_id.isin(queries.query_id)])
 
     def fit_of(names: Sequence[str]) -> dict[str, Any]:
         if search.method == "rrf":
             return unfitted(names) | {"weights": equal(dict.fromkeys(names))}
-        fit = fit_on_dev(
+        return fit_on_dev(
             dev_part_runs,
             *dev,
             names=names,
             positives=positives,
             depth=search.depth,
             seed=seed,
-            least=least_queries(dev_kind),
         )
-        return fit | {"of": dev_kind}
 
     names = deployable(search_parts, search)
     fit = None if search.weights else fit_of(names)
@@ -291,7 +293,7 @@ def fit_search(
         "unchanged": training_summary.get("unchanged"),
         **{name: search_parts.settings[name] for name in _OF_PARTS},
         "untrained": fit_of(untrained)["weights"] if NETWORK in untrained else None,
-        "milliseconds": milliseconds(search_parts, kept, corpus),
+        "milliseconds": milliseconds(search_parts, names, corpus),
         "fit": fit,
     }
     return HybridSearch.build(
