@@ -107,9 +107,9 @@ def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough(
     assert (found["kind"], found["queries"]) == ("all", 100)
 
 
-def test_without_queries_both_count_the_same() -> None:
+def test_without_queries_parts_have_the_prior() -> None:
     found = fitted(0, 0.5)
-    assert found["weights"] == {"bm25": 0.5, "dense": 0.5}
+    assert found["weights"] == pytest.approx({"bm25": 5 / 11, "dense": 6 / 11})
     assert (found["kind"], found["queries"]) == ("none", 0)
 
 
