@@ -137,6 +137,10 @@ def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
         "no dev query chose."
     )
     assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
+    left_out = {"network": "its words are others"}
+    assert composition({"method": "rrf", "weights": weights, "left_out": left_out}) == (
+        "network, untrained was left out: its words are others."
+    )
 
 
 def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:
