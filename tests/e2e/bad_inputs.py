@@ -316,6 +316,14 @@ PARAMETERS: Final = _of_parameters(
         "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
         "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
         "engine=spark": ("'spark'",),
+        "search.parts=[]": ('"search.parts"', "auto", "bm25, trained, corpus, network"),
+        "search.parts=bm25": ('"search.parts"', "auto", "bm25, trained, corpus, network"),
+        "search.parts=[netwrk]": ('"search.parts"', 'did you mean "network"'),
+        "search.weights.bm52=1": ('"bm52"', "none of search.parts", 'did you mean "bm25"'),
+        "search.weights.network=1": ('"network"', "none of search.parts", "bm25, trained"),
+        "search.weights.bm25=0.7": ("search.weights add up to 0.7", "1 was expected"),
+        "search.weights.bm25=2": ('"search.weights.bm25"', "less than or equal to 1"),
+        "evaluation.hybrid.depth=5": ('"evaluation.hybrid"',),
         "training.options.epochs=0": (
             '"training.options"',
             '"epochs"',
@@ -719,6 +727,11 @@ RUNS: Final = [
         "a recipe named as a baseline",
         ("bm25", *_RESERVED),
         conf=("test/parameters_mine.yml", b"recipes: {bm25: {extends: anmi}}\n"),
+    ),
+    Case(
+        "a part of the search named twice",
+        ('"search.parts"', 'names the part "bm25" twice', "name each once"),
+        conf=("test/parameters.yml", b"search: {parts: [bm25, bm25]}\n"),
     ),
     Case(
         "broken YAML",

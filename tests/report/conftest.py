@@ -113,6 +113,22 @@ def training_log() -> pd.DataFrame:
     )
 
 
+SEARCH: dict[str, Any] = {
+    "method": "convex",
+    "weights": {"bm25": 0.25, "network": 0.75},
+    "fit": {
+        "queries": 40,
+        "kind": "unlabelled",
+        "of": "labels",
+        "ndcg@10": {"bm25": 0.5, "network": 0.612, "dense": 0.4, "hybrid": 0.625},
+        "without": {"bm25": 0.612, "network": 0.541},
+    },
+    "left_out": {"corpus": "no text"},
+    "milliseconds": {"bm25": 0.54, "network": 35.0},
+    "megabytes": {"bm25": 1.25},
+}
+
+
 def reliability(bend: float, error: float) -> dict:
     predicted = np.linspace(0.05, 0.95, 10)
     bins = [

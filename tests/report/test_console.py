@@ -7,11 +7,12 @@ import re
 from typing import Any
 
 import pandas as pd
-from tests.report.conftest import comparisons, funnel, printed, results
+from tests.report.conftest import SEARCH, comparisons, funnel, printed, results
 
 from anmi.report.console import (
     audited,
     judges_table,
+    parts_table,
     recipes_table,
     rejections_table,
     results_table,
@@ -30,6 +31,16 @@ def test_results_fit_a_terminal_and_say_the_difference():
     assert rows["anmi_2_1"] == ["0.664", "0.628", "0.887", "0.975", "+0.062 [+0.047, +0.078]"]
     assert rows["zero-shot"][-1] == "–"
     assert "[95 % interval]" in "\n".join(lines)
+
+
+def test_each_part_of_the_search_has_what_it_weighs_brings_and_costs():
+    lines = printed(parts_table(SEARCH)).splitlines()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
+    assert rows == [
+        ["BM25", "0.25", "0.500", "0.612", "0.5", "1.2"],
+        ["network, untrained", "0.75", "0.612", "0.541", "35.0", "–"],
+    ]
+    assert parts_table(None) is None and parts_table({"weights": {}}) is None
 
 
 def test_rejections_name_each_step():

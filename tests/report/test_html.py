@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from plotly.offline import get_plotlyjs
-from tests.report.conftest import comparisons, funnel, results, training_log
+from tests.report.conftest import SEARCH, comparisons, funnel, results, training_log
 
 from anmi.report.html import render
 
@@ -142,6 +142,7 @@ def test_a_whole_run_has_all_its_sections(make):
         "linking_left_out": 0,
     }
     overall = {f"factuality_{name}": value for name, value in factuality.items()}
+    inputs = make()
     page = render(
         make(
             hardness_results={"metric": "ndcg@10", "buckets": rows, "profile": profile},
@@ -155,10 +156,12 @@ def test_a_whole_run_has_all_its_sections(make):
                 "shares": {"right": 0.5, "entails": 0.6, "same_uri": 0.9},
             },
             training_log=training_log().assign(share_random=0.4, share_graph=0.6),
+            results=inputs["results"] | {"search": SEARCH},
         )
     )
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
         "Results",
+        "Parts of the search",
         "From candidates to negatives",
         "Where the negatives came from",
         "Scores of positives, kept and rejected candidates",
@@ -172,6 +175,8 @@ def test_a_whole_run_has_all_its_sections(make):
     ]
     shown = text(page)
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown
+    assert "corpus's own encoder was left out: no text." in shown
+    assert "network, untrained0.750.6120.54135.0–" in shown
     assert "31 of 6,111 selected negatives are in truth relevant (0.5%" in shown
     assert "title96boilerplate 2, too short 1" in shown
     assert "swap0.8000.700 to 0.9000.750" in shown

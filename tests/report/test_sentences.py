@@ -136,8 +136,10 @@ def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
         "no dev query chose."
     )
     assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
-    left_out = {"method": "rrf", "weights": weights, "left_out": {"network": "it takes an hour"}}
-    assert composition(left_out) == "network, untrained was left out: it takes an hour."
+    left_out = {"network": "its words are others"}
+    assert composition({"method": "rrf", "weights": weights, "left_out": left_out}) == (
+        "network, untrained was left out: its words are others."
+    )
 
 
 def test_the_console_shows_every_bucket_with_its_queries_and_fits() -> None:

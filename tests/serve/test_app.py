@@ -371,8 +371,8 @@ def test_questions_that_somebody_types_measure_first_and_then_teach(
     assert page.post("/api/mark", json=undo, headers=OWN).status_code == 200
 
 
-def test_questions_are_offered_on_which_the_systems_disagree_most(
-    searching: Run, static_models: Path
+def test_questions_are_offered_on_which_the_heaviest_parts_disagree_most_and_each_part_is_shown(
+    searching: Run, marks: Path, static_models: Path
 ) -> None:
     from anmi.retrieval.encoders import cached_encoder
 
@@ -383,12 +383,19 @@ def test_questions_are_offered_on_which_the_systems_disagree_most(
     table = cached_encoder("static", static_models)
     index = build_index(table.encode(corpus.text.tolist()), corpus.document_id.tolist())
     network = Part("network", index, model, how)
-    search = HybridSearch.build([searching.search.parts["bm25"], network], corpus)
+    parts = [searching.search.parts["bm25"], network]
+    search = HybridSearch.build(parts, corpus, weights={"bm25": 0.25, "network": 0.75})
     asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]
     made = pd.DataFrame(
         {"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"}
     )
-    assert replace(searching, search=search, pseudo_queries=made).offered == [
-        "zebra",
-        "plain text number7",
-    ]
+    run = replace(searching, search=search, pseudo_queries=made)
+    assert run.offered == ["zebra", "plain text number7"]
+    page = client(run, marks)
+    (best, *_) = page.get("/api/search?q=plain+number7").json()["hybrid"]
+    assert best["ranks"].keys() == {"bm25", "network"}
+    shown = " ".join(page.get("/?q=plain+number7").text.split())
+    for heading in ("Network, untrained <small>weight 0.75<", "BM25 <small>weight 0.25<"):
+        assert heading in shown
+    rank = best["ranks"]["network"]
+    assert f"network #{rank}" in shown and "BM25 #1" in shown

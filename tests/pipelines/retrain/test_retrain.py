@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -351,6 +352,35 @@ def test_a_champion_keeps_its_companion(
         found = score_champion(runs, known, params=RetrainParams(rule={"system": system}), **shared)
         place = [row.index(own) for own, row in enumerate(expected.documents.tolist())]
         assert found["mrr@10"].tolist() == [1 / (rank + 1) for rank in place]
+
+
+def test_a_champion_is_measured_with_the_parts_of_todays_run_that_need_no_training(
+    registry: Any, tables: Any, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = part("network", trained, tables[0])
+    encoded: Any = network.index
+    # It takes each document for the other, and outweighs those that are right.
+    wrong = build_index(encoded.vectors()[::-1].copy(), tables[0].document_id.tolist())
+    network = replace(network, index=wrong)
+    search = searching(tables[0], trained, network, bm25=0.1, dense=0.1, network=0.8)
+    _, _, known, runs = first_night(
+        registry, tables, trained, search, DenseParams(), tmp_path / "room"
+    )
+    assert known["hybrid"]["spreads"] == {"dense": 0.5}, "others have those of the day"
+    shared: dict[str, Any] = {
+        **dict(zip(("corpus", "queries", "qrels"), tables, strict=True)),
+        "params": RetrainParams(),
+        "evaluation": EVALUATION,
+    }
+    part_runs = ranked_by_parts(search, tables)
+    found = score_champion(runs, known, part_runs=part_runs, **shared)
+    assert search.ranked(["night", "day"], 2).documents.tolist() == [[1, 0], [0, 1]]
+    assert found["mrr@10"].tolist() == [0.5, 0.5]
+    assert "without" not in caplog.text
+    without = part_runs[part_runs.part != "network"]
+    found = score_champion(runs, known, part_runs=without, **shared)
+    assert found["mrr@10"].tolist() == [1, 1]
+    assert "The champion is measured without its parts network, which this run" in caplog.text
 
 
 def test_where_nothing_can_be_planted_labels_alone_decide(trained: Path) -> None:
