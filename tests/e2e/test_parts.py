@@ -62,7 +62,7 @@ def test_results_and_report_show_what_each_part_weighs_brings_and_costs(
     place: Place, in_process: Callable[..., Result]
 ) -> None:
     search: dict[str, Any] = place.json("reporting", "results.json")["search"]
-    assert search["weights"].keys() == search["milliseconds"].keys() == search["megabytes"].keys()
+    assert search["weights"].keys() == search["megabytes"].keys() <= search["milliseconds"].keys()
     assert all(size > 0 for size in search["megabytes"].values())
     printed = in_process(place, "anmi", "results").output
     (report,) = place.versions("reporting", "report.html")
