@@ -187,8 +187,11 @@ PARTS: Final = ("bm25", "trained", "corpus", "network")
 def _parts(value: Any) -> Any:
     if value == "auto":
         return PARTS
+    if isinstance(value, str):
+        # Kedro ends a setting of the command line at a comma.
+        value = [name.strip() for name in value.split("+")]
     if not isinstance(value, list | tuple) or not value:
-        raise ValueError(f"auto or a list was expected of some of {', '.join(PARTS)}")
+        raise ValueError(f"auto was expected, or a list of some of {', '.join(PARTS)}")
     for name in value:
         if name not in PARTS:
             raise ValueError(f'there is no part "{name}"; {nearest(str(name), PARTS)}')
