@@ -1,4 +1,4 @@
-"""The packaged network in eight-bit integers on a processor: passages a second, and what is found.
+"""The packaged network on a processor, a pass a core and in integers: passages a second, what is found.
 
 Of each collection test queries, all documents with a label of one of them, and a sample of the
 others, cut into passages as a search has them. Float32 and integers encode the same texts; speeds
@@ -21,8 +21,10 @@ import torch
 from anmi.corpus.passages import cut_collection
 from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
+from anmi.engine.threads import in_threads
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import ranked
+from anmi.retrieval import encoders
 from anmi.retrieval.encoders import embed, load_encoder
 from anmi.store import Store
 from common import DATA, METRIC, MODELS, STORE, about, paired, parser, save
@@ -40,20 +42,28 @@ def features() -> list[str]:
     return [name for name in FEATURES if name in flags]
 
 
+def one_after_another(function: Any, items: Any, *_: int, **__: int) -> Any:
+    return map(function, items)
+
+
 def speeds(texts: list[str]) -> Iterator[dict[str, Any]]:
     """Yield how many texts each way encodes in a second, and in a second of one core."""
     models = {length: load_encoder("minilm", MODELS, length) for length in (128, 256)}
-    ways = [(precision, length) for length in models for precision in ("float32", "int8")]
+    ways = [(way, length) for length in models for way in ("float32, shared", "float32", "int8")]
     walls: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
     cores: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
-        for precision, length in ways:
+        for way, length in ways:
+            # As it was: the cores share each pass.
+            shared = way.endswith("shared")
+            encoders.in_threads = one_after_another if shared else in_threads  # type: ignore[assignment]
+            precision = way.removesuffix(", shared")
             embed(models[length], texts[:2], precision, 64, None)
             wall = time.perf_counter()
             core = time.process_time()
             embed(models[length], texts, precision, 64, None)
-            walls[precision, length].append(len(texts) / (time.perf_counter() - wall))
-            cores[precision, length].append(len(texts) / (time.process_time() - core))
+            walls[way, length].append(len(texts) / (time.perf_counter() - wall))
+            cores[way, length].append(len(texts) / (time.process_time() - core))
     for precision, length in ways:
         yield {
             "precision": precision,
@@ -116,6 +126,7 @@ def found(
 
 def main() -> None:
     options = parser(__doc__)
+    options.add_argument("--collections", nargs="+", default=COLLECTIONS)
     options.add_argument("--documents", type=int, default=5_000, help="without a label, at most")
     options.add_argument("--queries", type=int, default=300)
     options.add_argument("--timed", type=int, default=400, help="passages that are timed")
@@ -126,7 +137,7 @@ def main() -> None:
     # What is found does not depend on them, and they do not wait for each other.
     torch.set_num_threads(1)
     with Store(STORE) as store:
-        for name in COLLECTIONS:
+        for name in given.collections:
             texts, measured = found(name, given.documents, given.queries, store)
             passages += texts
             rows += measured

@@ -698,22 +698,34 @@ def test_a_text_has_nearly_the_same_integers_alone_and_in_company(minilm: Any) -
     assert (alone * company[:4]).sum(axis=1).min() > 0.998
 
 
-def test_integers_are_for_the_packaged_network_until_a_step_of_training(tmp_path: Path) -> None:
+def test_integers_are_made_again_after_a_step_of_training_and_never_by_auto(tmp_path: Path) -> None:
     import torch
 
-    from anmi.retrieval.kinds import encoding_precision, has_integers, resolve_precision
+    from anmi.retrieval.kinds import resolve_precision
 
+    assert resolve_precision("auto") != "int8"
     model = load_encoder("minilm", tmp_path, max_length=32)
-    usual = resolve_precision("auto")
-    integers = has_integers() and usual == "float32" and model.device.type == "cpu"
-    assert encoding_precision(model, "auto") == ("int8" if integers else usual)
     before = encode(model, SENTENCES[:2], precision="int8")
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
     model(model.tokenize(["a fox"]))["sentence_embedding"].sum().backward()
     optimiser.step()
-    assert encoding_precision(model, "auto") == usual
     after = encode(model, SENTENCES[:2], precision="int8")
     assert np.abs(before - after).max() > 0.01
+
+
+def test_passes_on_cores_of_their_own_give_the_vectors_of_one_core(minilm: Any) -> None:
+    import torch
+
+    texts = [f"{sentence} {'den ' * 20}" for sentence in SENTENCES] * 10
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        parallel = encode(minilm, texts, precision="float32")
+        torch.set_num_threads(1)
+        serial = encode(minilm, texts, precision="float32")
+    finally:
+        torch.set_num_threads(threads)
+    np.testing.assert_allclose(parallel, serial, atol=1e-6)
 
 
 def test_an_estimate_counts_what_the_store_lacks(minilm: Any, tmp_path: Path) -> None:

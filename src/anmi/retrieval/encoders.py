@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib.util
 import json
@@ -28,7 +29,7 @@ from anmi.retrieval import kinds
 from anmi.retrieval.kinds import (
     OWN,
     Prompts,
-    encoding_precision,
+    exact_precision,
     is_routed,
     is_static,
     prompts_of,
@@ -155,10 +156,6 @@ def load_encoder(
     if max_length is not None and not is_static(model):
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
     settle_prompts(model, prompts)
-    if name == "minilm":
-        from anmi.retrieval.network import weights_state
-
-        model.packaged = weights_state(model)
     return model
 
 
@@ -257,7 +254,7 @@ def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> 
     """Return a hash of everything that changes the embedding of a text, including the prompt of its role only."""
     prompt = prompts_of(model)[role] if role else ""
     route = [str(role)] if is_routed(model) else []
-    precision = encoding_precision(model, precision)
+    precision = exact_precision(model, precision)
     # Vectors that were normalised in bfloat16, as they once were, are others.
     computed = f"{precision}, length in float32" if precision == "bfloat16" else precision
     return _digest(model, None, (computed, prompt, *route))
@@ -391,8 +388,8 @@ def encode(
     store
         Cache; None computes everything, for models that will not be seen again.
     precision
-        ``auto``, ``float32``, ``bfloat16`` or, on a processor, ``int8``, of matrix products; see
-        :func:`anmi.retrieval.kinds.encoding_precision`. The result is float32.
+        ``auto``, ``float32``, ``bfloat16`` or, on a processor with AVX2, ``int8``, of matrix
+        products; the result is float32. ``auto`` never takes ``int8``, which finds less.
     batch_size
         Texts per forward pass at most; see :func:`anmi.retrieval.kinds.passes`.
     description
@@ -529,15 +526,18 @@ def embed(
     by_dot = kinds.is_dot(model)
     route = {"task": role} if is_routed(model) else {}
     model.eval()
-    precision = encoding_precision(model, precision)
+    precision = exact_precision(model, precision)
     # Tables of vectors have no layers that long texts would fill.
     longest = 1 if is_static(model) else model.max_seq_length
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
     network = model
+    alone = precision != "bfloat16" and kinds.device() == "cpu" and not is_static(model)
     if precision == "int8":
         from anmi.retrieval.network import in_integers
 
         network = in_integers(model)
+    elif alone:
+        network = for_threads(copy.copy(model))
 
     def compute(group: Int64s) -> None:
         with torch.inference_mode(), kinds.autocast(precision):
@@ -557,8 +557,8 @@ def embed(
     tokens = kinds.INTEGER_TOKENS if precision == "int8" else kinds.TOKENS
     groups = kinds.passes(texts, batch_size, longest, tokens)
     workers = torch.get_num_threads()
-    if precision == "int8" and min(workers, len(groups)) > 1:
-        # A pass for each core: small products lose more where several cores share them.
+    if alone and min(workers, len(groups)) > 1:
+        # A pass for each core: cores that share one wait for each other at each step.
         deque(in_threads(compute, groups, workers, threads=1), maxlen=0)
     else:
         deque(map(compute, groups), maxlen=0)

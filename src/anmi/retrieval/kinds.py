@@ -103,31 +103,6 @@ def resolve_precision(precision: str) -> str:
     return "bfloat16" if ("avx512_bf16" in flags or "amx_bf16" in flags) else "float32"
 
 
-def encoding_precision(model: SentenceTransformer | TokenTable, precision: str) -> str:
-    """Return the precision in which a model encodes: as :func:`exact_precision`, or ``int8``.
-
-    ``auto`` takes ``int8`` for the packaged network, as long as nothing has trained it, on a
-    processor with AVX2 that does not multiply bfloat16: half as fast again as float32, and within
-    .002 nDCG@10 of it.
-    """
-    exact = exact_precision(model, precision)
-    if precision != "auto" or exact != "float32" or is_static(model) or device() != "cpu":
-        return exact
-    from anmi.retrieval.network import weights_state
-
-    untrained = getattr(model, "packaged", None) == weights_state(model)
-    return "int8" if untrained and has_integers() else exact
-
-
-@cache
-def has_integers() -> bool:
-    """Tell whether torch multiplies eight-bit integers fast on this processor."""
-    import torch
-
-    fast = torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512"))
-    return fast and "fbgemm" in torch.backends.quantized.supported_engines
-
-
 def autocast(precision: str) -> Any:
     """Return a context in which matrix products run in the given precision."""
     import torch

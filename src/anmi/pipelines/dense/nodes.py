@@ -22,7 +22,7 @@ from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
-from anmi.retrieval.kinds import device, encoding_precision, is_static, prompts_of
+from anmi.retrieval.kinds import device, exact_precision, is_static, prompts_of
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
@@ -74,7 +74,7 @@ def encode_collection(
     store.run = partial(map_shards, engine)
     if not (asked := "dense" in recipes.get(recipe).sources):
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
-    precision = encoding_precision(model, params.precision)
+    precision = exact_precision(model, params.precision)
     # Other processes are asked neither for a table look-up, nor where one process has the GPU.
     sends = engine.ray_gpus or not (is_static(model) or device() == "cuda")
 
