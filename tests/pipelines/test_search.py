@@ -232,6 +232,19 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert labelled or fit["weights"] == pytest.approx({"bm25": 5 / 11, "dense": 6 / 11})
 
 
+def test_a_part_that_finds_nothing_is_measured_as_0(
+    models: tuple[str, Path], tmp_path: Path
+) -> None:
+    collection = tables()
+    is_test = collection["queries"].split == "test"
+    collection["queries"].loc[is_test, "text"] = "inconnu"
+    run = Run(models, tmp_path, True, DENSE, collection=collection)
+    assert "bm25" not in set(run.runs.system)
+    table = score_runs(run.runs, **run.tables, params=run.params, recipe="mine")
+    assert (table["ndcg@10"][table.system == "bm25"] == 0).all()
+    assert set(table.system) == {*SYSTEMS, "splade.trec"}
+
+
 @pytest.mark.parametrize("collection", [tables, cut_tables], ids=["whole", "cut"])
 @pytest.mark.parametrize("depth", [5, 100])
 def test_what_is_measured_is_what_is_deployed(
