@@ -681,38 +681,6 @@ def test_documents_without_a_word_are_an_error() -> None:
 SENTENCES = [f"The {animal} sleeps in the {place}." for animal in WORDS[2:] for place in WORDS[4:]]
 
 
-def test_integers_are_near_and_have_a_fingerprint_of_their_own(minilm: Any) -> None:
-    exact = encode(minilm, SENTENCES, precision="float32")
-    integers = encode(minilm, SENTENCES, precision="int8")
-    cosines = (exact * integers).sum(axis=1)
-    assert 0.985 < cosines.min() < cosines.max() < 0.99999
-    marks = {embedding_fingerprint(minilm, name, None) for name in ("float32", "int8")}
-    assert len(marks) == 2
-
-
-def test_a_text_has_nearly_the_same_integers_alone_and_in_company(minilm: Any) -> None:
-    company = encode(minilm, [*SENTENCES, "den " * 20], precision="int8")
-    alone = np.concatenate(
-        [encode(minilm, [sentence], precision="int8") for sentence in SENTENCES[:4]]
-    )
-    assert (alone * company[:4]).sum(axis=1).min() > 0.998
-
-
-def test_integers_are_made_again_after_a_step_of_training_and_never_by_auto(tmp_path: Path) -> None:
-    import torch
-
-    from anmi.retrieval.kinds import resolve_precision
-
-    assert resolve_precision("auto") != "int8"
-    model = load_encoder("minilm", tmp_path, max_length=32)
-    before = encode(model, SENTENCES[:2], precision="int8")
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
-    model(model.tokenize(["a fox"]))["sentence_embedding"].sum().backward()
-    optimiser.step()
-    after = encode(model, SENTENCES[:2], precision="int8")
-    assert np.abs(before - after).max() > 0.01
-
-
 def test_passes_on_cores_of_their_own_give_the_vectors_of_one_core(minilm: Any) -> None:
     import torch
 

@@ -388,8 +388,7 @@ def encode(
     store
         Cache; None computes everything, for models that will not be seen again.
     precision
-        ``auto``, ``float32``, ``bfloat16`` or, on a processor with AVX2, ``int8``, of matrix
-        products; the result is float32. ``auto`` never takes ``int8``, which finds less.
+        ``auto``, ``float32`` or ``bfloat16``, of torch's matrix products; the result is float32.
     batch_size
         Texts per forward pass at most; see :func:`anmi.retrieval.kinds.passes`.
     description
@@ -532,11 +531,7 @@ def embed(
     result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
     network = model
     alone = precision != "bfloat16" and kinds.device() == "cpu" and not is_static(model)
-    if precision == "int8":
-        from anmi.retrieval.network import in_integers
-
-        network = in_integers(model)
-    elif alone:
+    if alone:
         network = for_threads(copy.copy(model))
 
     def compute(group: Int64s) -> None:
@@ -554,8 +549,7 @@ def embed(
             vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
             result[group] = vectors.cpu().numpy()
 
-    tokens = kinds.INTEGER_TOKENS if precision == "int8" else kinds.TOKENS
-    groups = kinds.passes(texts, batch_size, longest, tokens)
+    groups = kinds.passes(texts, batch_size, longest)
     workers = torch.get_num_threads()
     if alone and min(workers, len(groups)) > 1:
         # A pass for each core: cores that share one wait for each other at each step.

@@ -131,16 +131,12 @@ def in_float32(model: Any) -> Any:
 # On a processor more are slower, since what layers pass on no longer fits its caches. A GPU takes
 # all it is given.
 TOKENS: Final = 2048
-# Integers fill no more than the caches of one core, which has a pass of its own.
-INTEGER_TOKENS: Final = 512
 # UTF-8 bytes of a token, rather too few: words of Latin letters have 4 to 5, a Korean or Chinese
 # character 3.
 _BYTES: Final = 3
 
 
-def passes(
-    texts: Sequence[str], most: int, longest: int | None = None, most_tokens: int = TOKENS
-) -> list[Int64s]:
+def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[Int64s]:
     """Group the places of texts for one forward pass each, the longest first.
 
     Groups are cut within every ``most`` texts, so those of a part that begins at a multiple of it
@@ -154,8 +150,6 @@ def passes(
         Texts per pass at most.
     longest
         Tokens that a text is cut to; None for no limit.
-    most_tokens
-        Tokens per pass on a processor, about.
 
     Examples
     --------
@@ -169,7 +163,7 @@ def passes(
         room = most - start % most
         if device() == "cpu":
             tokens = len(texts[order[start]].encode(errors="surrogatepass")) // _BYTES + 2
-            room = min(room, max(1, most_tokens // min(tokens, longest or tokens)))
+            room = min(room, max(1, TOKENS // min(tokens, longest or tokens)))
         groups.append(order[start : start + room])
         start += room
     return groups
