@@ -124,13 +124,13 @@ def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
     weights = {"bm25": 0.2, "dense": 0.5, "sparse": 0.3}
     fit = {
         "queries": 40,
-        "kind": "unlabelled",
+        "unlabelled": 30,
         "ndcg@10": {"bm25": 0.5, "hybrid": 0.625},
     }
     assert (
         composition({"method": "convex", "weights": weights, "fit": fit})
-        == "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries on documents"
-        " that no training label names; nDCG@10 there: BM25 0.500, hybrid 0.625."
+        == "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries, 30 of them on"
+        " documents that no training label names; nDCG@10 there: BM25 0.500, hybrid 0.625."
     )
     assert composition({"method": "convex", "weights": weights, "fit": {"queries": 0}}).endswith(
         "no dev query chose."

@@ -52,7 +52,7 @@ def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
     third = made(25, 7, 0.4)[1]
     lists = {"bm25": bm25, "dense": dense, "sparse": third}
     spreads = {"bm25": np.linspace(0.5, 2, 25), "dense": 0.4, "sparse": 0.7}
-    measured = Measured(lists, spreads, labelled, grades)
+    measured = Measured(lists, spreads, labelled, grades, np.ones(25))
     for point in ((1, 0, 0), (0.3, 0.3, 0.4), (0, 0.5, 0.5), (0.1, 0.8, 0.1)):
         found = fuse(lists, 30, spreads, weights=dict(zip(lists, point, strict=True)))
         table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
@@ -99,18 +99,32 @@ def test_of_three_parts_the_useless_one_gets_least() -> None:
         assert found["ndcg@10"]["hybrid"] >= max(found["ndcg@10"][name] for name in lists) - 0.01
 
 
-def test_it_is_fitted_on_queries_whose_documents_are_new_where_there_are_enough() -> None:
-    unlabelled = np.arange(100) < 30
-    found = fitted(100, 0.8, unlabelled)
-    assert (found["kind"], found["queries"]) == ("unlabelled", 30)
-    found = fitted(100, 0.8, np.arange(100) < 29)
-    assert (found["kind"], found["queries"]) == ("all", 100)
+def test_queries_about_labelled_documents_count_at_most_as_much_as_the_others() -> None:
+    bm25, dense, answers = made(200, 0, 0.0)
+    right = made(200, 0, 1.0)[1]
+    unlabelled = np.arange(200) < 50
+    # What was trained knows the documents with a label, and no others.
+    lists = Ranked(
+        np.where(unlabelled[:, None], dense.documents, right.documents),
+        np.where(unlabelled[:, None], dense.scores, right.scores),
+    )
+    grades = np.ones(answers.shape, np.float32)
+    spreads = {"bm25": np.full(200, 0.3), "dense": 0.3}
+
+    def weight(is_unlabelled: Any) -> float:
+        parts = {"bm25": bm25, "dense": lists}
+        fit = fit_weights(parts, spreads, answers, grades, is_unlabelled, seed=1)
+        assert (fit["queries"], fit["unlabelled"]) == (200, is_unlabelled.sum())
+        return float(fit["weights"]["dense"])
+
+    assert weight(unlabelled) < weight(np.ones(200, bool))
+    assert weight(np.zeros(200, bool)) == weight(np.ones(200, bool))
 
 
 def test_without_queries_parts_have_the_prior() -> None:
     found = fitted(0, 0.5)
-    assert found["weights"] == pytest.approx({"bm25": 5 / 11, "dense": 6 / 11})
-    assert (found["kind"], found["queries"]) == ("none", 0)
+    assert found["weights"] == pytest.approx({"bm25": 0.3, "dense": 0.7})
+    assert (found["unlabelled"], found["queries"]) == (0, 0)
 
 
 def width(found: dict[str, Any]) -> float:

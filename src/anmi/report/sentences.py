@@ -404,7 +404,7 @@ def _weights_sentence(search: Mapping[str, Any], weights: Mapping[str, float]) -
     fit = search.get("fit") or {}
     if not fit.get("queries"):
         return f"hybrid: {parts}, weights that no dev query chose."
-    which = " on documents that no training label names" if fit["kind"] == "unlabelled" else ""
+    which = f", {fit['unlabelled']:,} of them on documents that no training label names"
     scores = ", ".join(f"{system_name(part)} {value:.3f}" for part, value in fit["ndcg@10"].items())
     return (
         f"hybrid: {parts}, chosen by {fit['queries']:,} dev queries{which};"

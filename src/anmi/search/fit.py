@@ -22,14 +22,14 @@ STREAM: Final = "search/weight"
 # Weights are multiples of a tenth before they are averaged.
 STEPS: Final = 10
 CUT: Final = 10
-# Fewer queries about unlabelled documents say less than all dev queries together.
-LEAST_UNLABELLED: Final = 30
+# What a query about a document with a training label counts at least.
+LEAST_SHARE: Final = 0.25
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
 LEAST_WEIGHT: Final = 0.05
 _RESAMPLES: Final = 1000
 # What parts are worth to one another before a dev query was asked, as on the collections of
 # benchmarks/parts.py; where something was trained, the encoder that it began with adds nothing.
-_PRIOR: Final = {"bm25": 0.25, "dense": 0.3, "sparse": 0.3, "network": 0.45, "corpus": 0.15}
+_PRIOR: Final = {"bm25": 0.15, "dense": 0.35, "sparse": 0.35, "network": 0.5, "corpus": 0.2}
 # Dev queries that weigh as much as the prior.
 _PRIOR_QUERIES: Final = 20
 # Columns of what parts rank: a row per part, query and document.
@@ -49,7 +49,7 @@ def prior(parts: Iterable[str]) -> dict[str, float]:
     Examples
     --------
     >>> prior(["bm25", "dense", "corpus", "network"])
-    {'bm25': 0.25, 'dense': 0.3, 'corpus': 0.0, 'network': 0.45}
+    {'bm25': 0.15, 'dense': 0.35, 'corpus': 0.0, 'network': 0.5}
     >>> prior(["bm25"])
     {'bm25': 1.0}
     """
@@ -67,7 +67,7 @@ def unfitted(parts: Iterable[str]) -> dict[str, Any]:
         "low": dict.fromkeys(weights, 0.0),
         "high": dict.fromkeys(weights, 1.0),
         "queries": 0,
-        "kind": "none",
+        "unlabelled": 0,
         "ndcg@10": {},
         "without": {},
     }
@@ -94,9 +94,10 @@ def fit_weights(
     grades
         Of these documents, float32 [Q, P]; above 0 is relevant.
     unlabelled
-        [Q]; whether training saw none of the query's relevant documents as a positive. Where there
-        are at least 30 of them, only they count: a retriever is better on documents that it was
-        trained to find, and would get a weight that it does not deserve on all others.
+        [Q]; whether training saw none of the query's relevant documents as a positive. The others
+        count together at most as much as these, each a quarter at least: a retriever is better on
+        documents that it was trained to find, and would get a weight that it does not deserve
+        elsewhere.
     seed
         Of the resampling.
 
@@ -105,10 +106,9 @@ def fit_weights(
     dict
         ``weights`` by part, in [0, 1], whose sum is 1, below .05 only 0; ``low`` and ``high``, 95 %
         bootstrap intervals over queries of the best weights, 0 and 1 without a query; ``queries``,
-        how many the weights were fitted on; ``kind``: ``unlabelled`` (of whose relevant documents
-        training saw none as a positive), ``all`` where those are too few, ``none`` without a query;
-        ``ndcg@10`` of these queries by part alone, and of the ``hybrid`` at the weights;
-        ``without``, that of the hybrid without each of its parts; both empty without a query.
+        how many the weights were fitted on, and ``unlabelled``, how many of these; ``ndcg@10`` of
+        these queries by part alone, and of the ``hybrid`` at the weights; ``without``, that of the
+        hybrid without each of its parts; both empty without a query.
 
     Notes
     -----
@@ -124,23 +124,18 @@ def fit_weights(
     >>> wrong = Ranked(np.array([[3, 1]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
     >>> truth, grades = np.full((90, 1), 1, np.int32), np.ones((90, 1), np.float32)
     >>> fit = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
-    >>> fit["weights"]["dense"] > 0.6, fit["queries"], fit["kind"]
-    (True, 90, 'unlabelled')
+    >>> fit["weights"]["dense"] > 0.6, fit["queries"], fit["unlabelled"]
+    (True, 90, 90)
     """
-    is_enough = int(unlabelled.sum()) >= LEAST_UNLABELLED
-    chosen = unlabelled if is_enough else np.ones(len(unlabelled), bool)
-    if not chosen.any():
+    if not len(labelled):
         return unfitted(lists)
-    lists = {name: part.of(chosen) for name, part in lists.items()}
-    spreads = {
-        name: spread if np.ndim(spread) == 0 else np.asarray(spread)[chosen]
-        for name, spread in spreads.items()
-    }
-    measured = Measured(lists, spreads, labelled[chosen], grades[chosen])
+    query_weights = balanced(unlabelled)
+    measured = Measured(lists, spreads, labelled, grades, query_weights)
     best = bagged(measured, seed)
     low, high = np.quantile(best, [0.025, 0.975], axis=0)
-    queries = measured.queries
     before = np.array([*prior(lists).values()])
+    # Queries of unlike weight say as much as so many of the same.
+    queries = query_weights.sum() ** 2 / (query_weights**2).sum()
     mean = (queries * best.mean(axis=0) + _PRIOR_QUERIES * before) / (queries + _PRIOR_QUERIES)
     weights = trimmed(dict(zip(lists, mean.tolist(), strict=True)))
     alone = {name: measured.mean({name: 1.0}) for name in lists}
@@ -153,11 +148,25 @@ def fit_weights(
         "weights": weights,
         "low": dict(zip(lists, low.tolist(), strict=True)),
         "high": dict(zip(lists, high.tolist(), strict=True)),
-        "queries": queries,
-        "kind": "unlabelled" if is_enough else "all",
+        "queries": len(labelled),
+        "unlabelled": int(unlabelled.sum()),
         "ndcg@10": alone | {"hybrid": measured.mean(weights)},
         "without": without,
     }
+
+
+def balanced(unlabelled: Bools) -> Float64s:
+    """Return what each query counts, in [0.25, 1], see :func:`fit_weights`.
+
+    Examples
+    --------
+    >>> balanced(np.array([True, False, False])).tolist(), balanced(np.array([False, False])).tolist()
+    ([1.0, 0.5, 0.5], [1.0, 1.0])
+    """
+    count = int(unlabelled.sum())
+    labelled = len(unlabelled) - count
+    share = np.clip(count / max(labelled, 1), LEAST_SHARE, 1) if count else 1.0
+    return np.where(unlabelled, 1.0, share)
 
 
 def trimmed(weights: Mapping[str, float]) -> dict[str, float]:
@@ -182,12 +191,21 @@ class Measured:
     ----------
     lists, spreads, labelled, grades
         See :func:`fit_weights`.
+    query_weights
+        What each query counts, [Q].
     """
 
-    def __init__(self, lists: Lists, spreads: Spreads, labelled: Int32s, grades: Float32s) -> None:
+    def __init__(
+        self,
+        lists: Lists,
+        spreads: Spreads,
+        labelled: Int32s,
+        grades: Float32s,
+        query_weights: Float64s,
+    ) -> None:
         union = aligned(lists)
         self.names = tuple(lists)
-        self.queries = len(labelled)
+        self.query_shares = query_weights / query_weights.sum()
         self._parts = list(comparable(union, lists, spreads).values())
         self._is_padding = union.documents == PADDING
         self._gains = np.zeros(union.documents.shape)
@@ -203,7 +221,7 @@ class Measured:
     def mean(self, weights: Mapping[str, float]) -> float:
         """Return the mean nDCG@10 by weights of parts; those not named have none."""
         point = tuple(weights.get(name, 0.0) for name in self.names)
-        return round(float(self.ndcg(point).mean()), 4)
+        return round(float(self.ndcg(point) @ self.query_shares), 4)
 
     def ndcg(self, point: tuple[float, ...]) -> Float64s:
         """Return nDCG@10 of each query, [Q], by a weight of each part; linear gain, as in trec_eval.
@@ -215,7 +233,7 @@ class Measured:
             order = np.argsort(-scores, kind="stable")[:, :CUT]
             gains = in_rows(self._gains, order)
             reached = gains @ self._discounts[: gains.shape[1]]
-            zero = np.zeros(self.queries)
+            zero = np.zeros(len(reached))
             self._values[point] = np.divide(reached, self._ideal, out=zero, where=self._ideal > 0)
         return self._values[point]
 
@@ -227,9 +245,9 @@ def bagged(measured: Measured, seed: int) -> Float64s:
     one part to another, until no such step is better. Where several points are best, their middle
     is taken.
     """
-    count = measured.queries
+    count = len(measured.query_shares)
     rng = seeds.stream(seed, STREAM)
-    samples = rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES).astype(np.float32)
+    samples = rng.multinomial(count, measured.query_shares, size=_RESAMPLES).astype(np.float32)
     points = starts(len(measured.names))
     means = np.zeros((0, _RESAMPLES), np.float32)
     while True:
