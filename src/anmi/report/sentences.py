@@ -425,6 +425,7 @@ def part_rows(search: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     [('BM25', '1.00', '–', '–', '2.0', '7.2')]
     """
     search = search or {}
+    weights = search.get("weights") or {}
     fit = search.get("fit") or {}
 
     def cell(values: Mapping[str, float] | None, part: str, form: str) -> str:
@@ -439,7 +440,7 @@ def part_rows(search: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
             cell(search.get("milliseconds"), part, ",.1f"),
             cell(search.get("megabytes"), part, ",.1f"),
         )
-        for part, weight in (search.get("weights") or {}).items()
+        for part, weight in sorted(weights.items(), key=lambda item: -item[1])
     ]
 
 

@@ -305,6 +305,7 @@ class HybridSearch:
         for name, problem in damaged.items():
             log.warning('The search goes on without its part "%s": %s', name, problem)
         parts = [Part.load(folder / about["name"], about) for about in usable]
+        settings["weights"] = shares(weights, {part.name: part for part in parts})
         return HybridSearch(parts, Documents(folder / _DOCUMENTS), settings)
 
     @property

@@ -12,6 +12,7 @@ from anmi.pipelines.evaluation.search import (
     make_parts,
     rank_by_parts,
     run_systems,
+    time_parts,
 )
 from anmi.pipelines.wiring import by_name, node, stage
 
@@ -71,6 +72,7 @@ def create_pipeline() -> Pipeline:
                 ),
                 "search_index",
             ),
+            node(time_parts, ["search_parts", "corpus"], "part_milliseconds"),
             node(
                 run_systems,
                 by_name(

@@ -18,7 +18,13 @@ from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import cached_encoder, estimated_seconds, folder_of, place_of
+from anmi.retrieval.encoders import (
+    OF_CORPUS,
+    cached_encoder,
+    estimated_seconds,
+    folder_of,
+    place_of,
+)
 from anmi.retrieval.fusion import equal
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.kinds import OWN, Prompts, device
@@ -37,7 +43,7 @@ ZERO_SHOT: Final = "zero_shot"
 # The simplest search that needs no training; every run is compared with it.
 BM25_AND_NETWORK: Final = "bm25_and_network"
 # What the search that is deployed takes over from that of all parts.
-_OF_PARTS: Final = ("zero_shot", "trained", "left_out")
+_TAKEN_OVER: Final = ("zero_shot", "trained", "left_out")
 # Queries by which the time of a part is measured.
 _TIMED: Final = 20
 
@@ -119,7 +125,7 @@ def make_parts(
     network, left_out = network_source(texts, search, dense, store)
     sources = [trained_source(model) for model in (trained_model, *companion_of(trained_model))]
     # Its folder is empty where nobody wants it.
-    if any(corpus_encoder.iterdir()):
+    if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):
         sources.append(Source(CORPUS, str(corpus_encoder)))
     sources += network
     untrained = Source(ZERO_SHOT, place_of(encoder, corpus_encoder), dense.prompts)
@@ -291,9 +297,8 @@ def fit_search(
         "language": info["language"],
         "recipe": recipe,
         "unchanged": training_summary.get("unchanged"),
-        **{name: search_parts.settings[name] for name in _OF_PARTS},
+        **{name: search_parts.settings[name] for name in _TAKEN_OVER},
         "untrained": fit_of(untrained)["weights"] if NETWORK in untrained else None,
-        "milliseconds": milliseconds(search_parts, names, corpus),
         "fit": fit,
     }
     return HybridSearch.build(
@@ -323,6 +328,11 @@ def deployable(search_parts: HybridSearch, search: SearchParams) -> list[str]:
 def weights_by_hand(search: SearchParams, names: Sequence[str]) -> dict[str, float]:
     """Return ``search.weights`` by part; what was trained shares one."""
     weights = dict(search.weights or {})
+    if not any(weights.get("trained" if name in TRAINED else name) for name in names):
+        raise AnmiError(
+            f"search.weights gives none of the parts that the search has ({', '.join(names)}) a"
+            " weight: weigh one of them"
+        )
     trained = [name for name in names if name in TRAINED]
     weights |= dict.fromkeys(trained, weights.pop("trained", 0.0) / max(len(trained), 1))
     return shares(weights, dict.fromkeys(names))
@@ -336,17 +346,15 @@ def deployed(part: Part, corpus: pd.DataFrame, kind: str) -> Part:
     return replace(part, index=build_index(vectors, corpus.document_id.tolist(), kind))
 
 
-def milliseconds(
-    search: HybridSearch, names: Sequence[str], corpus: pd.DataFrame
-) -> dict[str, float]:
-    """Return by part the median time of a query; titles and first words of documents ask."""
+def time_parts(search_parts: HybridSearch, corpus: pd.DataFrame) -> dict[str, float]:
+    """Return by part the median milliseconds of a query; the first words of documents ask."""
     texts = [" ".join(text.split()[:10]) for text in document_texts(corpus[:_TIMED])]
     medians = {}
-    for name in names:
+    for name in search_parts.parts:
         times = []
         for text in texts:
             start = time.perf_counter()
-            search.lists([text], search.settings["depth"], [name])
+            search_parts.lists([text], search_parts.settings["depth"], [name])
             times.append(1000 * (time.perf_counter() - start))
         medians[name] = round(float(np.median(times)), 2)
     return medians

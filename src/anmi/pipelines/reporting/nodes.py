@@ -15,7 +15,7 @@ from anmi.adaptation.pseudo_tests import unlabelled_splits
 from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
-_OF_SEARCH: Final = ("method", "weights", "fit", "left_out", "milliseconds")
+_OF_SEARCH: Final = ("method", "weights", "fit", "left_out")
 _PACKAGES: Final = (
     "kedro",
     "torch",
@@ -62,6 +62,7 @@ def collect_results(
     info: dict[str, Any],
     evaluation: EvaluationParams,
     search_index: HybridSearch,
+    part_milliseconds: dict[str, float],
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
@@ -90,7 +91,7 @@ def collect_results(
         "unchanged": training_summary.get("unchanged"),
         "test_queries": kind if len(metrics) else "none",
         "search": {name: search_index.settings.get(name) for name in _OF_SEARCH}
-        | {"megabytes": search_index.megabytes},
+        | {"milliseconds": part_milliseconds, "megabytes": search_index.megabytes},
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],

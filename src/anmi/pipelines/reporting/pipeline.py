@@ -25,6 +25,7 @@ def create_pipeline() -> Pipeline:
                     "qrels",
                     "params:evaluation",
                     "search_index",
+                    "part_milliseconds",
                     drawn="drawn_negatives",
                     info="collection_info",
                 ),
