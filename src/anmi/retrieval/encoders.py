@@ -20,7 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
-from anmi.engine.threads import for_threads, in_threads
+from anmi.engine.threads import for_threads, in_threads, limited
 from anmi.errors import AnmiError, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_file, hash_text
@@ -550,12 +550,14 @@ def embed(
             result[group] = vectors.cpu().numpy()
 
     groups = kinds.passes(texts, batch_size, longest)
-    workers = torch.get_num_threads()
-    if alone and min(workers, len(groups)) > 1:
-        # A pass for each core: cores that share one wait for each other at each step.
-        deque(in_threads(compute, groups, workers, threads=1), maxlen=0)
-    else:
+    if not alone:
         deque(map(compute, groups), maxlen=0)
+    elif len(groups) == 1:
+        with limited(1):
+            compute(groups[0])
+    else:
+        # A pass for each core: cores that share one wait for each other at each step.
+        deque(in_threads(compute, groups, torch.get_num_threads(), threads=1), maxlen=0)
     return result
 
 
