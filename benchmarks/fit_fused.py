@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from anmi.errors import AnmiError
 from anmi.judging.calibration import fit_platt
-from anmi.judging.fused import FEATURES, FusedModel, features
+from anmi.judging.fused import FEATURES, OF_NETWORK, FusedModel, features
 from common import ROOT, now, parser
 from planted import COLLECTIONS, Planted, planted
 
@@ -169,16 +169,18 @@ def main() -> None:
             }
             for each in collections
         ]
-        fits = {encoder: ()} | ({"other": VECTOR_FEATURES} if encoder == "minilm" else {})
+        fits = {encoder: (OF_NETWORK,)}
+        if encoder == "minilm":
+            fits["other"] = (*VECTOR_FEATURES, OF_NETWORK)
         for name, unused in fits.items():
             model = fitted(collections, unused)
-            raw["models"][name] = _rounded(model)
+            raw["models"][name] = rounded(model)
             source["auc_on_the_same_collections"][name] = {
                 each.name: _auc(model, each) for each in collections
             }
             for each in collections:
                 others = [other for other in collections if other is not each]
-                raw["without"][each.name][name] = _rounded(fitted(others, unused))
+                raw["without"][each.name][name] = rounded(fitted(others, unused))
         for name, label in ((encoder, encoder), ("other", f"{encoder}, judged without vectors")):
             judges = {
                 left: FusedModel.from_dict(found[name]) for left, found in raw["without"].items()
@@ -203,7 +205,8 @@ def _auc(model: FusedModel, each: Planted) -> float:
     return round(float(roc_auc_score(each.truth[mask], model(features(each.block))[mask])), 4)
 
 
-def _rounded(model: FusedModel) -> dict[str, object]:
+def rounded(model: FusedModel) -> dict[str, object]:
+    """Return the numbers of a model as they are shipped."""
     raw = model.as_dict()
     named = {
         key: {k: round(v, 5) for k, v in raw[key].items()}

@@ -24,7 +24,7 @@ from anmi.evaluation.significance import Share, share
 from anmi.judging.evidence import Material, Terms, facts_of, gather
 from anmi.judging.fused import features
 from anmi.pipelines.dense.nodes import make_corpus_encoder
-from anmi.pipelines.params import DenseParams
+from anmi.pipelines.params import DenseParams, SearchParams
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import encode, load_encoder, place_of
@@ -146,6 +146,7 @@ class Opened:
             new_documents=read.corpus[:0],
             encoder=encoder,
             params=DenseParams(),
+            search=SearchParams(),
             seed=SEED,
             store=store,
         )
@@ -220,7 +221,7 @@ def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
         group[np.maximum(documents, 0)][:, :, None] == _grouped(relevant, group)[:, None, :]
     ).any(axis=2)
 
-    rows, made = _supersets(ids, documents, known, texts)
+    rows, made = supersets(ids, documents, known, texts)
     material = opened.material(ids, made)
     block = Candidates(
         query_ids=np.array(ids),
@@ -287,7 +288,7 @@ def _grouped(documents: NDArray[np.int32], group: NDArray[np.int32]) -> NDArray[
     return np.where(documents == PADDING, -2, group[np.maximum(documents, 0)])
 
 
-def _supersets(
+def supersets(
     ids: Sequence[str], documents: NDArray[np.int32], known: NDArray[np.int32], texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Made-up relevant documents: the known positive and one of the nearest 60 others in one text, either one first."""
@@ -325,4 +326,6 @@ def _superset_inputs(
         columns={"dense": similarities(asked[rows], vectors, made)},
         positive_columns={"dense": part.positive_columns["dense"]},
     )
-    return features(gather(those, material)).reshape(len(rows) * SUPERSETS, -1)
+    # The made-up ones state no fact of a graph, and no input of the judge is made of facts.
+    without_facts = replace(material, facts=None)
+    return features(gather(those, without_facts)).reshape(len(rows) * SUPERSETS, -1)

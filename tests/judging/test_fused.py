@@ -22,12 +22,14 @@ from anmi.errors import AnmiError
 from anmi.judging.fused import (
     EVIDENCE,
     FEATURES,
+    OF_NETWORK,
     FusedModel,
     base_rate,
     combined,
     features,
     shipped,
     transferred,
+    with_network,
 )
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -38,7 +40,7 @@ from dataclasses import dataclass, replace
 from anmi.candidates import CandidateShards
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, Terms, gather
-from anmi.judging.fusing import FusedJudge, FusedOptions, provenance
+from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
 from anmi.report.sentences import judged_by
 from anmi.retrieval.exact import similarities
 from fit_fused import VECTOR_FEATURES, fit_model
@@ -87,9 +89,8 @@ def test_more_evidence_never_lowers_an_input(
     kind: str, one: float, other: float, own: float
 ) -> None:
     low, high = sorted((one, other))
-    made = features(
-        measured({kind: [low, high]}, {"dense": [own], "match": [own], "coverage": [own]})
-    )
+    compared = ("dense", "match", "coverage", "network")
+    made = features(measured({kind: [low, high]}, {name: [own] for name in compared}))
     assert np.isfinite(made).all()
     assert (made[0, 1] >= made[0, 0] - 1e-6).all()
 
@@ -183,6 +184,8 @@ def test_a_collection_can_be_judged_by_coefficients_in_which_its_truth_had_no_pa
         transferred("static", "kg_webnlg/beir_en"),
     ]
     assert len({model.coefficients for model in models}) == 3
+    name = with_network("corpus")
+    assert transferred(name, "scifact").coefficients != transferred(name).coefficients
     assert transferred("../models/of-mine", "api_docs") == transferred("other", "api_docs")
     with pytest.raises(AnmiError, match='without "api_doc"; did you mean "api_docs"'):
         transferred("static", "api_doc")
@@ -196,6 +199,24 @@ def test_the_base_rate_is_that_of_the_collections_behind_the_coefficients() -> N
         (sum(rates.values()) - rates["scifact"]) / 5
     )
     assert base_rate("../models/of-mine") == base_rate("minilm")
+
+
+def test_without_a_network_its_inputs_are_unknown_and_count_for_nothing() -> None:
+    own = {"dense": [0.7], "match": [0.4], "coverage": [0.8], "network": [0.6]}
+    block = measured({"network": [0.5, 0.9]}, own)
+    without = replace(
+        block,
+        columns={name: values for name, values in block.columns.items() if name != "network"},
+    )
+    assert of(features(block), "network_gap") == pytest.approx([-0.1, 0.3])
+    blind = features(without)
+    assert np.isnan(of(blind, OF_NETWORK)).all()
+    model, seeing = transferred("corpus"), transferred(with_network("corpus"))
+    np.testing.assert_array_equal(model(blind), model(features(block)))
+    assert seeing(features(block))[0, 1] > seeing(features(block))[0, 0] * 1.2
+    assert "network" not in contributions(without, {"models": [model.as_dict()]})
+    told = contributions(block, {"models": [seeing.as_dict()]})["network"][0]
+    assert told[1] > told[0]
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.001, 0.999), st.floats(0, 3), st.floats(0.05, 0.95))

@@ -19,7 +19,8 @@ from tests.judging.conftest import Server, completion, save_classifier
 
 from anmi.candidates import GRADE, SHIFT, Candidates, CandidateShards
 from anmi.corpus.knowledge import Knowledge
-from anmi.judging.fused import transferred
+from anmi.corpus.texts import document_texts
+from anmi.judging.fused import transferred, with_network
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
 from anmi.pipelines.dense.nodes import (
@@ -28,7 +29,8 @@ from anmi.pipelines.dense.nodes import (
     make_corpus_encoder,
     retrieve,
 )
-from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams
+from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams, SearchParams
+from anmi.retrieval.encoders import encode, load_encoder
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import recipe_book, with_probabilities
 from anmi.store import Store
@@ -78,7 +80,12 @@ class Mined:
     told: dict[str, Any] = field(default_factory=dict)
 
     def judged(
-        self, recipe: str, candidates: CandidateShards | None = None, **params: Any
+        self,
+        recipe: str,
+        candidates: CandidateShards | None = None,
+        parts: tuple[str, ...] = ("bm25",),
+        minutes: float = 10,
+        **params: Any,
     ) -> tuple[CandidateShards, dict[str, Any], dict[str, Any]]:
         """Run both nodes, and join what they add."""
         candidates = self.candidates if candidates is None else candidates
@@ -90,6 +97,7 @@ class Mined:
             "recipes": BOOK,
             "params": DenoisingParams.model_validate(params),
             "seed": 1,
+            "store": self.store,
         }
         evidence, fused = judge_by_evidence(
             **shared,
@@ -97,8 +105,10 @@ class Mined:
             document_embeddings=self.embeddings,
             encoder_info=self.encoder_info,
             knowledge=self.knowledge,
+            search=SearchParams(parts=parts, minutes=minutes),
+            dense=DenseParams(precision="float32"),
         )
-        judgments, teacher, told = judge_candidates(**shared, evidence=evidence, store=self.store)
+        judgments, teacher, told = judge_candidates(**shared, evidence=evidence)
         fused, teacher, self.told[recipe] = (
             json.loads(json.dumps(each)) for each in (fused, teacher, told)
         )
@@ -130,7 +140,8 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     asked: dict[str, Any] = {"recipe": "clean", "recipes": BOOK}
     terms = cut_terms(corpus, {"language": "en"}, "clean", BOOK, bm25)
     given: dict[str, Any] = {"corpus": corpus, "encoder": "corpus", "params": dense, "store": store}
-    own = make_corpus_encoder(new_documents=corpus[:0], seed=1, **given)
+    search = SearchParams()
+    own = make_corpus_encoder(new_documents=corpus[:0], seed=1, search=search, **given)
     encoded = encode_collection(queries=queries, corpus_encoder=own, **given, **asked)
     vectors = encoded["document_embeddings"]
     found = retrieve(
@@ -175,6 +186,23 @@ def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Min
     assert ((found >= 0) & (found <= 1)).all()
     np.testing.assert_array_equal(block.columns["p_relevant"], block.columns["p_evidence"])
     assert not list((mined.store.path / "models").glob("cross_encoder*")), "none was trained"
+
+
+def test_the_network_is_evidence_where_the_search_may_have_it(mined: Mined) -> None:
+    transfer = {"mode": "transfer", "prior": "shipped"}
+    parts = ("bm25", "network")
+    shards, fused, _ = mined.judged("clean", parts=parts, minutes=0, fused=transfer)
+    assert fused["models"] == [transferred("corpus").as_dict()], "there was no time to encode"
+    assert "network" not in shards.whole().columns
+    shards, fused, _ = mined.judged("clean", parts=parts, fused=transfer)
+    assert fused["models"] == [transferred(with_network("corpus")).as_dict()]
+    block = shards.whole()
+    minilm = load_encoder("minilm", mined.store.path / "models", 256)
+    query = mined.queries.text[mined.queries.query_id == str(block.query_ids[0])].item()
+    texts = [query, document_texts(mined.corpus)[block.documents[0, 0]]]
+    first, second = encode(minilm, texts, precision="float32")
+    assert block.columns["network"][0, 0] == pytest.approx(first @ second, abs=0.002)
+    assert np.isfinite(block.columns["network"][block.filled]).all()
 
 
 def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,17 @@ _BY_TERMS: Final = ("coverage", "match")
 # positive's terms that the document holds, of the document's terms that a known positive holds, and
 # of a known positive's facts that it states.
 _BY_POSITIVES: Final = ("likeness", "likeness_terms", "containment", "contained", "facts")
-KINDS: Final = (*_BY_TERMS, *_BY_POSITIVES)
+# Cosine of query and document by a packaged network that is not trained.
+NETWORK: Final = "network"
+KINDS: Final = (*_BY_TERMS, *_BY_POSITIVES, NETWORK)
 Values = dict[str, Float32s]
+
+
+class ByNetwork(NamedTuple):
+    """Unit vectors by a packaged network, untrained: of the documents, float32 [N, E], and by query id, [E]."""
+
+    documents: Float32s
+    queries: dict[str, Float32s]
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class Material:
         Which document states which fact, sparse [N, F]; None where the collection has no graph.
     references
         Known positives a document is compared with, at most; the first ones of each query.
+    network
+        What a packaged network says; None where the run has none.
     """
 
     terms: Terms
@@ -52,17 +63,21 @@ class Material:
     vectors: Float32s
     facts: sparse.csr_matrix | None = None
     references: int = 8
+    network: ByNetwork | None = None
 
 
 def gather(block: Candidates, material: Material) -> Candidates:
     """Return the block with a column of each of :data:`KINDS` for candidates and for positives.
 
-    ``facts`` is there only for a collection with a graph. Values are NaN in padding and where there
+    ``facts`` is there only for a collection with a graph, ``network`` where the material has one.
+    Values are NaN in padding and where there
     is nothing to say: for a query without a known term, or without a positive other than the
     document itself.
     """
     columns, own = (
-        _by_terms(block, documents, material) | _by_positives(block, documents, material)
+        _by_terms(block, documents, material)
+        | _by_positives(block, documents, material)
+        | _by_network(block, documents, material.network)
         for documents in (block.documents, block.positives)
     )
     return block.with_columns(columns, own)
@@ -78,6 +93,14 @@ def _by_terms(block: Candidates, documents: Int32s, material: Material) -> Value
         "coverage": _share(held, whole, documents),
         "match": _share(saturated, whole, documents),
     }
+
+
+def _by_network(block: Candidates, documents: Int32s, network: ByNetwork | None) -> Values:
+    if network is None:
+        return {}
+    vectors = [network.queries[query] for query in block.query_ids.tolist()]
+    queries = np.reshape(np.array(vectors, np.float32), (len(block), network.documents.shape[1]))
+    return {NETWORK: similarities(queries, network.documents, documents)}
 
 
 def _by_positives(block: Candidates, documents: Int32s, material: Material) -> Values:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from anmi.candidates import PADDING, SHIFT, Candidates
 from anmi.errors import AnmiError, nearest
+from anmi.judging.evidence import NETWORK
 from anmi.ragged import Bools, Float32s, Float64s
 
 Values = Mapping[str, NDArray[Any]]
@@ -72,7 +73,11 @@ FEATURES: Final[dict[str, Feature]] = {
     "likeness_terms": Feature("likeness_terms", lambda v, own: _closeness(v["likeness_terms"])),
     "containment": Feature("containment", lambda v, own: _closeness(v["containment"])),
     "contained": Feature("contained", lambda v, own: _closeness(v["contained"])),
+    "network_gap": Feature(NETWORK, lambda v, own: np.clip(v[NETWORK] - own[NETWORK], -1, 0.3)),
 }
+OF_NETWORK: Final = "network_gap"
+# What stands in coefficients without the network in the place of its own.
+_ABSENT: Final = {"mean": 0.0, "scale": 1.0, "coefficients": 0.0}
 EVIDENCE: Final = tuple(dict.fromkeys(feature.evidence for feature in FEATURES.values()))
 
 
@@ -82,9 +87,11 @@ def features(block: Candidates) -> Float32s:
     Raises
     ------
     AnmiError
-        A column of evidence is missing from the block.
+        A column of evidence other than ``network`` is missing from the block.
     """
-    missing = [name for name in EVIDENCE if name not in block.columns]
+    columns = {NETWORK: np.full(block.documents.shape, np.nan), **block.columns}
+    own_columns = {NETWORK: np.full(block.positives.shape, np.nan), **block.positive_columns}
+    missing = [name for name in EVIDENCE if name not in columns]
     if missing:
         raise AnmiError(
             f'the evidence "{missing[0]}" has not been gathered for these candidates; run denoising'
@@ -92,11 +99,11 @@ def features(block: Candidates) -> Float32s:
         )
     known = block.positives != PADDING
     own = {
-        name: _mean_known(block.positive_columns[name], known)
-        for name in ("dense", "match", "coverage")
+        name: _mean_known(own_columns[name], known)
+        for name in ("dense", "match", "coverage", NETWORK)
     }
     with np.errstate(invalid="ignore"):
-        made = [feature.value(block.columns, own) for feature in FEATURES.values()]
+        made = [feature.value(columns, own) for feature in FEATURES.values()]
     return np.stack(made, axis=2).astype(np.float32)
 
 
@@ -166,8 +173,8 @@ class FusedModel:
         """
         try:
             named = {
-                n: tuple(float(raw[n][k]) for k in FEATURES)
-                for n in ("mean", "scale", "coefficients")
+                n: tuple(float(({OF_NETWORK: absent} | raw[n])[k]) for k in FEATURES)
+                for n, absent in _ABSENT.items()
             }
             return FusedModel(**named, intercept=float(raw["intercept"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -185,12 +192,24 @@ def shipped() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``), ``without`` with such
-        models by the name of a collection that had no part in them, and ``provenance``.
+        ``models`` by encoder (``minilm``, ``static``, ``corpus``, ``other``; ``corpus and network``
+        with the network's evidence), ``without`` with such models by the name of a collection that
+        had no part in them, and ``provenance``.
     """
     return json.loads(
         resources.files("anmi.judging").joinpath(_SHIPPED).read_text(encoding="utf-8")
     )
+
+
+def with_network(encoder: str) -> str:
+    """Return the name of the shipped model for an encoder beside a packaged network.
+
+    Examples
+    --------
+    >>> with_network("corpus") in shipped()["models"], with_network("minilm") in shipped()["models"]
+    (True, False)
+    """
+    return f"{encoder} and {NETWORK}"
 
 
 def transferred(encoder: str, without: str | None = None) -> FusedModel:
@@ -199,7 +218,7 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
     Parameters
     ----------
     encoder
-        Its name.
+        Its name, or that of :func:`with_network`.
     without
         A collection whose truth is to have had no part in the coefficients; None takes those of
         all.

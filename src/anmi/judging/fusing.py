@@ -18,7 +18,15 @@ from anmi.errors import AnmiError
 from anmi.judging.calibration import reliability
 from anmi.judging.cross_encoder import fold_of
 from anmi.judging.evidence import Material, gather
-from anmi.judging.fused import FEATURES, FusedModel, base_rate, features, shipped, transferred
+from anmi.judging.fused import (
+    FEATURES,
+    FusedModel,
+    base_rate,
+    features,
+    shipped,
+    transferred,
+    with_network,
+)
 from anmi.judging.hidden import Examples, examples, hide, reached
 from anmi.judging.prior import (
     Contaminated,
@@ -103,6 +111,13 @@ class FusedJudge:
     queries: int = 0
     clustered: bool = False
     summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def _shipped(self) -> FusedModel:
+        """The shipped coefficients, with the network's where there is one."""
+        network = self.material.network
+        name = self.encoder if network is None else with_network(self.encoder)
+        return transferred(name, self.without)
 
     @property
     def without(self) -> str | None:
@@ -194,7 +209,7 @@ class FusedJudge:
     def _transfer(self, shards: CandidateShards, near: list[Candidates], reason: str) -> None:
         """Use the shipped coefficients, raised to the share of relevant documents that is to be reckoned with."""
         options = self.options
-        shared = transferred(self.encoder, self.without)
+        shared = self._shipped
         base = base_rate(self.encoder, self.without)
         self.summary |= {"mode": "transfer", "provenance": shipped()["provenance"]}
         say = log.info if self.queries else log.debug
@@ -261,7 +276,7 @@ class FusedJudge:
     def _learn(self, seen: Examples) -> None:
         from sklearn.metrics import roc_auc_score
 
-        centre = transferred(self.encoder, self.without)
+        centre = self._shipped
         standard = replace(seen, values=centre.standardised(seen.values))
         base = base_rate(self.encoder, self.without)
         options = self.options
@@ -364,4 +379,6 @@ def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> 
         Whose coefficients are used; 0 for shipped ones.
     """
     models = summary["models"]
-    return FusedModel.from_dict(models[min(fold, len(models) - 1)]).contributions(features(block))
+    model = FusedModel.from_dict(models[min(fold, len(models) - 1)])
+    parts = model.contributions(features(block))
+    return {kind: part for kind, part in parts.items() if kind in block.columns}

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from anmi.candidates import NEGATIVE, OPEN, PADDING, SOURCES, Candidates
 from anmi.judging.cross_encoder import fold_of
-from anmi.judging.evidence import KINDS
+from anmi.judging.evidence import KINDS, NETWORK
 from anmi.judging.fused import EVIDENCE
 from anmi.judging.fusing import contributions
 from anmi.selection.steps.samplers import TIERS
@@ -96,7 +96,7 @@ def explain(
     dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
     why_dropped = rules[dropped].text if dropped in rules else ""
     parts = {}
-    if fused and fused.get("models") and all(name in row.columns for name in EVIDENCE):
+    if fused and fused.get("models") and {*EVIDENCE} <= {*row.columns, NETWORK}:
         parts = contributions(row, dict(fused), fold_of_query(fused, query, seed))
     chosen = int(row.negatives.sum())
     candidates = []

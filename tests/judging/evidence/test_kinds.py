@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tests.judging.conftest import block_of
 
 from anmi.candidates import PADDING, Candidates
-from anmi.judging.evidence import KINDS, Material, Terms, facts_of, gather
+from anmi.judging.evidence import KINDS, ByNetwork, Material, Terms, facts_of, gather
 
 VOCABULARY = ("red", "fox", "den", "sea", "whale")
 K1, B = 0.9, 0.4
@@ -194,7 +194,18 @@ def test_a_block_without_queries_or_positives_is_no_trouble() -> None:
     assert gather(case.block.take(slice(0, 0)), case.material()).columns["coverage"].shape == (0, 2)
     found = gather(block_of(case.block.documents, [[PADDING]]), case.material()).columns
     assert np.isnan(found["likeness_terms"]).all() and np.isfinite(found["coverage"]).any()
-    assert found.keys() == {*KINDS} - {"facts"}, "facts are a kind where there is a graph"
+    assert found.keys() == {*KINDS} - {"facts", "network"}, "kinds of a graph and of a network"
+
+
+def test_a_network_compares_queries_with_candidates_and_positives() -> None:
+    case = make_case(["red fox", "sea", "den"], ["red", "sea"], [[0], [1]], [[1, 2], [0]])
+    vectors = np.eye(3, dtype=np.float32)
+    by_network = ByNetwork(vectors, {"q0": vectors[1], "q1": (vectors[0] + vectors[1]) / 2})
+    material = replace(case.material(), network=by_network)
+    gathered = gather(case.block, material)
+    np.testing.assert_array_equal(gathered.columns["network"], [[1, 0], [0.5, np.nan]])
+    np.testing.assert_array_equal(gathered.positive_columns["network"], [[0], [0.5]])
+    assert gather(case.block.take(slice(0, 0)), material).columns["network"].shape == (0, 2)
 
 
 NO_GRAPH = pd.DataFrame({"head": [], "relation": [], "tail": []})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,11 +15,14 @@ from anmi.candidates import GRADE, MARKED, Candidates, CandidateShards, ColumnSh
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
-from anmi.judging.evidence import Material, facts_of
+from anmi.judging.evidence import ByNetwork, Material, facts_of
+from anmi.judging.fused import shipped, with_network
 from anmi.judging.fusing import FusedJudge
-from anmi.pipelines.params import DenoisingParams, EloParams
+from anmi.pipelines.evaluation.search import network_source
+from anmi.pipelines.params import DenoisingParams, DenseParams, EloParams, SearchParams
 from anmi.ragged import Float32s
 from anmi.retrieval import exact
+from anmi.retrieval.encoders import Role, cached_encoder, encode
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import (
     OF_CROSS_ENCODER,
@@ -48,11 +51,18 @@ def judge_by_evidence(
     recipe: str,
     recipes: RecipeBook,
     params: DenoisingParams,
+    search: SearchParams,
+    dense: DenseParams,
     seed: int,
+    store: Store,
     engine: EngineParams = IN_PROCESS,
     info: Mapping[str, Any] = _UNNAMED,
 ) -> tuple[ColumnShards, dict[str, Any]]:
-    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment."""
+    """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
+
+    The packaged network's evidence is among it where coefficients with it are shipped for the
+    encoder and the search may have the network.
+    """
     if not recipes.get(recipe).judged:
         return ColumnShards(), {"mode": "none"}
     params = recipes.get(recipe).settings("denoising", params)
@@ -61,13 +71,44 @@ def judge_by_evidence(
     facts = facts_of(corpus, knowledge.graph)
     # Likeness of documents is a cosine, whatever the encoder compares by.
     vectors = exact.directions(np.asarray(document_embeddings))
-    material = Material(terms=terms, query_texts=texts, vectors=vectors, facts=facts)
-    judge = FusedJudge(params.fused, material, encoder_info["encoder"], seed, info["collection"])
+    encoder = encoder_info["encoder"]
+    network = None
+    mined = queries[queries.split == "train"]
+    if with_network(encoder) in shipped()["models"] and len(mined):
+        network = _by_network(document_texts(corpus), mined, search, dense, store)
+    material = Material(terms, texts, vectors, facts, network=network)
+    judge = FusedJudge(params.fused, material, encoder, seed, info["collection"])
     judge.fit(candidates)
     material.terms.prepare()
     total = judge.queries or None
     added = add_columns(engine, judge, candidates, description="gathering evidence", total=total)
     return added, judge.summary
+
+
+def _by_network(
+    texts: Sequence[str],
+    queries: pd.DataFrame,
+    search: SearchParams,
+    dense: DenseParams,
+    store: Store,
+) -> ByNetwork | None:
+    """Encode documents and queries by MiniLM, where it is the network that the search may have.
+
+    multilingual-e5-small adds nothing to the other evidence (benchmarks/network_evidence.py).
+    """
+    query_texts = queries.text.tolist()
+    sources, _ = network_source(texts, search, dense, store, query_texts)
+    if not sources or sources[0].encoder != "minilm":
+        return None
+    model = cached_encoder(sources[0].encoder, store.path / "models", dense.max_length)
+
+    def vectors(some: Sequence[str], role: Role) -> Float32s:
+        description = f"encoding by the network, for the judge: {role}s"
+        settings = dense.precision, dense.batch_size, description, role
+        return encode(model, some, store, *settings)
+
+    asked = vectors(query_texts, "query")
+    return ByNetwork(vectors(texts, "document"), dict(zip(queries.query_id, asked, strict=True)))
 
 
 def judge_candidates(

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -146,9 +147,16 @@ def trained_source(model: Path) -> Source:
 
 
 def network_source(
-    texts: Sequence[str], search: SearchParams, dense: DenseParams, store: Store
+    texts: Sequence[str],
+    search: SearchParams,
+    dense: DenseParams,
+    store: Store,
+    queries: Sequence[str] = (),
 ) -> tuple[list[Source], dict[str, str]]:
-    """Return the packaged network where the search may have it, else why it is left out, by its name."""
+    """Return the packaged network where the search may have it, else why it is left out, by its name.
+
+    It may where passages, and queries if they are given, are encoded in time.
+    """
     if NETWORK not in search.parts:
         return [], {NETWORK: "search.parts does not name it"}
     network = network_for(texts, store.path / "models", search.network)
@@ -158,9 +166,8 @@ def network_source(
         model = cached_encoder(network.name, models, dense.max_length)
         seconds = 0.0
         if device() == "cpu":
-            seconds = estimated_seconds(
-                model, texts, store, precision=dense.precision, role="document"
-            )
+            timed = partial(estimated_seconds, model, store=store, precision=dense.precision)
+            seconds = timed(texts, role="document") + timed(queries, role="query")
             log.info("Encoding by the network takes about %.0f seconds", seconds)
         if seconds <= 60 * search.minutes:
             return [Source(NETWORK, network.name)], {}
