@@ -169,7 +169,7 @@ def main() -> None:
             }
             for each in collections
         ]
-        fits = {encoder: (OF_NETWORK,)}
+        fits: dict[str, tuple[str, ...]] = {encoder: (OF_NETWORK,)}
         if encoder == "minilm":
             fits["other"] = (*VECTOR_FEATURES, OF_NETWORK)
         for name, unused in fits.items():
