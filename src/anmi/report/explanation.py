@@ -374,8 +374,8 @@ def _stacked(scores: Mapping[str, float | None], name: str) -> str:
     return f"{value}\n{mark}{second}" if second else value
 
 
-def strongest(evidence: Mapping[str, float | None], count: int = 3) -> str:
-    """Name the evidence that moved the judge most, in log-odds.
+def strongest(evidence: Mapping[str, float | None]) -> str:
+    """Name the three kinds of evidence that moved the judge most, in log-odds.
 
     Examples
     --------
@@ -386,7 +386,7 @@ def strongest(evidence: Mapping[str, float | None], count: int = 3) -> str:
         ((abs(v), n, v) for n, v in evidence.items() if v is not None and abs(v) >= _SMALL),
         reverse=True,
     )
-    return ", ".join(f"{name} {value:+.1f}" for _, name, value in ranked[:count])
+    return ", ".join(f"{name} {value:+.1f}" for _, name, value in ranked[:3])
 
 
 def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:

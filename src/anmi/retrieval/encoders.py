@@ -480,14 +480,13 @@ def estimated_seconds(
     store: Store,
     sample: int = 100,
     precision: str = "auto",
-    batch_size: int = 64,
     role: Role | None = None,
 ) -> float:
     """Estimate how long :func:`encode` takes for the texts that the store lacks, by encoding some.
 
     Parameters
     ----------
-    model, texts, store, precision, batch_size, role
+    model, texts, store, precision, role
         As for :func:`encode`.
     sample
         Texts that are encoded at most, of all lengths; the store has them afterwards.
@@ -506,9 +505,9 @@ def estimated_seconds(
     if not chosen:
         return 0.0
     # What is made ready once does not count.
-    embed(table_of(model) or model, chosen[:1], precision, batch_size, role)
+    encode(model, chosen[:1], precision=precision, role=role)
     began = time.perf_counter()
-    encode(model, chosen, store, precision, batch_size, role=role)
+    encode(model, chosen, store, precision, role=role)
     return (time.perf_counter() - began) / len(chosen) * len(absent)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anmi.candidates import PADDING
-from anmi.ragged import Bools, Float32s, Int32s, in_rows
+from anmi.ragged import Float32s, Int32s, in_rows
 from anmi.retrieval.pool import compacted, fused_rank, repeats_blanked, without
 
 Method = Literal["convex", "rrf"]
@@ -40,10 +40,6 @@ class Ranked(NamedTuple):
     def top(self, depth: int) -> Ranked:
         """Return the first ``depth`` of each list."""
         return Ranked(self.documents[:, :depth], self.scores[:, :depth])
-
-    def of(self, queries: slice | Bools) -> Ranked:
-        """Return the lists of some of the queries."""
-        return Ranked(self.documents[queries], self.scores[queries])
 
 
 Search: TypeAlias = Callable[[int], Ranked]
